@@ -1,0 +1,44 @@
+"""The collector's clock. One place, so that a test can replace it for the collector and the store alike.
+
+`LAKEGC_NOW` (unix seconds) stands in for the present; it is refused unless `LAKEGC_UNSAFE=yes`, because a wrong
+clock makes young objects look old.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+from lakegc_core.errors import SettingsError
+
+
+def unsafe_allowed() -> bool:
+    """True when the operator has said that this is a test or a throw-away repository."""
+    return os.environ.get("LAKEGC_UNSAFE") == "yes"
+
+
+def now() -> datetime:
+    """The present, UTC, with microseconds."""
+    fixed = os.environ.get("LAKEGC_NOW")
+    if not fixed:
+        return datetime.now(UTC)
+    if not unsafe_allowed():
+        raise SettingsError("LAKEGC_NOW replaces the clock; it needs LAKEGC_UNSAFE=yes. Unset it for real work.")
+    try:
+        return datetime.fromtimestamp(float(fixed), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise SettingsError(f"LAKEGC_NOW must be unix seconds, not {fixed!r}.") from None
+
+
+def ambient() -> dict[str, str]:
+    """What stands in for the clock in this process, to be carried to executors."""
+    return {name: os.environ[name] for name in ("LAKEGC_NOW", "LAKEGC_UNSAFE") if name in os.environ}
+
+
+def adopt(ambient: dict[str, str]) -> None:
+    """Take over another process's clock: an executor judges by the driver's."""
+    for name in ("LAKEGC_NOW", "LAKEGC_UNSAFE"):
+        if name in ambient:
+            os.environ[name] = ambient[name]
+        else:
+            os.environ.pop(name, None)

@@ -1,0 +1,240 @@
+"""What a stage is given: the repository, its server, its stores, and the mark being made or swept.
+
+Opening a mark (asking the server who it is, where its namespace lies, and which limits hold) belongs here; what is
+done with it belongs to the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from lakegc_core import clock, safety
+from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedError, ServerError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.models import Repository
+from lakegc_core.mark import Header, MarkArtifacts, check_mark_id
+from lakegc_core.namespace import ALLOW_LIST_VERSION, Namespace
+from lakegc_core.safety import Level
+from lakegc_core.settings import RepositoryPolicy, Settings
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.factory import config_for
+
+DEFAULT_PREFIX = "_lakefs"
+_ANY_METARANGE = "0" * 64  # the server does not check that it exists; it tells where it would lie
+
+
+def _say_nothing(message: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class RepositoryContext:
+    """One repository of one lakeFS, and where its bytes are."""
+
+    settings: Settings
+    policy: RepositoryPolicy
+    client: LakeFSClient
+    repository: Repository
+    namespace: Namespace
+    data: StoreConfig  # rooted at the namespace
+    outputs: StoreConfig  # rooted where the server writes what it prepares for a collector
+    workspace: StoreConfig  # rooted where marks lie
+    home: str
+    say: Callable[[str], None] = field(default=_say_nothing, compare=False)
+
+    def artifacts(self, mark_id: str) -> MarkArtifacts:
+        return MarkArtifacts(self.workspace, mark_id, self.home)
+
+
+@dataclass(frozen=True)
+class MarkContext(RepositoryContext):
+    """A repository together with one mark of it."""
+
+    header: Header = field(kw_only=True)
+    level: Level = field(kw_only=True)
+
+    @property
+    def mark(self) -> MarkArtifacts:
+        return self.artifacts(self.header.mark_id)
+
+    def metadata_key(self, identifier: str) -> str:
+        """Key of a range or metarange, relative to the namespace. Never taken from an answer of the server."""
+        return f"{self.header.block_prefix}/{identifier}"
+
+
+def open_repository(
+    settings: Settings,
+    name: str,
+    *,
+    client: LakeFSClient | None = None,
+    say: Callable[[str], None] = _say_nothing,
+) -> RepositoryContext:
+    """Ask lakeFS for a repository and find its stores. Writes nothing."""
+    client = client or LakeFSClient(settings.server)
+    repository = client.repository(name)
+    policy = settings.policy_for(name)
+    namespace = Namespace(repository.storage_namespace)
+    folder = _local_folder(client, settings, name, namespace) if namespace.is_local else None
+    data = config_for(namespace, settings, local_folder=folder)
+    trimmed = Namespace(f"{namespace.scheme}://{namespace.authority}/{namespace.path.strip('/')}")
+    outputs = data if trimmed.path == namespace.path else config_for(trimmed, settings, local_folder=folder)
+    context = RepositoryContext(
+        settings=settings,
+        policy=policy,
+        client=client,
+        repository=repository,
+        namespace=namespace,
+        data=data,
+        outputs=outputs,
+        workspace=data,
+        home=MarkArtifacts(data, "x").home,
+        say=say,
+    )
+    if policy.workspace:
+        elsewhere = Namespace(policy.workspace)
+        context = replace(
+            context,
+            workspace=config_for(elsewhere, settings, local_folder=f"/{elsewhere.authority}/{elsewhere.path}"),
+            home=name,
+        )
+    return context
+
+
+def open_mark(context: RepositoryContext, mark_id: str) -> MarkContext:
+    """An existing mark. MarkError if there is none, or if it belongs to another state of the repository."""
+    header = context.artifacts(mark_id).header()
+    if header is None:
+        raise MarkError(
+            f"Repository {context.repository.id} has no mark {mark_id}. `lakegc marks {context.repository.id}` lists them."
+        )
+    if header.repository != context.repository.id:
+        raise MarkError(f"Mark {mark_id} belongs to repository {header.repository!r}, not {context.repository.id!r}.")
+    if header.storage_namespace != context.repository.storage_namespace:
+        raise RefusedError(
+            f"Mark {mark_id} was made of {header.storage_namespace}, but {context.repository.id} now lies in "
+            f"{context.repository.storage_namespace}: it was re-created. Make a new mark."
+        )
+    return _with_header(context, header)
+
+
+def begin_mark(
+    context: RepositoryContext,
+    mark_id: str,
+    *,
+    min_age: timedelta | None = None,
+    safety_level: str | None = None,
+    rules: str | None = None,
+    protect_tags: bool | None = None,
+) -> MarkContext:
+    """Begin a mark, or resume the one that stands under this id. Options left out come from the policy.
+
+    Refuses (RefusedError, SettingsError) what must not be collected at all: read-only repositories, a minimum age
+    below the server's grace period.
+    """
+    check_mark_id(mark_id)
+    policy, repository = context.policy, context.repository
+    level = safety.level(safety_level or policy.safety or safety.FULL.name)
+    age = min_age if min_age is not None else policy.min_age if policy.min_age is not None else safety.DEFAULT_MIN_AGE
+    grace = timedelta(seconds=context.client.grace_period())
+    safety.check_min_age(age, grace, level)
+    if repository.read_only:
+        raise RefusedError(
+            f"Repository {repository.id} is read-only: lakeFS prepares no garbage collection for it. "
+            "Collect the repository that owns the data."
+        )
+    standing = context.artifacts(mark_id).header()
+    started = standing.started_at if standing else clock.now().timestamp()
+    server = context.client.config()
+    header = Header(
+        repository=repository.id,
+        mark_id=mark_id,
+        storage_namespace=repository.storage_namespace,
+        repository_created=repository.creation_date,
+        started_at=started,
+        cutoff=started - age.total_seconds(),
+        min_age=age.total_seconds(),
+        grace_period=grace.total_seconds(),
+        safety=level.name,
+        protect_tags=policy.protect_tags if protect_tags is None else protect_tags,
+        holds=policy.holds,
+        rules=rules or policy.rules,
+        server_version=server.version,
+        blockstore_type=server.storage_for(repository).blockstore_type,
+        block_prefix=block_prefix(context.client, repository.id),
+        allow_list=ALLOW_LIST_VERSION,
+    )
+    return _with_header(context, context.artifacts(mark_id).begin(header))
+
+
+def _with_header(context: RepositoryContext, header: Header) -> MarkContext:
+    shared = {name: getattr(context, name) for name in RepositoryContext.__dataclass_fields__}
+    return MarkContext(**shared, header=header, level=safety.level(header.safety))
+
+
+def block_prefix(client: LakeFSClient, repository: str) -> str:
+    """Where the server keeps ranges and metaranges, relative to the namespace: `committed.block_storage_prefix`."""
+    location = client.metarange_location(repository, _ANY_METARANGE)
+    prefix, separator, identifier = location.rpartition("/")
+    if not separator or identifier != _ANY_METARANGE or not prefix or prefix.startswith("/") or "://" in prefix:
+        raise ServerError(f"lakeFS says that a metarange lies at {location!r}; expected <prefix>/<id>.")
+    return prefix
+
+
+def output_key(context: RepositoryContext, location: str) -> str:
+    """The key, relative to `context.outputs`, of a location that the server returned for something it wrote."""
+    namespace = context.namespace
+    path = namespace.path.strip("/")
+    if namespace.is_local:
+        marker = f"/{namespace.authority}/{path}".rstrip("/") + "/"
+        _, found, key = location.rpartition(marker + "_lakefs/") if marker + "_lakefs/" in location else ("", "", "")
+        key = f"_lakefs/{key}" if found else location.rpartition(marker)[2] if marker in location else ""
+    else:
+        head = f"{namespace.scheme}://{namespace.authority}/{path}".rstrip("/") + "/"
+        key = location[len(head) :] if location.startswith(head) else ""
+    if "retention/gc/" not in key:
+        raise IncompleteError(
+            f"lakeFS says it wrote to {location}, which is not below {namespace.uri}. "
+            "What it wrote cannot be read, so nothing can be called garbage."
+        )
+    return key
+
+
+def _local_folder(client: LakeFSClient, settings: Settings, name: str, namespace: Namespace) -> str | None:
+    """Where a `local://` namespace lies, learnt from what the server says of itself: the only place that knows."""
+    mapping = settings.store_for(namespace.uri)
+    if mapping and mapping.root:
+        return None
+    below = "/".join(part for part in (namespace.authority, namespace.path.strip("/")) if part)
+    for location in _known_locations(client, name):
+        path = location.partition("://")[2]
+        folder, found, _ = path.partition(f"/{below}/")
+        if found and folder:
+            return f"{_undouble(folder)}/{below}"
+    return None
+
+
+def _known_locations(client: LakeFSClient, name: str) -> list[str]:
+    for ask in (
+        lambda: [client.prepare_commits(name).commits_location],
+        lambda: list(client.prepare_uncommitted(name).locations),
+        lambda: [
+            stats.physical_address
+            for page in client.objects(name, client.repository(name).default_branch)
+            for stats in page[:1]
+        ][:1],
+    ):
+        try:
+            found = [location for location in ask() if location]
+        except LakegcError:
+            continue  # without rules the first cannot answer; the next one may
+        if found:
+            return found
+    return []
+
+
+def _undouble(folder: str) -> str:
+    """Addresses of uploads on `local` carry the server's folder twice."""
+    half, odd = divmod(len(folder), 2)
+    return folder[:half] if not odd and folder[:half] == folder[half:] else folder

@@ -1,0 +1,44 @@
+"""Durations as people write them: `25h`, `7d`, `90m`, `10s`, `1h30m`, or plain seconds. Nothing else."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+
+from lakegc_core.errors import SettingsError
+
+_SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])", re.ASCII)
+
+
+def parse_duration(value: object) -> timedelta:
+    """Read one duration; a number without a unit is seconds.
+
+    SettingsError if it is no duration, negative, or longer than the calendar.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _refusal(value)
+    text = str(value).strip()
+    if text.startswith("-"):
+        raise SettingsError(f"the duration {text!r} is negative; a duration is 0 or more, such as 25h")
+    if not isinstance(value, str):
+        seconds = float(value)
+    elif _NUMBER.fullmatch(text):
+        seconds = float(text)
+    else:
+        parts = _PART.findall(text)
+        if not parts or "".join(number + unit for number, unit in parts) != text:
+            raise _refusal(value)
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if not math.isfinite(seconds):
+        raise _refusal(value)
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise SettingsError(f"the duration {text!r} is longer than a calendar holds") from None
+
+
+def _refusal(value: object) -> SettingsError:
+    return SettingsError(f"{value!r} is no duration; write 25h, 7d, 90m, 10s, or plain seconds")

@@ -1,0 +1,52 @@
+"""The errors of lakegc, and the exit code each one ends a command with.
+
+Every message says what was found, why it stops here, and what to do. Nothing here carries a secret.
+"""
+
+from __future__ import annotations
+
+
+class LakegcError(Exception):
+    """Something failed; nothing was deleted because of it. Exit code 1."""
+
+    exit_code = 1
+
+
+class SettingsError(LakegcError):
+    """A setting, an option or an argument is wrong. Exit code 2."""
+
+    exit_code = 2
+
+
+class RefusedError(LakegcError):
+    """A guard refused: the work could be done, but it is not safe to. Nothing was deleted. Exit code 3."""
+
+    exit_code = 3
+
+
+class ServerError(LakegcError):
+    """lakeFS answered with an error, or with something that does not add up."""
+
+
+class StoreError(LakegcError):
+    """The object store failed, or answered with something that does not add up."""
+
+
+class ObjectNotFoundError(StoreError):
+    """The store holds no object under the key asked for."""
+
+
+class PreconditionFailedError(StoreError):
+    """A conditional write lost: the object exists already, or is another one than expected."""
+
+
+class CorruptFileError(LakegcError):
+    """A metadata file does not read as what it must be: wrong magic, checksum, order or count."""
+
+
+class IncompleteError(LakegcError):
+    """An answer is shorter than it must be. Taken as whole, it would make live data look like garbage."""
+
+
+class MarkError(LakegcError):
+    """The artifacts of a mark do not hold together: missing upstream, changed digest, other settings."""

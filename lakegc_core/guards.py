@@ -1,0 +1,220 @@
+"""The guards over a mark: pure functions from what was recorded to verdicts. No mark is swept past a failed one.
+
+One table, GUARDS, holds every guard with its name, its severity and the sentence on the danger it stops; the Dagster
+checks, the command line and the sweep use the same functions. Nothing is read or asked here: the facts are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from lakegc_core.mark import STAGES, Header, Manifest
+from lakegc_core.safety import Level
+
+Severity = Literal["ERROR", "WARN"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one guard found. `description` is a sentence with the figures that decided, and what to do on failure."""
+
+    name: str
+    passed: bool
+    severity: Severity
+    description: str
+    accepted_because: str | None = None
+
+    @property
+    def stops(self) -> bool:
+        """True when this verdict alone forbids a sweep."""
+        return not self.passed and self.severity == "ERROR" and self.accepted_because is None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that the guards judge by: the mark's own records, its level, and the present (unix seconds)."""
+
+    header: Header
+    manifests: Mapping[str, Manifest]
+    level: Level
+    now: float
+
+    def facts(self, stage: str) -> Mapping[str, Any]:
+        return self.manifests[stage].facts
+
+    @property
+    def expired(self) -> Mapping[str, Any]:
+        return self.facts("expired_addresses")
+
+
+Finding = tuple[bool, str]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One guard: its name, how hard it stops, the danger it averts, and the function that judges."""
+
+    name: str
+    severity: Severity
+    danger: str
+    judge: Callable[[Evidence], Finding]
+    may_be_accepted: bool = False
+
+    def evaluate(self, evidence: Evidence) -> Verdict:
+        passed, description = self.judge(evidence)
+        return Verdict(self.name, passed, self.severity, description)
+
+
+def evaluate(evidence: Evidence, accepted: Mapping[str, str] | None = None) -> list[Verdict]:
+    """Every guard's verdict, in the table's order. `accepted` maps names of guards to the operator's reason."""
+    verdicts = [guard.evaluate(evidence) for guard in GUARDS]
+    return [accept(verdict, accepted or {}) for verdict in verdicts]
+
+
+def accept(verdict: Verdict, accepted: Mapping[str, str]) -> Verdict:
+    """The verdict with the operator's reason attached, where the guard allows that."""
+    reason = accepted.get(verdict.name)
+    if reason is None or verdict.passed or not BY_NAME[verdict.name].may_be_accepted:
+        return verdict
+    return replace(verdict, accepted_because=reason)
+
+
+def authorized(verdicts: Iterable[Verdict]) -> bool:
+    """True when nothing stops a sweep."""
+    return not any(verdict.stops for verdict in verdicts)
+
+
+def _order(evidence: Evidence) -> Finding:
+    before = evidence.header.started_at
+    for stage in STAGES:
+        manifest = evidence.manifests[stage]
+        if manifest.started_at < before or manifest.finished_at < manifest.started_at:
+            return False, (
+                f"{stage} began before the stage that it rests on had ended, so that data could move between the two "
+                "unseen. Was the clock set back? Make a new mark."
+            )
+        before = manifest.finished_at
+    return True, "The stages ran strictly one after the other, each on the digest of the one before it."
+
+
+def _completeness(evidence: Evidence) -> Finding:
+    staged, commits = evidence.facts("uncommitted_addresses"), evidence.facts("retention_commits")
+    committed = evidence.facts("committed_addresses")
+    wrong = []
+    if staged["files"] < staged["pages_with_location"]:
+        wrong.append(f"{staged['files']} of {staged['pages_with_location']} files of the staged dump were read")
+    if commits["retained"] < 1 or commits["known"] < commits["retained"]:
+        wrong.append(f"{commits['retained']} commits are retained of {commits['known']} known")
+    if committed["metaranges"] != commits["retained_metaranges"]:
+        wrong.append(f"{committed['metaranges']} of {commits['retained_metaranges']} metaranges were read")
+    if committed["references_read"] != committed["references"]:
+        wrong.append(f"ranges stand for {committed['references_read']} of {committed['references']} references")
+    if wrong:
+        return False, f"Not everything was read: {'; '.join(wrong)}. Make a new mark."
+    return True, (
+        f"Everything was read: {staged['pages']:,} pages of the staged dump, {committed['metaranges']:,} metaranges, "
+        f"{committed['ranges']:,} ranges with {committed['entries']:,} entries."
+    )
+
+
+def _heads_and_tags(evidence: Evidence) -> Finding:
+    commits = evidence.facts("retention_commits")
+    tags = f"{commits['tags']:,} tags" if commits["tags_protected"] else "no tags (protect_tags is off)"
+    if commits["branches"] < 1 or commits["refs_not_retained"]:
+        return False, (
+            f"{commits['refs_not_retained']:,} heads or tags of {commits['branches']:,} branches are not among the "
+            "retained commits. Make a new mark; if it stays so, report it."
+        )
+    return True, f"The heads of {commits['branches']:,} branches and {tags} are retained."
+
+
+def _candidates(evidence: Evidence) -> Finding:
+    wrong = evidence.expired["violations"]
+    cutoff = datetime.fromtimestamp(evidence.header.cutoff, UTC)
+    if wrong:
+        return False, f"{wrong:,} expired addresses are too young or not lakeFS's. Make a new mark and report this."
+    return True, f"Every expired address bears a name that lakeFS gives to data and is older than {cutoff:%Y-%m-%d %H:%M:%S} UTC."
+
+
+def _live_in_listing(evidence: Evidence) -> Finding:
+    missing = evidence.expired["missing"]
+    live = evidence.expired["committed"]["objects"] + evidence.expired["uncommitted"]["objects"]
+    share = missing / (live + missing) if missing else 0.0
+    if share > evidence.level.missing_live:
+        return False, (
+            f"{missing:,} live objects are not in the store ({share:.2%} of {live + missing:,}; limit "
+            f"{evidence.level.missing_live:.2%}): reads of them fail. Either data was lost before, or listing and "
+            "references do not speak of the same place. The mark's dataset expired_addresses/missing names them."
+        )
+    if missing:
+        return True, f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already."
+    return True, f"All {live:,} live objects are in the store."
+
+
+def _blast_radius(evidence: Evidence) -> Finding:
+    expired, listed = evidence.expired["expired"], evidence.expired["listed"]
+    level = evidence.level
+    shares = {
+        "objects": (expired["objects"] / max(1, listed["objects"]), level.blast_radius_objects),
+        "bytes": (expired["bytes"] / max(1, listed["bytes"]), level.blast_radius_bytes),
+    }
+    figures = " and ".join(f"{share:.1%} of the {of}" for of, (share, _) in shares.items())
+    beyond = [f"{limit:.0%} of the {of}" for of, (share, limit) in shares.items() if share > limit]
+    if beyond:
+        return False, (
+            f"{figures} would go; one sweep may take at most {' and '.join(beyond)}. A changed rule, an emptied "
+            "branch or a dropped table looks like this. If that was meant, say so: "
+            '--accept blast-radius --because "…".'
+        )
+    return True, f"{figures} would go."
+
+
+def _mark_age(evidence: Evidence) -> Finding:
+    age = evidence.now - evidence.header.started_at
+    limit = evidence.level.mark_validity.total_seconds()
+    if age > limit:
+        return False, f"The mark is {age / 86400:.1f} days old, the limit is {limit / 86400:.0f}. Make a new mark."
+    return True, f"The mark is {age / 3600:.1f} hours old."
+
+
+def _clocks(evidence: Evidence) -> Finding:
+    skew = evidence.facts("namespace_listing")["clock_skew"]
+    limit = evidence.level.clock_skew.total_seconds()
+    if abs(skew) > limit:
+        return False, (
+            f"The store's clock and the collector's differ by {skew:.0f} s, the limit is {limit:.0f} s: ages cannot be "
+            "judged. Set the clocks right."
+        )
+    return True, f"The store's clock and the collector's agree to {abs(skew):.0f} s."
+
+
+def _namespace(evidence: Evidence) -> Finding:
+    facts = evidence.facts("namespace_listing")
+    if facts["overlapping"]:
+        return False, (
+            f"The namespace is shared with, or nested in or around, that of {', '.join(facts['overlapping'])}: "
+            "their data would look like garbage here. Such repositories cannot be collected one by one."
+        )
+    if facts["nested"]:
+        return False, (
+            f"{facts['nested']:,} metadata files of another repository lie below data/. Its data would look like "
+            "garbage here. Move that repository out of this namespace."
+        )
+    return True, f"No other repository has its data in {evidence.header.storage_namespace}."
+
+
+GUARDS: tuple[Guard, ...] = (
+    Guard("order", "ERROR", "data that moves between two readings is in neither", _order),
+    Guard("completeness", "ERROR", "what was not read looks like garbage", _completeness),
+    Guard("heads-and-tags", "ERROR", "a branch or tag that was overlooked loses its data", _heads_and_tags),
+    Guard("candidates", "ERROR", "a fresh upload or somebody else's file is deleted", _candidates),
+    Guard("live-in-listing", "ERROR", "listing and references speak of different places", _live_in_listing, True),
+    Guard("blast-radius", "ERROR", "a mistaken rule or an emptied branch looks like garbage", _blast_radius, True),
+    Guard("mark-age", "ERROR", "an old mark knows nothing of what came back to life since", _mark_age),
+    Guard("clocks", "ERROR", "a wrong clock makes young objects look old", _clocks),
+    Guard("namespace", "ERROR", "another repository's data looks like garbage here", _namespace),
+)
+BY_NAME = {guard.name: guard for guard in GUARDS}

@@ -1,0 +1,333 @@
+"""The calls of lakeFS that a collector needs, each as one method in lakeFS's own words.
+
+How a call is sent, retried and refused is in `http`, what comes back in `models`. No policy lives here: the
+client says what lakeFS said, or raises. It never turns an error into "nothing there".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from lakegc_core.errors import IncompleteError, ServerError
+from lakegc_core.lakefs import models
+from lakegc_core.lakefs.http import UNKNOWN_CALL, Http, LakeFSError, path
+from lakegc_core.lakefs.models import (
+    Answer,
+    Commit,
+    DumpRefs,
+    GcRules,
+    ObjectStats,
+    PreparedCommits,
+    Ref,
+    Repository,
+    ServerConfig,
+    StagedDump,
+)
+from lakegc_core.settings import ServerSettings
+
+TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished for ever
+PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
+RUNS = 4  # a staged dump is begun at most so often
+
+_FIRST_POLL = 0.5  # seconds, doubling
+_LONGEST_POLL = 15.0
+
+_READ_CONFIG = "fs:ReadConfig on *"
+_READ_REPOSITORY = "fs:ReadRepository on the repository"
+_PREPARE_COMMITS = "retention:PrepareGarbageCollectionCommits on the repository"
+_PREPARE_UNCOMMITTED = "retention:PrepareGarbageCollectionUncommitted on the repository"
+_RULES = "retention:GetGarbageCollectionRules on the repository"
+_DUMP = "fs:ListBranches, fs:ListTags and fs:ListCommits on the repository"
+
+
+class _RunChangedError(Exception):
+    """The pages of one staged dump do not belong together: begin anew."""
+
+
+class LakeFSClient:
+    """lakeFS by its REST API. Every method raises ServerError (LakeFSError for a status) when lakeFS fails.
+
+    SettingsError at once if endpoint or credentials are missing.
+    """
+
+    def __init__(self, settings: ServerSettings, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._http = Http(settings, sleep=sleep)
+        self._sleep = sleep
+        self._endpoint = settings.endpoint_url
+
+    def __repr__(self) -> str:
+        return f"LakeFSClient({self._endpoint!r})"
+
+    def close(self) -> None:
+        """Close the connections; the client is not to be used afterwards."""
+        self._http.close()
+
+    def config(self) -> ServerConfig:
+        """The server's version and storages."""
+        return models.server_config(self._http.call("GET", path("config"), action=_READ_CONFIG))
+
+    def grace_period(self) -> int:
+        """Seconds for which the server lets an uploaded object be linked: no minimum age may be below it."""
+        answer = self._http.call("GET", path("config", "garbage-collection"), action=_READ_CONFIG)
+        seconds = answer.number("grace_period")
+        if seconds < 0:
+            raise answer.odd("`grace_period` is negative")
+        return seconds
+
+    def repository(self, repository: str) -> Repository:
+        """One repository. LakeFSError with status 404 if there is none, 410 while it is being deleted."""
+        answer = self._http.call("GET", path("repositories", repository), action=_READ_REPOSITORY)
+        found = models.repository(answer)
+        if found.id != repository:
+            raise answer.odd(f"it is about repository {found.id!r}")
+        return found
+
+    def repositories(self) -> Iterator[Repository]:
+        """Every repository that the key may list."""
+        for page in self._http.pages(path("repositories"), action="fs:ListRepositories on *"):
+            yield from map(models.repository, page)
+
+    def branches(self, repository: str) -> Iterator[Ref]:
+        """Every branch, the hidden ones too: they hold data."""
+        where = path("repositories", repository, "branches")
+        action = "fs:ListBranches on the repository"
+        for page in self._http.pages(where, action=action, params={"show_hidden": "true"}):
+            yield from map(models.ref, page)
+
+    def tags(self, repository: str) -> Iterator[Ref]:
+        """Every tag."""
+        where = path("repositories", repository, "tags")
+        for page in self._http.pages(where, action="fs:ListTags on the repository"):
+            yield from map(models.ref, page)
+
+    def gc_rules(self, repository: str) -> GcRules | None:
+        """The retention rules; None if none are set.
+
+        None takes two answers: the rules' own 404, in lakeFS's form, and a repository that is there. Any
+        other 404 (no such repository, no such call, a proxy) raises.
+        """
+        where = path("repositories", repository, "settings", "gc_rules")
+        try:
+            return models.gc_rules(self._http.call("GET", where, action=_RULES))
+        except LakeFSError as error:
+            if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
+                raise
+        self.repository(repository)
+        return None
+
+    def prepare_commits(self, repository: str, timeout: float = TASK_TIMEOUT) -> PreparedCommits:
+        """Have the server write its list of active commits; `timeout` in seconds.
+
+        ServerError when the server fails, which is also how a repository without rules reads: ask `gc_rules`.
+        """
+        where = path("repositories", repository, "gc", "prepare_commits")
+        try:
+            started = self._http.call("POST", f"{where}/async", expect=202, action=_PREPARE_COMMITS)
+        except LakeFSError as error:
+            if error.status not in (404, 405, 500):
+                raise
+            # Servers before v1.72 know only the other form; where that fails too, its error is told.
+            return self._prepare_commits_now(where, timeout)
+        task = started.name("id")
+        what = f"prepare_commits of {repository} (task {task})"
+        done = self._poll(
+            lambda: self._http.call("GET", f"{where}/status", action=_PREPARE_COMMITS, params={"id": task}),
+            finished=lambda answer: answer.flag("completed") or answer.has("error"),
+            what=what,
+            timeout=timeout,
+        )
+        if done.has("error"):
+            raise ServerError(f"{what} failed on the server: {done.below('error').text('message')}")
+        if not done.has("result"):
+            raise ServerError(
+                f"{what} is completed, with neither a result nor an error; look into the server's log"
+            )
+        return _prepared(done.below("result"))
+
+    def _prepare_commits_now(self, where: str, timeout: float) -> PreparedCommits:
+        try:
+            answer = self._http.call(
+                "POST", where, expect=201, action=_PREPARE_COMMITS, read_timeout=timeout, attempts=2
+            )
+        except LakeFSError as error:
+            if error.status != 400:
+                raise
+            # What follows the message names a commits.csv, but the server has called this call failed.
+            raise LakeFSError(
+                f"{error}. A server whose store cannot presign answers so; it needs the asynchronous form of "
+                "prepare_commits, which lakeFS has since v1.72",
+                error.status,
+                error.message,
+            ) from None
+        return _prepared(answer)
+
+    def prepare_uncommitted(self, repository: str) -> StagedDump:
+        """Have the server write what is staged on any branch: all pages of one run.
+
+        Begun anew, at most three times, when a page belongs to another run or a branch vanished meanwhile;
+        then IncompleteError or the server's own error.
+        """
+        for run in range(1, RUNS + 1):
+            try:
+                return self._staged_run(repository)
+            except _RunChangedError as error:
+                if run == RUNS:
+                    raise IncompleteError(
+                        f"{error} in {RUNS} staged dumps of {repository}, so none is whole; "
+                        "see that no proxy repeats requests, and try again"
+                    ) from None
+            except LakeFSError as error:
+                # 404: a branch vanished while it was scanned, or there is no such repository.
+                if error.status != 404 or run == RUNS:
+                    raise
+            self._sleep(_FIRST_POLL * run)
+        raise AssertionError("unreachable")
+
+    def _staged_run(self, repository: str) -> StagedDump:
+        where = path("repositories", repository, "gc", "prepare_uncommited")  # lakeFS's spelling
+        run_id, token = "", ""
+        locations: list[str] = []
+        tokens: set[str] = set()
+        pages = 0
+        while True:
+            # A page asked for again, its answer lost, writes its file a second time into the same run: more
+            # files than pages are fine. Another run id is not.
+            answer = self._http.call(
+                "POST",
+                where,
+                expect=201,
+                action=_PREPARE_UNCOMMITTED,
+                body={"continuation_token": token} if token else {},
+                read_timeout=PAGE_TIMEOUT,
+            )
+            pages += 1
+            page_run = answer.name("run_id")
+            if run_id and page_run != run_id:
+                raise _RunChangedError(
+                    f"page {pages} belonged to run {page_run}, the ones before to {run_id}"
+                )
+            run_id = page_run
+            if location := answer.text("gc_uncommitted_location"):
+                if locations and location.rstrip("/") != locations[0].rstrip("/"):
+                    raise answer.odd(f"page {pages} was written to {location}, not to {locations[0]}")
+                locations.append(location)
+            token = answer.text("continuation_token", "")
+            if not token:
+                return StagedDump(run_id=run_id, locations=tuple(locations), pages=pages)
+            if token in tokens:
+                raise answer.odd(f"page {pages} continues at a token that was used before")
+            tokens.add(token)
+
+    def dump(self, repository: str, timeout: float = TASK_TIMEOUT) -> DumpRefs:
+        """Have the server write all commits, branches and tags as metaranges; `timeout` in seconds.
+
+        Each changed dump leaves small files for ever: ask once a mark.
+        """
+        where = path("repositories", repository, "dump")
+        task = self._http.call("POST", where, expect=202, action=_DUMP).name("id")
+        what = f"the dump of {repository} (task {task})"
+        done = self._poll(
+            lambda: self._http.call("GET", where, action=_DUMP, params={"task_id": task}),
+            finished=lambda answer: answer.flag("done") or bool(answer.text("error", "")),
+            what=what,
+            timeout=timeout,
+        )
+        if message := done.text("error", ""):
+            raise ServerError(f"{what} failed on the server: {message}")
+        if not done.has("refs"):
+            raise ServerError(f"{what} is done, with neither refs nor an error; look into the server's log")
+        refs = done.below("refs")
+        return DumpRefs(
+            commits_metarange_id=refs.name("commits_meta_range_id"),
+            branches_metarange_id=refs.name("branches_meta_range_id"),
+            tags_metarange_id=refs.name("tags_meta_range_id"),
+        )
+
+    def _poll(
+        self, ask: Callable[[], Answer], *, finished: Callable[[Answer], bool], what: str, timeout: float
+    ) -> Answer:
+        """Ask until finished; ServerError after `timeout` seconds, or once the server forgot the task."""
+        begun = time.monotonic()
+        waited, wait = 0.0, _FIRST_POLL
+        while True:
+            self._sleep(wait)
+            waited += wait
+            try:
+                answer = ask()
+            except LakeFSError as error:
+                if error.status != 404:
+                    raise
+                raise ServerError(
+                    f"lakeFS no longer knows {what}, so its outcome is not known: {error}"
+                ) from None
+            if finished(answer):
+                return answer
+            if max(waited, time.monotonic() - begun) >= timeout:
+                raise ServerError(
+                    f"{what} did not end within {timeout:.0f} s; the server may have died while at it: "
+                    "look into its log, and try again"
+                )
+            wait = min(_LONGEST_POLL, wait * 2)
+
+    def commit(self, repository: str, commit_id: str) -> Commit:
+        """One commit by its full id. LakeFSError with status 404 if there is none."""
+        where = path("repositories", repository, "commits", commit_id)
+        found = models.commit(
+            answer := self._http.call("GET", where, action="fs:ReadCommit on the repository")
+        )
+        if found.id != commit_id:
+            raise answer.odd(f"it is about commit {found.id}")
+        return found
+
+    def metarange_location(self, repository: str, metarange_id: str) -> str:
+        """Where a metarange lies, relative to the namespace: `PFX/<id>`.
+
+        lakeFS does not look whether it is there: any id has a location. What it tells is the server's prefix.
+        """
+        where = path("repositories", repository, "metadata", "meta_range", metarange_id)
+        answer = self._http.call("GET", where, action=_READ_REPOSITORY + " and fs:ListObjects")
+        location = answer.name("location")
+        if not location.endswith(metarange_id):
+            raise answer.odd(f"`location` is {location!r}, which does not end in the id")
+        return location
+
+    def objects(self, repository: str, ref: str, prefix: str = "") -> Iterator[list[ObjectStats]]:
+        """Every object that a ref shows, page by page in the order of paths; of a branch, staged ones too."""
+        where = path("repositories", repository, "refs", ref, "objects", "ls")
+        params = {"presign": "false", "user_metadata": "false"} | ({"prefix": prefix} if prefix else {})
+        for page in self._http.pages(where, action="fs:ListObjects on the repository", params=params):
+            yield list(map(models.object_stats, page))
+
+    def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
+        """What a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
+        where = path("repositories", repository, "refs", ref, "objects", "stat")
+        params = {"path": object_path, "presign": "false", "user_metadata": "false"}
+        try:
+            return models.object_stats(
+                self._http.call("GET", where, action="fs:ReadObject on the object", params=params)
+            )
+        except LakeFSError as error:
+            if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
+                raise
+            return None
+
+    def read_byte(self, repository: str, ref: str, object_path: str) -> int:
+        """Read the first byte of an object, and return the status alone.
+
+        200 or 206: the data is there; 416: there, and empty; 410: collected; 404: no such path or ref.
+        """
+        reply = self._http.send(
+            "GET",
+            path("repositories", repository, "refs", ref, "objects"),
+            expect=(200, 206, 404, 410, 416),
+            action="fs:ReadObject on the object",
+            params={"path": object_path, "presign": "false"},
+            headers={"Range": "bytes=0-0", "Accept": "*/*"},
+            with_body=False,
+        )
+        return reply.status
+
+
+def _prepared(result: Answer) -> PreparedCommits:
+    return PreparedCommits(run_id=result.name("run_id"), commits_location=result.name("gc_commits_location"))

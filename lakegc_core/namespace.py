@@ -1,0 +1,205 @@
+"""The storage namespace of a repository: its URI, the names in it, and the allow-list of what may be collected.
+
+Here and nowhere else is decided how an address that lakeFS wrote down becomes a key, and which keys a collector
+may ever delete. Reading stores and lakeFS is not done here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from urllib.parse import quote, unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.errors import SettingsError
+
+ALLOW_LIST_VERSION = 1
+"""Raised whenever COLLECTABLE or NEVER change: marks made under another version are not built upon."""
+
+COLLECTABLE = r"^(data/.+|[0-9a-f]{32})$"
+"""What lakeFS writes as data: everything below data/, and the 32 hex digits of servers before v0.84."""
+
+COLLECTABLE_LOCAL = r"^[0-9a-f]{32}-[0-9]{5}$"
+"""Parts of multipart uploads, which only the `local` blockstore leaves at the root."""
+
+NEVER = r"(/$|^data/(.*/)?_lakefs/)"
+"""Directory markers, and whatever lies beside the metadata of another repository nested below data/."""
+
+UPLOAD_PART = r"\.(multipart|part_[0-9]{5}(_[0-9]+)?)$"
+"""Bookkeeping of multipart uploads on GCS, alive for as long as the upload runs."""
+
+ADDRESS_RELATIVE = 1
+"""lakeFS's address_type RELATIVE; 0 is deprecated (by prefix), 2 is FULL."""
+
+_SCHEMES = {"s3", "gs", "http", "https", "local"}
+_GO_PATH_SAFE = "$&+,/:;=@-_.~"  # what Go's URL type leaves unescaped in a path
+_XID_EPOCH = 64_060_588_800  # year 4000: slices and run ids count down to it
+_XID_ALPHABET = "0123456789abcdefghijklmnopqrstuv"
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A storage namespace, e.g. `s3://bucket/prefix`, as lakeFS writes it."""
+
+    uri: str
+
+    def __post_init__(self) -> None:
+        if self.scheme not in _SCHEMES or not self.authority:
+            raise SettingsError(
+                f"The storage namespace {self.uri!r} is not of a kind that can be collected "
+                f"(known schemes: {', '.join(sorted(_SCHEMES))})."
+            )
+
+    @property
+    def scheme(self) -> str:
+        return self.uri.partition("://")[0]
+
+    @property
+    def authority(self) -> str:
+        """Bucket on s3 and gs, account host on Azure, first folder on local."""
+        return self.uri.partition("://")[2].partition("/")[0]
+
+    @cached_property
+    def path(self) -> str:
+        """The key prefix of everything in the namespace, without leading slash and without ONE trailing slash.
+
+        lakeFS uses the path as it is written only where that differs from the usual encoding of its decoded form.
+        """
+        return _strip_one_slash(_server_reading(self.uri.partition("://")[2].partition("/")[2]))
+
+    @property
+    def is_local(self) -> bool:
+        return self.scheme == "local"
+
+    def collectable(self, addresses: pa.Array) -> pa.Array:
+        """For each address: may it ever be deleted, by its name alone? Everything else is foreign."""
+        allowed = pc.match_substring_regex(addresses, COLLECTABLE)
+        if self.is_local:
+            allowed = pc.or_(allowed, pc.match_substring_regex(addresses, COLLECTABLE_LOCAL))
+        return pc.and_not(allowed, pc.match_substring_regex(addresses, NEVER))
+
+    def overlaps(self, other: Namespace) -> bool:
+        """True where one namespace is the other or lies inside it, so that one repository's data looks like
+        the other's garbage."""
+        if (self.scheme, self.authority) != (other.scheme, other.authority):
+            return False
+        mine, theirs = (f"{ns.path.strip('/')}/".lstrip("/") for ns in (self, other))
+        return mine.startswith(theirs) or theirs.startswith(mine)
+
+    def protected_keys(self, addresses: pa.Array, address_types: pa.Array) -> pa.Table:
+        """The keys, relative to the namespace, that entries with these addresses keep alive.
+
+        Returns columns `index` (row of the entry), `address`, and `exact`: False for a second reading of the same
+        address, protected in case the server resolves it so. Entries that point elsewhere have no row.
+        """
+        relative = pc.equal(address_types, ADDRESS_RELATIVE)
+        rows = np.arange(len(addresses), dtype=np.int64)
+        if pc.all(relative).as_py() or len(addresses) == 0:
+            return _keys(rows, addresses, np.ones(len(addresses), bool))
+        mask = relative.to_numpy(zero_copy_only=False)
+        other_rows = rows[~mask]
+        index: list[int] = []
+        keys: list[str] = []
+        exact: list[bool] = []
+        for row, address in zip(
+            other_rows.tolist(), addresses.filter(pc.invert(relative)).to_pylist(), strict=True
+        ):
+            for number, key in enumerate(self._keys_of_full(address)):
+                index.append(row)
+                keys.append(key)
+                exact.append(number == 0)
+        return pa.concat_tables(
+            [
+                _keys(rows[mask], addresses.filter(relative), np.ones(int(mask.sum()), bool)),
+                _keys(np.array(index, np.int64), pa.array(keys, pa.string()), np.array(exact, bool)),
+            ]
+        )
+
+    def _keys_of_full(self, address: str) -> list[str]:
+        scheme, separator, rest = address.partition("://")
+        if not separator:
+            return [address]
+        if self.is_local and scheme == "local":
+            return self._keys_of_local(rest)
+        authority, _, path = rest.partition("/")
+        if authority != self.authority:
+            return []
+        # Every way the server may read the address: as written, decoded, cut at a query. Protecting more is free.
+        prefix = self.path.rstrip("/")
+        written = self.uri.partition("://")[2].partition("/")[2].rstrip("/")
+        found: list[str] = []
+        bare = path.partition("?")[0]
+        for reading in (_server_reading(bare), path, unquote(path), bare, unquote(bare)):
+            for start in dict.fromkeys((written, prefix, self.path)):
+                head = f"{start}/" if start else ""
+                if reading.startswith(head):
+                    found += [reading[len(head) :], reading[len(head) :].lstrip("/")]
+        return list(dict.fromkeys(key for key in found if key))
+
+    def _keys_of_local(self, rest: str) -> list[str]:
+        """`local://` addresses carry the server's own folder, sometimes twice: whatever follows the namespace's
+        path, wherever that stands, may be the key."""
+        marker = "/".join(part for part in (self.authority, self.path) if part).strip("/") + "/"
+        found: list[str] = []
+        for reading in dict.fromkeys((f"/{rest}", unquote(f"/{rest}"))):
+            at = reading.rfind(f"/{marker}")
+            while at >= 0:
+                found.append(reading[at + 1 + len(marker) :])
+                at = reading.rfind(f"/{marker}", 0, at)
+        return list(dict.fromkeys(key for key in found if key))
+
+
+def xid_time(name: str) -> int | None:
+    """Unix seconds in an object name that begins with an xid (`<xid>` or `<xid>,<signature>` …); None otherwise."""
+    seconds = _xid_seconds(name[:20])
+    return seconds if seconds is not None and (len(name) == 20 or name[20] in ",._") else None
+
+
+def slice_time(name: str) -> int | None:
+    """Unix seconds at which a slice (or a run id) was begun; None if the name is not a slice's."""
+    seconds = _xid_seconds(name)
+    return None if seconds is None else (_XID_EPOCH - seconds) % 2**32
+
+
+def _xid_seconds(text: str) -> int | None:
+    if not re.fullmatch(r"[0-9a-v]{19}[0g]", text):
+        return None
+    value = 0
+    for letter in text[:7]:
+        value = value << 5 | _XID_ALPHABET.index(letter)
+    return value >> 3
+
+
+def overlapping(namespace: Namespace, others: Iterable[tuple[str, str]]) -> list[str]:
+    """Names of the repositories (pairs of name and namespace URI) whose namespace touches this one."""
+    found = []
+    for name, uri in others:
+        try:
+            other = Namespace(uri)
+        except SettingsError:
+            continue  # another kind of store cannot hold our objects
+        if namespace.overlaps(other):
+            found.append(name)
+    return found
+
+
+def _server_reading(raw: str) -> str:
+    """The path that lakeFS reads from a URI's raw path: decoded, unless it is written in an unusual encoding."""
+    decoded = unquote(raw)
+    return decoded if quote(decoded, safe=_GO_PATH_SAFE) == raw else raw
+
+
+def _strip_one_slash(path: str) -> str:
+    return path[:-1] if path.endswith("/") else path
+
+
+def _keys(index: np.ndarray, addresses: pa.Array, exact: np.ndarray) -> pa.Table:
+    return pa.table(
+        {"index": pa.array(index), "address": addresses, "exact": pa.array(exact)},
+        schema=pa.schema([("index", pa.int64()), ("address", pa.string()), ("exact", pa.bool_())]),
+    )

@@ -1,0 +1,86 @@
+"""The verbs of lakegc as functions over the stages: mark, review, sweep. The command line and Dagster call these.
+
+What a stage does is in `stages`; how the result is shown, in `report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakegc_core import guards
+from lakegc_core.context import MarkContext
+from lakegc_core.guards import Verdict
+from lakegc_core.mark import Manifest
+from lakegc_core.report import Json, mark_report
+from lakegc_core.stages.base import StageResult
+from lakegc_core.stages.committed_addresses import committed_addresses
+from lakegc_core.stages.expired_addresses import STAGE as EXPIRED
+from lakegc_core.stages.expired_addresses import expired_addresses
+from lakegc_core.stages.namespace_listing import namespace_listing
+from lakegc_core.stages.retention_commits import retention_commits
+from lakegc_core.stages.swept_report import judge
+from lakegc_core.stages.uncommitted_addresses import uncommitted_addresses
+from lakegc_core.store.parquet import read_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Stage = Callable[["SparkSession", MarkContext], StageResult]
+
+MARKING: dict[str, Stage] = {
+    "namespace_listing": namespace_listing,
+    "uncommitted_addresses": uncommitted_addresses,
+    "retention_commits": retention_commits,
+    "committed_addresses": committed_addresses,
+    "expired_addresses": expired_addresses,
+}
+"""The five marking stages by name, in order."""
+
+
+@dataclass(frozen=True)
+class Review:
+    """A complete mark as it stands now: its manifests and the verdicts of the guards."""
+
+    manifests: dict[str, Manifest]
+    verdicts: list[Verdict]
+    report: Json
+
+    @property
+    def authorized(self) -> bool:
+        return guards.authorized(self.verdicts)
+
+
+def mark(spark: SparkSession, context: MarkContext) -> Review:
+    """Run the five marking stages, each unless its manifest stands, and judge the result."""
+    for stage in MARKING.values():
+        stage(spark, context)
+    return review(context)
+
+
+def review(context: MarkContext) -> Review:
+    """Judge a complete mark again. MarkError if it is not complete or was altered."""
+    verdicts = judge(context)
+    manifests = context.mark.chain()
+    return Review(manifests, verdicts, mark_report(context, manifests, verdicts))
+
+
+def expired_of(context: MarkContext) -> Iterator[str]:
+    """The expired addresses of a mark, relative to the namespace, streamed part by part."""
+    manifest = context.mark.require(EXPIRED)
+    folder = context.mark.stage_folder(EXPIRED)
+    for part in manifest.datasets[EXPIRED]:
+        for batch in read_part(context.workspace, folder, part, ["address"]):
+            yield from batch.column(0).to_pylist()
+
+
+def write_addresses(context: MarkContext, file: Path) -> int:
+    """Write the expired addresses to a local file, one a line; return how many."""
+    count = 0
+    with file.open("w", encoding="utf-8", newline="\n") as out:
+        for address in expired_of(context):
+            out.write(f"{address}\n")
+            count += 1
+    return count

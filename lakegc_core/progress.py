@@ -1,0 +1,100 @@
+"""What long work shows while it runs, on stderr: a bar on a terminal, a plain line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EVERY = 10.0  # seconds between plain lines
+_POLL = 0.3
+
+
+class Reporter:
+    """Says what is going on. `say` is what the stages are given; `watch` adds Spark's own tasks to the picture."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._quiet = quiet
+        self._doing = ""
+        self._done = threading.Event()
+
+    def say(self, message: str) -> None:
+        """Show one sentence of progress."""
+        self._doing = message
+        if not self._quiet:
+            self._console.print(message, markup=False, soft_wrap=True)
+
+    @contextmanager
+    def watch(self, spark: SparkSession) -> Iterator[None]:
+        """Show how many tasks of the running Spark jobs are done, until the block ends."""
+        if self._quiet:
+            yield
+            return
+        self._done.clear()
+        thread = threading.Thread(target=self._watch, args=(spark,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            thread.join(timeout=5)
+
+    def _watch(self, spark: SparkSession) -> None:
+        if self._console.is_terminal:
+            self._bar(spark)
+        else:
+            self._lines(spark)
+
+    def _bar(self, spark: SparkSession) -> None:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("tasks"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console, transient=True) as bar:
+            task = bar.add_task("", total=None)
+            while not self._done.wait(_POLL):
+                done, total = tasks(spark)
+                bar.update(task, description=self._doing.partition(":")[0], completed=done, total=total or None)
+
+    def _lines(self, spark: SparkSession) -> None:
+        last = time.monotonic()
+        while not self._done.wait(_POLL):
+            if time.monotonic() - last >= _EVERY:
+                last = time.monotonic()
+                done, total = tasks(spark)
+                share = f", {done} of {total} tasks" if total else ""
+                self._console.print(f"… {self._doing.partition(':')[0]}{share}", markup=False, soft_wrap=True)
+
+
+def tasks(spark: SparkSession) -> tuple[int, int]:
+    """Tasks done and tasks in all of the running Spark stages; zeros where the session does not tell (Connect)."""
+    try:
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except Exception:  # a picture for people must never stop the work
+        return 0, 0
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+
+
+def ask(question: str) -> bool:
+    """A yes or no from a person on a terminal. False where there is none."""
+    if not sys.stdin.isatty():
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,160 @@
+"""What a mark or a sweep says of itself: one JSON object for machines, one screen for people.
+
+The figures come from manifests and results; nothing is computed here that decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from lakegc_core import guards
+from lakegc_core.context import MarkContext
+from lakegc_core.guards import Verdict
+from lakegc_core.mark import STAGES, Manifest
+from lakegc_core.stages.swept_report import SweepResult, confirmed_at
+from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
+
+Json = dict[str, Any]
+
+
+def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdicts: Sequence[Verdict]) -> Json:
+    """The contract of `lakegc mark --json` and `lakegc review --json`."""
+    header, facts = context.header, manifests["expired_addresses"].facts
+    commits = manifests["retention_commits"].facts
+    groups = ("listed", "committed", "uncommitted", "foreign", "young", "expired")
+    return {
+        "repository": header.repository,
+        "mark_id": header.mark_id,
+        "started_at": instant(header.started_at),
+        "cutoff": instant(header.cutoff),
+        "safety": header.safety,
+        "objects": {group: facts[group]["objects"] for group in groups} | {"missing": facts["missing"]},
+        "bytes": {group: facts[group]["bytes"] for group in groups},
+        "commits": {"known": commits["known"], "retained": commits["retained"], "kept_by": commits["kept_by"]},
+        "guards": [verdict_json(verdict) for verdict in verdicts],
+        "authorized": guards.authorized(verdicts),
+        "confirmed_at": instant(confirmed_at(context)),
+        "seconds": {stage: round(manifests[stage].seconds, 3) for stage in STAGES},
+        "artifacts": context.mark.location,
+    }
+
+
+def verdict_json(verdict: Verdict) -> Json:
+    """One guard in the contract's form."""
+    found: Json = {
+        "name": verdict.name,
+        "passed": verdict.passed,
+        "severity": verdict.severity,
+        "description": verdict.description,
+    }
+    if verdict.accepted_because is not None:
+        found["accepted_because"] = verdict.accepted_because
+    return found
+
+
+def sweep_report(result: SweepResult) -> Json:
+    """The contract of `lakegc sweep --json`."""
+    failures = {outcome: count for outcome, count in result.outcomes.items() if outcome.startswith(FAILED)}
+    others = {outcome: count for outcome, count in result.outcomes.items() if outcome not in failures}
+    return {
+        "repository": result.repository,
+        "mark_id": result.mark_id,
+        "sweep": result.sweep,
+        "outcomes": {**others, "failed": sum(failures.values()), **failures},
+        "bytes_deleted": result.bytes_deleted,
+        "planned": result.planned,
+        "dry_run": result.dry_run,
+        "seconds": round(result.seconds, 3),
+        "report": result.report,
+    }
+
+
+def mark_screen(report: Json) -> str:
+    """The one screen on which a mark ends."""
+    objects, size, commits = report["objects"], report["bytes"], report["commits"]
+    seconds = sum(report["seconds"].values())
+    lines = [
+        f"{report['repository']} · mark {report['mark_id']} · complete, {seconds:.0f} s · cutoff {_minute(report['cutoff'])}",
+        "",
+    ]
+    kept_by = ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
+    rows = (
+        ("in the namespace", "listed", ""),
+        ("kept: committed", "committed", f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by})"),
+        ("kept: staged", "uncommitted", ""),
+        ("kept: too young", "young", ""),
+        ("not lakeFS's", "foreign", "never touched"),
+        ("garbage", "expired", _share(objects["expired"], objects["listed"])),
+    )
+    for title, group, remark in rows:
+        lines.append(f"  {title:<18} {objects[group]:>14,} objects {human_bytes(size[group]):>10}   {remark}".rstrip())
+    if objects["missing"]:
+        lines.append(f"  {'missing':<18} {objects['missing']:>14,} objects              live, but not in the store")
+    lines += ["", *guard_lines(report["guards"]), ""]
+    return "\n".join(lines)
+
+
+def guard_lines(verdicts: Sequence[Json]) -> list[str]:
+    """How the guards stand, the failed ones with their reasons."""
+    held = sum(verdict["passed"] for verdict in verdicts)
+    lines = [f"  guards   {held} of {len(verdicts)} hold"]
+    for verdict in verdicts:
+        if verdict["passed"]:
+            continue
+        mark = "!" if verdict["severity"] == "WARN" or "accepted_because" in verdict else "✗"
+        lines.append(f"    {mark} {verdict['name']:<16} {verdict['description']}")
+        if "accepted_because" in verdict:
+            lines.append(f"      {'':<16} accepted: {verdict['accepted_because']}")
+    return lines
+
+
+def all_guard_lines(verdicts: Sequence[Json]) -> list[str]:
+    """Every guard with its sentence, for `review`."""
+    return [f"    {'✓' if each['passed'] else '✗'} {each['name']:<16} {each['description']}" for each in verdicts]
+
+
+def sweep_screen(report: Json) -> str:
+    """The one screen on which a sweep ends."""
+    outcomes = report["outcomes"]
+    title = "dry run, nothing was deleted" if report["dry_run"] else f"sweep {report['sweep']}"
+    lines = [f"{report['repository']} · mark {report['mark_id']} · {title}, {report['seconds']:.0f} s", ""]
+    if report["dry_run"]:
+        lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects")
+    remarks = {
+        DELETED: f"{human_bytes(report['bytes_deleted'])} freed",
+        ALREADY_GONE: "somebody else had deleted them",
+        "rescued": "live again: kept",
+        "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
+        "failed": "run the same sweep again to finish them",
+    }
+    for outcome, count in outcomes.items():
+        if count or outcome == DELETED:
+            lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
+    if report["report"]:
+        lines += ["", f"  report   {report['report']}"]
+    return "\n".join(lines)
+
+
+def human_bytes(size: int) -> str:
+    """Bytes as people read them, in powers of 1000."""
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(value) < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} PB"
+
+
+def instant(seconds: float) -> str:
+    """Unix seconds as an ISO 8601 instant, UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _minute(text: str) -> str:
+    return f"{text[:10]} {text[11:16]} UTC"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%} of objects" if whole else ""

@@ -1,0 +1,138 @@
+"""Which commits count: rules, the commit graph, and the exact answer. Pure functions.
+
+lakeFS promises that a branch keeps every version it showed in the last N days, along first parents. Its server's own
+walk loses some of them, depending on commit ids; the rule here does not depend on any order. Reading commits is not
+done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_MICROSECONDS = 1_000_000
+_DAY = 86_400 * _MICROSECONDS
+_FOREVER = -(2**62)
+"""A threshold before all time: everything is kept."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """lakeFS's GC rules: days by branch name, and the default for all others and for deleted branches."""
+
+    default_days: int
+    branch_days: Mapping[str, int] = field(default_factory=dict)
+
+    def days(self, branch: str) -> int:
+        """The days a branch keeps. A branch rule of 0 is a rule."""
+        return self.branch_days.get(branch, self.default_days)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All commits of a repository by row, dangling ones included. Parents are rows; -1 stands for none.
+
+    `created` is unix microseconds. `main_parent` follows version 0 commits to their last parent, as lakeFS does.
+    """
+
+    commit_ids: Sequence[str]
+    metarange_ids: Sequence[str]
+    created: Sequence[int]
+    main_parent: Sequence[int]
+
+    @classmethod
+    def build(
+        cls,
+        commit_ids: Sequence[str],
+        metarange_ids: Sequence[str],
+        created: Sequence[int],
+        parents: Sequence[Sequence[str]],
+        versions: Sequence[int],
+    ) -> tuple[Graph, set[str]]:
+        """The graph, and the ids of main parents that it lacks (a dump that is not whole)."""
+        row = {commit_id: number for number, commit_id in enumerate(commit_ids)}
+        unknown: set[str] = set()
+        main: list[int] = []
+        for theirs, version in zip(parents, versions, strict=True):
+            if not theirs:
+                main.append(-1)
+                continue
+            parent = theirs[0] if version >= 1 else theirs[-1]
+            if parent not in row:
+                unknown.add(parent)
+            main.append(row.get(parent, -1))
+        return cls(commit_ids, metarange_ids, created, main), unknown
+
+
+@dataclass(frozen=True)
+class Retained:
+    """The answer: for each row of a retained commit, why it is kept."""
+
+    kept_by: Mapping[int, str]  # row of the graph -> first reason found
+
+
+def threshold(now: int, days: int, margin: int) -> int:
+    """The moment (unix microseconds) up to which a rule of so many days reaches back from `now`.
+
+    Negative days mean heads only, as on the server. Days beyond all dates mean everything.
+    """
+    if days > 1_000_000:
+        return _FOREVER
+    return now - days * _DAY - margin
+
+
+def retain(
+    graph: Graph,
+    heads: Sequence[tuple[str, int]],
+    tags: Sequence[tuple[str, int]],
+    rules: Rules | None,
+    now: int,
+    *,
+    margin: int = 0,
+    server: Iterable[int] = (),
+) -> Retained:
+    """The commits that count.
+
+    `heads` and `tags` are names with rows (a branch that moved meanwhile may stand twice); `rules` None means that every commit counts; `now` and `margin` are
+    microseconds; `server` are the rows that lakeFS itself retains, which are united with ours.
+
+    With T(b) = now - days(b): a commit is kept if it is a head or a tag, or the main parent of a commit younger than
+    the oldest T of all branches on whose main ancestry that child lies, or a dangling commit younger than the default.
+    """
+    kept: dict[int, str] = {}
+    for name, row in heads:
+        kept.setdefault(row, f"head:{name}")
+    for name, row in tags:
+        kept.setdefault(row, f"tag:{name}")
+    if rules is None:
+        for row in range(len(graph.commit_ids)):
+            kept.setdefault(row, "all")
+        return Retained(kept)
+
+    default = threshold(now, rules.default_days, margin)
+    head_rows = {row for _, row in heads}
+    has_child = set(graph.main_parent)
+    dangling = [
+        row for row in range(len(graph.commit_ids)) if row not in has_child and row not in head_rows
+    ]
+    starts = [(threshold(now, rules.days(name), margin), row) for name, row in heads]
+    starts += [(default, row) for row in dangling]
+
+    # Longest retention first: the first walk through a commit brings its oldest threshold, so none is walked twice.
+    oldest: dict[int, int] = {}
+    for reach, start in sorted(starts):
+        row = start
+        while row >= 0 and row not in oldest:
+            oldest[row] = reach
+            row = graph.main_parent[row]
+
+    for row in dangling:
+        if graph.created[row] > default:
+            kept.setdefault(row, "dangling")
+    for row, reach in oldest.items():
+        parent = graph.main_parent[row]
+        if parent >= 0 and graph.created[row] > reach:
+            kept.setdefault(parent, "rules")
+    for row in server:
+        kept.setdefault(row, "server")
+    return Retained(kept)

@@ -1,0 +1,149 @@
+"""Every limit that stands between a mark and a deletion, on one page.
+
+Nothing about safety is decided by a number anywhere else. Each field says which danger it averts; each level is one
+frozen value. `full` is the default; `standard` is what lakeFS itself promises, minus its defects; `none` is for tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lakegc_core.clock import unsafe_allowed
+from lakegc_core.errors import SettingsError
+
+DEFAULT_MIN_AGE = timedelta(hours=25)
+"""lakeFS lets a client link an upload for 24 h; one hour more for clocks that differ."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One safety level. Durations are waiting times; fractions are of what the mark listed, 0 to 1."""
+
+    name: str
+
+    age_margin: timedelta
+    """Added to the server's grace period to get the smallest minimum age: an upload may be linked until the very
+    end of the grace period, by a clock that is not ours."""
+
+    part_age: timedelta
+    """Minimum age of parts of unfinished multipart uploads (GCS): deleting one breaks an upload that still runs."""
+
+    gap: timedelta
+    """How long an object must have been unreferenced without interruption. Stops commits in flight behind a slow
+    hook, branches created meanwhile, shallow moves, multipart uploads that appear late with an old date."""
+
+    look_delay: timedelta
+    """Least time between the end of the listing and the sweep's own look at what is staged: an upload that was
+    completed around the listing has been staged by then."""
+
+    look_validity: timedelta
+    """A look at the references is believed for so long; after it, content can have come back to life unseen."""
+
+    mark_validity: timedelta
+    """A mark older than this is not swept: the world has moved on, and a new mark costs little."""
+
+    retention_margin: timedelta
+    """Added to every retention period: the server counts calendar days in its own time zone, so that a day may
+    have 25 hours."""
+
+    clock_skew: timedelta
+    """Largest difference between the collector's clock and the store's: ages are judged by the store's dates."""
+
+    blast_radius_objects: float
+    """Largest share of the listed objects that one sweep may take: a wrong rule or an emptied branch looks like
+    garbage, only more of it."""
+
+    blast_radius_bytes: float
+    """The same in bytes: few large objects can be most of a repository."""
+
+    missing_live: float
+    """Largest share of live addresses that the store may lack: above it, listing and references do not speak of
+    the same place."""
+
+
+FULL = Level(
+    name="full",
+    age_margin=timedelta(hours=1),
+    part_age=timedelta(days=7),
+    gap=timedelta(hours=24),
+    look_delay=timedelta(minutes=15),
+    look_validity=timedelta(minutes=60),
+    mark_validity=timedelta(days=14),
+    retention_margin=timedelta(hours=1),
+    clock_skew=timedelta(minutes=10),
+    blast_radius_objects=0.10,
+    blast_radius_bytes=0.10,
+    missing_live=0.001,
+)
+"""Deleted only what two looks, a day apart, found unreferenced, and no mark or look between them found live."""
+
+STANDARD = Level(
+    name="standard",
+    age_margin=FULL.age_margin,
+    part_age=FULL.part_age,
+    gap=timedelta(0),
+    look_delay=FULL.look_delay,
+    look_validity=FULL.look_validity,
+    mark_validity=timedelta(days=7),
+    retention_margin=FULL.retention_margin,
+    clock_skew=FULL.clock_skew,
+    blast_radius_objects=FULL.blast_radius_objects,
+    blast_radius_bytes=FULL.blast_radius_bytes,
+    missing_live=FULL.missing_live,
+)
+"""No gap: a mark may be swept a quarter of an hour after its listing."""
+
+NONE = Level(
+    name="none",
+    age_margin=timedelta(days=-36500),
+    part_age=timedelta(0),
+    gap=timedelta(0),
+    look_delay=timedelta(0),
+    look_validity=FULL.look_validity,
+    mark_validity=timedelta(days=36500),
+    retention_margin=timedelta(0),
+    clock_skew=timedelta(days=36500),
+    blast_radius_objects=1.0,
+    blast_radius_bytes=1.0,
+    missing_live=1.0,
+)
+"""Tests and throw-away repositories: no waiting and no limits of size. Order and completeness are still demanded."""
+
+LEVELS = {level.name: level for level in (FULL, STANDARD, NONE)}
+_STRICTNESS = {"none": 0, "standard": 1, "full": 2}
+
+
+def level(name: str) -> Level:
+    """The level of that name. `none` needs LAKEGC_UNSAFE=yes in the environment."""
+    if name not in LEVELS:
+        raise SettingsError(f"There is no safety level {name!r}; the levels are {', '.join(LEVELS)}.")
+    if name == NONE.name and not unsafe_allowed():
+        raise SettingsError(
+            "Safety level 'none' deletes without waiting and without limits. It is for tests and throw-away "
+            "repositories only, and needs LAKEGC_UNSAFE=yes in the environment."
+        )
+    return LEVELS[name]
+
+
+def stricter(one: Level, other: Level) -> Level:
+    """The stricter of two levels."""
+    return max(one, other, key=lambda each: _STRICTNESS[each.name])
+
+
+def check_min_age(min_age: timedelta, grace_period: timedelta, level: Level) -> None:
+    """Refuse a minimum age that the server's own grace period does not allow.
+
+    Between an upload and its link nothing in lakeFS refers to the object; that may last the whole grace period.
+    """
+    least = grace_period if level is NONE else grace_period + level.age_margin
+    if min_age < least and not unsafe_allowed():
+        raise SettingsError(
+            f"The minimum age of {_hours(min_age)} is too short: this lakeFS lets a client link an upload for "
+            f"{_hours(grace_period)}, and level {level.name!r} adds {_hours(level.age_margin)}. "
+            f"Use --min-age {_hours(least)} or more (or set min_age in lakegc.yaml)."
+        )
+
+
+def _hours(duration: timedelta) -> str:
+    return f"{duration.total_seconds() / 3600:g}h"

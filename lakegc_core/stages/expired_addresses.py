@@ -1,0 +1,244 @@
+"""expired_addresses: what is listed and that nothing refers to; old enough, and lakeFS's own. Deletes nothing.
+
+The join compares 64-bit hashes of addresses: where two collide, garbage is kept; the address that is ever deleted is
+always the listed one. Everything unreferenced is written, with what keeps it: what is not kept is expired.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.context import MarkContext
+from lakegc_core.mark import STAGES, Manifest
+from lakegc_core.namespace import UPLOAD_PART, Namespace
+from lakegc_core.spark import Json, run_tasks
+from lakegc_core.stages import committed_addresses, namespace_listing, uncommitted_addresses
+from lakegc_core.stages.base import StageOutput, StageResult, run_stage
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.parquet import Part, read, read_part, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+STAGE = "expired_addresses"
+KEPT = "kept"
+MISSING = "missing"
+TEXT_FOLDER = "deleted.text"
+"""Where the documented rclone recipes find one address a line."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("etag", pa.string(), nullable=True),
+        pa.field("reason", pa.string(), nullable=False),  # expired: unreferenced; kept: foreign, staged, young
+        pa.field("since", pa.timestamp("us", tz="UTC"), nullable=False),  # unreferenced at least since then
+    ]
+)
+_ROW_GROUPS = (STAGE, KEPT, MISSING)
+_UNREFERENCED = "unreferenced"
+_MISSING = "missing"
+
+
+def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
+    """Find the garbage. Columns: address, size, last_modified, etag, reason, since.
+
+    Datasets: `kept` (unreferenced by commits, but staged, too young or foreign) and `missing` (live addresses that the
+    store does not hold).
+    """
+    return run_stage(STAGE, spark, context, _subtract)
+
+
+def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
+    from pyspark.sql import functions as F
+
+    manifests = {stage: context.mark.require(stage) for stage in STAGES[:-1]}
+    listing = _dataset(spark, context, manifests, namespace_listing, "listing")
+    committed = _dataset(spark, context, manifests, committed_addresses, "committed")
+    staged = _dataset(spark, context, manifests, uncommitted_addresses, "staged")
+    read_commits_at = manifests["retention_commits"].started_at
+
+    hashed = listing.withColumn("h", F.xxhash64("address"))
+    live = committed.select(F.xxhash64("address").alias("h"))
+    unreferenced = hashed.join(live.hint("shuffle_hash"), "h", "left_anti")
+    staged_hashes = staged.select(F.xxhash64("address").alias("h")).distinct().withColumn("staged", F.lit(True))
+    judged = (
+        unreferenced.join(staged_hashes, "h", "left")
+        .withColumn("reason", _reason(context))
+        .withColumn("since", _since(spark, context, read_commits_at))
+        .select(*SCHEMA.names)
+    )
+    folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
+    parts = write(
+        judged.unionByName(_missing(listing, committed, staged, manifests)),
+        context.workspace,
+        folders,
+        SCHEMA,
+        split=_split,
+        summarise=_Summary(context.namespace, context.header.cutoff),
+    )
+    text = _TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
+    lists = run_tasks(spark, parts[STAGE], text.write)
+    return StageOutput(parts, _facts(parts, manifests, sorted(each["list"] for each in lists)))
+
+
+def _dataset(
+    spark: SparkSession, context: MarkContext, manifests: Mapping[str, Manifest], stage: Any, alias: str
+) -> DataFrame:
+    folder = context.mark.stage_folder(stage.STAGE)
+    columns = [name for name in stage.SCHEMA.names if name not in ("range_id", "e_tag", "unit")]
+    parts = manifests[stage.STAGE].datasets[stage.STAGE]
+    return read(spark, context.workspace, folder, parts, stage.SCHEMA, columns).alias(alias)
+
+
+def _reason(context: MarkContext) -> Column:
+    """What keeps an unreferenced object, first match; `unreferenced` when nothing does."""
+    from pyspark.sql import functions as F
+
+    cutoff = moment(context.header.cutoff)
+    part_cutoff = moment(context.header.cutoff - context.level.part_age.total_seconds())
+    is_part = F.col("address").rlike(UPLOAD_PART)
+    young = (
+        (F.col("last_modified") >= cutoff)
+        | F.coalesce(_named_at() >= F.lit(context.header.cutoff), F.lit(False))
+        | (is_part & (F.col("last_modified") >= part_cutoff))
+    )
+    return (
+        F.when(F.col("foreign"), "foreign")
+        .when(F.col("staged").isNotNull(), "staged")
+        .when(young, "young")
+        .otherwise(_UNREFERENCED)
+    )
+
+
+def _named_at() -> Column:
+    """Unix seconds at which lakeFS gave out the object's name, if it begins with an xid: its first 32 bits."""
+    from pyspark.sql import functions as F
+
+    name = F.element_at(F.split("address", "/"), -1)
+    seconds = F.shiftright(F.conv(F.substring(name, 1, 7), 32, 10).cast("long"), 3)
+    return F.when(name.rlike(r"^[0-9a-v]{19}[0g]([,._].*)?$"), seconds)
+
+
+def moment(seconds: float) -> Column:
+    """A column that holds this moment (unix seconds) as a timestamp."""
+    from pyspark.sql import functions as F
+
+    return F.lit(datetime.fromtimestamp(seconds, UTC))
+
+
+def _since(spark: SparkSession, context: MarkContext, read_commits_at: float) -> Column:
+    """When this mark had begun to read its commits: from then on the object is known to be unreferenced."""
+    return moment(read_commits_at)
+
+
+def _missing(
+    listing: DataFrame, committed: DataFrame, staged: DataFrame, manifests: Mapping[str, Manifest]
+) -> DataFrame:
+    """Live addresses that the listing lacks, shaped like the other rows. Those named after the listing began are new,
+    not missing."""
+    from pyspark.sql import functions as F
+
+    began = manifests["namespace_listing"].started_at
+    exact = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
+    return (
+        exact.withColumn("h", F.xxhash64("address"))
+        .join(listing.select(F.xxhash64("address").alias("h")).hint("shuffle_hash"), "h", "left_anti")
+        .where(F.coalesce(_named_at() < F.lit(began), F.lit(True)))
+        .select("address")
+        .distinct()
+        .select(
+            "address",
+            F.lit(0).cast("long").alias("size"),
+            moment(0).alias("last_modified"),
+            F.lit(None).cast("string").alias("etag"),
+            F.lit(_MISSING).alias("reason"),
+            moment(0).alias("since"),
+        )
+    )
+
+
+def _split(table: pa.Table) -> dict[str, pa.Table]:
+    reason = table["reason"]
+    expired, missing = pc.equal(reason, _UNREFERENCED), pc.equal(reason, _MISSING)
+    return {
+        STAGE: table.filter(expired),
+        MISSING: table.filter(missing),
+        KEPT: table.filter(pc.invert(pc.or_(expired, missing))),
+    }
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """Counts the rows of a part by reason, and judges once more, apart from Spark, that each expired row may go."""
+
+    namespace: Namespace
+    cutoff: float
+
+    def __call__(self, table: pa.Table) -> dict[str, int]:
+        grouped = table.group_by("reason").aggregate([("size", "sum"), ("size", "count")]).to_pylist()
+        found: dict[str, int] = {}
+        for row in grouped:
+            found[f"{row['reason']}:objects"] = row["size_count"]
+            found[f"{row['reason']}:bytes"] = row["size_sum"]
+        expired = table.filter(pc.equal(table["reason"], _UNREFERENCED))
+        cutoff = pa.scalar(datetime.fromtimestamp(self.cutoff, UTC), pa.timestamp("us", tz="UTC"))
+        fit = pc.and_(self.namespace.collectable(expired["address"]), pc.less(expired["last_modified"], cutoff))
+        found["violations"] = expired.num_rows - (pc.sum(fit).as_py() or 0)
+        return found
+
+
+def _facts(parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], lists: list[str]) -> dict[str, Any]:
+    listed = manifests["namespace_listing"].facts
+    sums: dict[str, int] = {}
+    for part in (part for dataset in parts.values() for part in dataset):
+        for name, value in part.sums.items():
+            sums[name] = sums.get(name, 0) + value
+
+    def of(reason: str) -> dict[str, int]:
+        return {"objects": sums.get(f"{reason}:objects", 0), "bytes": sums.get(f"{reason}:bytes", 0)}
+
+    groups = {
+        "expired": of(_UNREFERENCED),
+        "uncommitted": of("staged"),
+        "young": of("young"),
+        "foreign": of("foreign"),
+    }
+    everything = {"objects": listed["objects"], "bytes": listed["bytes"]}
+    kept = {
+        name: everything[name] - sum(group[name] for group in groups.values()) for name in ("objects", "bytes")
+    }
+    return {
+        "listed": everything,
+        "committed": kept,
+        **groups,
+        "missing": of(_MISSING)["objects"],
+        "violations": sums.get("violations", 0),
+        "text_lists": lists,
+    }
+
+
+class _TextLists:
+    """Writes the expired addresses, one a line, beside the parts; a picklable value that tasks carry."""
+
+    def __init__(self, config: StoreConfig, source: str, target: str) -> None:
+        self._config, self._source, self._target = config, source, target
+
+    def write(self, part: Part) -> Iterator[Json]:
+        lines: list[str] = []
+        for batch in read_part(self._config, self._source, part, ["address"]):
+            lines += batch.column(0).to_pylist()
+        name = f"part-{uuid.uuid4().hex}.txt"
+        data = "".join(f"{line}\n" for line in lines).encode()
+        connect(self._config).write(f"{self._target}/{name}", data)
+        yield {"list": name, "sha256": hashlib.sha256(data).hexdigest()}
+

@@ -1,0 +1,143 @@
+"""retention_commits: which commits count, by the exact rule of `retention`, united with what the server retains.
+
+The commit graph comes whole from one dump, taken after the staged dump; heads newer than it are asked for one by one.
+The graph is walked by one task on an executor: nothing that grows with the number of commits reaches the driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakegc_core import clock
+from lakegc_core.context import MarkContext, output_key
+from lakegc_core.errors import IncompleteError, RefusedError, ServerError
+from lakegc_core.lakefs.models import Ref
+from lakegc_core.retention import Rules
+from lakegc_core.spark import Json, run_tasks
+from lakegc_core.stages.base import StageOutput, StageResult, run_stage
+from lakegc_core.stages.commit_walk import COMMITS, REFS, REFS_SCHEMA, CommitWalk
+from lakegc_core.store.parquet import Part, PartWriter, parts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STAGE = COMMITS
+KEEP_ALL = "keep-all-commits"
+_TRIES = 3
+_MOST_FETCHED = 10_000  # commits newer than the dump; more than so many means that the dump is not of this repository
+_SECOND = 1_000_000
+
+
+def retention_commits(spark: SparkSession, context: MarkContext) -> StageResult:
+    """Find the commits that count. Columns: commit_id, metarange_id, kept_by. Dataset `refs`: heads and tags."""
+    return run_stage(STAGE, spark, context, lambda s, c: find_retained(s, c, c.mark.stage_folder(STAGE)))
+
+
+def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> StageOutput:
+    """The retained commits as of now, into parts below `folder`: for the mark, and for every look of a sweep."""
+    began = clock.now().timestamp()
+    client, header = context.client, context.header
+    rules = client.gc_rules(header.repository)
+    if rules is None and header.rules != KEEP_ALL:
+        raise RefusedError(
+            f"Repository {header.repository} has no garbage collection rules, so nothing says which commits may go. "
+            f"Set rules in lakeFS; or, to collect only what no commit refers to, say so: --rules {KEEP_ALL} "
+            f"(or `rules: {KEEP_ALL}` in lakegc.yaml)."
+        )
+    prepared = client.prepare_commits(header.repository) if rules is not None else None
+    dump = client.dump(header.repository)
+    refs = _refs(context, f"{folder}/{REFS}")
+    walk = CommitWalk(
+        outputs=context.outputs,
+        data=context.data,
+        artifacts=context.workspace,
+        folder=folder,
+        refs=tuple(refs),
+        prefix=header.block_prefix,
+        commits_metarange=dump.commits_metarange_id,
+        server_csv=output_key(context, prepared.commits_location) if prepared else None,
+        rules=None
+        if rules is None
+        else Rules(rules.default_retention_days, dict(rules.branches)),
+        protect_tags=header.protect_tags,
+        now=int(clock.now().timestamp() * _SECOND),
+        margin=int(context.level.retention_margin.total_seconds() * _SECOND),
+    )
+    results = _walk_until_known(spark, context, walk)
+    facts = next(result["facts"] for result in results if "facts" in result)
+    facts |= {
+        "began_at": began,
+        "rules": None if rules is None else {"default": rules.default_retention_days, "branches": dict(rules.branches)},
+        "dump": dump.commits_metarange_id,
+        "run_id": prepared.run_id if prepared else None,
+    }
+    return StageOutput({STAGE: parts_of(results, [STAGE])[STAGE], REFS: refs}, facts)
+
+
+def _refs(context: MarkContext, folder: str) -> list[Part]:
+    """All branches and tags. Branches are listed until two listings agree: one that is renamed between two pages
+    would be missed. After three tries the union counts."""
+    client, repository = context.client, context.header.repository
+    tags = _write_refs(context, folder, "tag", client.tags(repository))[1]
+    seen: set[str] = set()
+    every: list[Part] = []
+    for _ in range(_TRIES):
+        fingerprint, parts = _write_refs(context, folder, "branch", client.branches(repository))
+        if not parts:
+            raise IncompleteError(f"lakeFS lists no branch of {repository}; every repository has one.")
+        if fingerprint in seen:
+            return [*tags, *parts]
+        seen.add(fingerprint)
+        every += parts
+    return [*tags, *every]
+
+
+def _write_refs(context: MarkContext, folder: str, kind: str, refs: Iterable[Ref]) -> tuple[str, list[Part]]:
+    writer = PartWriter(context.workspace, folder, REFS_SCHEMA)
+    fingerprint = hashlib.sha256()
+    for page in _batched(refs, 1000):
+        rows = [{"kind": kind, "name": ref.name, "commit_id": ref.commit_id} for ref in page]
+        fingerprint.update(repr([(row["name"], row["commit_id"]) for row in rows]).encode())
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=REFS_SCHEMA))
+    return fingerprint.hexdigest(), writer.close()
+
+
+def _batched(refs: Iterable[Ref], size: int) -> Iterator[tuple[Ref, ...]]:
+    left = iter(refs)
+    while page := tuple(itertools.islice(left, size)):
+        yield page
+
+
+def _walk_until_known(spark: SparkSession, context: MarkContext, walk: CommitWalk) -> list[Json]:
+    """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known."""
+    while True:
+        results = run_tasks(spark, [walk], CommitWalk.run)
+        unknown = next((result["unknown"] for result in results if "unknown" in result), [])
+        if not unknown:
+            return results
+        if len(walk.extra) + len(unknown) > _MOST_FETCHED:
+            raise IncompleteError(
+                f"More than {_MOST_FETCHED:,} commits of {context.header.repository} are missing from lakeFS's own "
+                "dump of all commits. Nothing can be called garbage on such a graph. Run the mark again."
+            )
+        context.say(f"{STAGE}: {len(unknown):,} commits are newer than the dump")
+        walk = replace(walk, extra=(*walk.extra, *(_fetch(context, commit_id) for commit_id in unknown)))
+
+
+def _fetch(context: MarkContext, commit_id: str) -> Json:
+    commit = context.client.commit(context.header.repository, commit_id)
+    if commit.id != commit_id:
+        raise ServerError(f"lakeFS answered with commit {commit.id} when asked for {commit_id}.")
+    return {
+        "commit_id": commit.id,
+        "metarange_id": commit.metarange_id,
+        "creation_us": (commit.creation_date + 1) * _SECOND,  # REST cuts the fraction off; later keeps more
+        "parents": list(commit.parents),
+        "version": commit.version,
+    }

@@ -1,0 +1,107 @@
+"""What lakegc asks of an object store: one small protocol, spoken in addresses relative to one root.
+
+A `StoreConfig` is a frozen, picklable value that travels to Spark executors; `connect` turns it into a live `Store`
+once per process. Keys are raw text: nothing here escapes, normalises or splits them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+LISTING_SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),  # key relative to the store's root
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),  # by the store's clock
+        pa.field("etag", pa.string(), nullable=True),  # without quotes
+    ]
+)
+
+DELETED = "deleted"
+ALREADY_GONE = "already_gone"
+FAILED = "failed:"  # followed by the store's own code
+NO_ANSWER = "failed:no_answer"  # the request was sent and its answer lost: the object may be gone
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """One object as a HEAD request shows it. `size` in bytes."""
+
+    address: str
+    size: int
+    last_modified: datetime
+    etag: str | None
+
+
+@dataclass(frozen=True)
+class Level:
+    """One step of a listing by delimiter `/`: the objects directly below the prefix, and the prefixes below it."""
+
+    objects: pa.RecordBatch  # LISTING_SCHEMA
+    prefixes: tuple[str, ...]  # relative to the root, each ending in `/`
+
+
+@dataclass(frozen=True)
+class StoreProbe:
+    """What a store can do, found out by asking it. None = it does not say."""
+
+    clock: datetime  # the store's own time, UTC
+    conditional_writes: bool
+    versioning: bool | None = None
+
+
+class Store(Protocol):
+    """A live connection to one root of one object store. Every method raises `StoreError` when the store does."""
+
+    root: str  # URI of the root, for messages: never holds a secret
+
+    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
+        """Every object whose key starts with `prefix`, at any depth, as batches of LISTING_SCHEMA.
+
+        The prefix need not end at a `/`. A listing that breaks off raises; it never just ends.
+        """
+
+    def list_level(self, prefix: str = "") -> Iterator[Level]:
+        """The objects and prefixes directly below `prefix` (empty, or ending in `/`), page by page."""
+
+    def read(self, key: str) -> bytes:
+        """The whole object; its length is checked against what the store announced. ObjectNotFoundError if absent."""
+
+    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        """Write the object and return its ETag. PreconditionFailedError if a condition does not hold."""
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size, time and ETag of one object. ObjectNotFoundError if absent."""
+
+    def delete_many(self, keys: Sequence[str]) -> list[str]:
+        """Delete the objects and return one outcome per key, in order: `deleted`, `already_gone` or `failed:CODE`.
+
+        Never raises for what happens to single keys; a lost answer is `failed:no_answer` for each of its keys.
+        """
+
+    def probe(self) -> StoreProbe:
+        """Ask the store what it is. Writes nothing outside `_lakefs/retention/gc/lakegc/`."""
+
+
+@runtime_checkable
+class StoreConfig(Protocol):
+    """How to reach one root of a store: a frozen, hashable, picklable dataclass with secrets kept out of its repr."""
+
+    @property
+    def root(self) -> str:
+        """URI of the root, for messages."""
+
+    def connect(self) -> Store:
+        """Open a new connection. Use `connect(config)` to share one per process."""
+
+
+@functools.lru_cache(maxsize=64)
+def connect(config: StoreConfig) -> Store:
+    """The process's one connection for this config: clients are costly to build and safe to share."""
+    return config.connect()

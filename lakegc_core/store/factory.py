@@ -1,0 +1,41 @@
+"""From a storage namespace to the store that holds it. The only place that knows all kinds of store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from lakegc_core.errors import SettingsError
+from lakegc_core.namespace import Namespace
+from lakegc_core.settings import Settings
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.s3 import S3Config
+
+
+def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | None = None) -> StoreConfig:
+    """The store rooted at a namespace, reached as its SDK is configured.
+
+    `local_folder` is where a `local://` namespace lies on this machine, when the server has told; a `root` in
+    lakegc.yaml's `stores` wins over it.
+    """
+    mapping = settings.store_for(namespace.uri)
+    if namespace.scheme == "s3":
+        return S3Config(
+            bucket=namespace.authority,
+            prefix=namespace.path,
+            # Resolved here, so that executors and the process's cache of connections see the same one.
+            endpoint_url=(mapping.endpoint if mapping else None)
+            or os.environ.get("AWS_ENDPOINT_URL_S3")
+            or os.environ.get("AWS_ENDPOINT_URL"),
+        )
+    if namespace.scheme == "local":
+        if mapping and mapping.root:
+            return LocalConfig(str(Path(mapping.root) / namespace.authority / namespace.path))
+        if local_folder is None:
+            raise SettingsError(
+                f"Where {namespace.uri} lies on this machine is not known: the server named no location in it. "
+                'Say it in lakegc.yaml: stores: [{match: "local://", root: <lakeFS\'s blockstore.local.path>}].'
+            )
+        return LocalConfig(local_folder)
+    raise SettingsError(f"Stores of the kind {namespace.scheme}:// cannot be collected by this version of lakegc.")

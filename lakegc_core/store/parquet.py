@@ -1,0 +1,228 @@
+"""Spark and parquet on any store: parts are written and read by Python in the tasks, never through Hadoop.
+
+A part exists for lakegc only once a manifest names it, with its rows and the SHA-256 of its bytes; whatever else lies
+beside it is the rest of a failed attempt. What the parts mean is not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakegc_core.errors import CorruptFileError, MarkError
+from lakegc_core.spark import Json, run_on_rows
+from lakegc_core.store.base import StoreConfig, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROWS_PER_PART = 2_000_000  # bounds the memory of a task, whatever the size of its partition
+_ROWS_PER_GROUP = 131_072
+_READ_BATCH = 65_536
+
+
+@dataclass(frozen=True)
+class Part:
+    """One parquet file of a dataset. `name` is relative to the dataset's folder; `sums` are totals over its rows."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+    sums: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, value: Json) -> Part:
+        try:
+            return cls(**value)
+        except TypeError:
+            raise MarkError(
+                f"A manifest describes a part in a form that is not known: {sorted(value)}."
+            ) from None
+
+
+class PartWriter:
+    """Writes batches into parts of one dataset, a new part whenever one is full. Use `close` to get their records.
+
+    `summarise` turns a table into totals to be added up over the rows of a part.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        folder: str,
+        schema: pa.Schema,
+        summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
+    ) -> None:
+        self._config, self._folder, self._schema = config, folder, schema
+        self._summarise = summarise
+        self._parts: list[Part] = []
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._start()
+
+    def _start(self) -> None:
+        self._sink: pa.BufferOutputStream | None = None
+        self._file: pq.ParquetWriter | None = None
+        self._rows = 0
+        self._sums: dict[str, int] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add a batch; its columns are taken by name and cast to the dataset's schema."""
+        if batch.num_rows == 0:
+            return
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        if self._waiting_rows >= _ROWS_PER_GROUP:
+            self._flush()
+        if self._rows >= _ROWS_PER_PART:
+            self._finish()
+
+    def close(self) -> list[Part]:
+        """Finish the last part and return the records of all."""
+        self._flush()
+        self._finish()
+        return self._parts
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.Table.from_batches(self._waiting).select(self._schema.names).cast(self._schema)
+        self._waiting, self._waiting_rows = [], 0
+        if self._file is None:
+            self._sink = pa.BufferOutputStream()
+            self._file = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
+        self._file.write_table(table, row_group_size=_ROWS_PER_GROUP)
+        self._rows += table.num_rows
+        if self._summarise:
+            for key, value in self._summarise(table).items():
+                self._sums[key] = self._sums.get(key, 0) + value
+
+    def _finish(self) -> None:
+        if self._file is None or self._sink is None:
+            return
+        self._file.close()
+        data = self._sink.getvalue().to_pybytes()
+        sha256 = hashlib.sha256(data).hexdigest()
+        name = f"part-{self._rows}-{sha256}.parquet"  # says what it holds: a retried task writes the same or another
+        connect(self._config).write(f"{self._folder}/{name}", data)
+        self._parts.append(Part(name, self._rows, len(data), sha256, self._sums))
+        self._start()
+
+
+def write(
+    frame: DataFrame,
+    config: StoreConfig,
+    folders: Mapping[str, str],
+    schema: pa.Schema,
+    *,
+    split: Callable[[pa.Table], Mapping[str, pa.Table]] | None = None,
+    schemas: Mapping[str, pa.Schema] | None = None,
+    summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
+) -> dict[str, list[Part]]:
+    """Write a frame as one or several datasets in one pass and return the parts of each.
+
+    `folders` maps the name of a dataset to its folder. `split` divides a table among them; without it there is one.
+    `schemas` names datasets whose schema is not `schema`; all take their columns by name from the frame.
+    """
+    shapes = dict.fromkeys(folders, schema) | dict(schemas or {})
+    only = next(iter(folders))
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        writers = {name: PartWriter(config, folder, shapes[name], summarise) for name, folder in folders.items()}
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            for name, share in (split(table) if split else {only: table}).items():
+                for piece in share.to_batches():
+                    writers[name].write(piece)
+        for name, writer in writers.items():
+            yield from part_results(name, writer.close())
+
+    return parts_of(run_on_rows(frame, task), folders)
+
+
+def list_parts(config: StoreConfig, folder: str) -> list[Part]:
+    """The parts of a journal: a folder in which every part counts as soon as it is there, without a manifest."""
+    found: list[Part] = []
+    for level in connect(config).list_level(f"{folder}/"):
+        for key, size in zip(level.objects["address"].to_pylist(), level.objects["size"].to_pylist(), strict=True):
+            name = key.rpartition("/")[2]
+            told = re.fullmatch(r"part-([0-9]+)-([0-9a-f]{64})\.parquet", name)
+            if told is None:
+                raise MarkError(f"{key} is not a part that lakegc wrote; a journal must hold nothing else.")
+            found.append(Part(name, int(told[1]), size, told[2]))
+    return sorted(found, key=lambda part: part.name)
+
+
+def part_results(dataset: str, parts: Sequence[Part]) -> Iterator[Json]:
+    """The records of parts as a task yields them to the driver."""
+    for part in parts:
+        yield {"dataset": dataset, "part": asdict(part)}
+
+
+def parts_of(results: Sequence[Json], datasets: Mapping[str, Any] | Sequence[str]) -> dict[str, list[Part]]:
+    """Sort the part records among the results of tasks by dataset; other results are passed over."""
+    found: dict[str, list[Part]] = {name: [] for name in datasets}
+    for result in results:
+        if "part" in result:
+            found[result["dataset"]].append(Part.from_json(result["part"]))
+    return {name: sorted(parts, key=lambda part: part.name) for name, parts in found.items()}
+
+
+def read_part(
+    config: StoreConfig, folder: str, part: Part, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one part, after its bytes were compared with the manifest. CorruptFileError if they differ."""
+    key = f"{folder}/{part.name}"
+    data = connect(config).read(key)
+    if len(data) != part.bytes or hashlib.sha256(data).hexdigest() != part.sha256:
+        raise CorruptFileError(
+            f"{key} is not the file that its manifest names (another length or SHA-256). "
+            "The mark cannot be trusted any more: make a new one."
+        )
+    rows = 0
+    for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(_READ_BATCH, columns=columns):
+        rows += batch.num_rows
+        yield batch
+    if rows != part.rows:
+        raise CorruptFileError(
+            f"{key} holds {rows:,} rows, its manifest says {part.rows:,}. Make a new mark."
+        )
+
+
+def read(
+    spark: SparkSession,
+    config: StoreConfig,
+    folder: str,
+    parts: Sequence[Part],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """A dataset as a Spark frame; each part is read, and its bytes checked, by the task that needs it."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    wanted = pa.schema([schema.field(name) for name in columns]) if columns else schema
+    shape = from_arrow_schema(wanted)
+    if not parts:
+        return spark.createDataFrame([], shape)
+    ready = tuple(parts)
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_part(config, folder, ready[number], wanted.names)
+
+    slices = min(len(parts), 4 * max(2, spark_width(spark)))
+    return spark.range(0, len(parts), 1, slices).mapInArrow(body, shape)
+
+
+def spark_width(spark: SparkSession) -> int:
+    """How many tasks run side by side, as far as the session tells."""
+    shuffle = spark.conf.get("spark.sql.shuffle.partitions", "8") or "8"
+    return max(1, int(shuffle) // 2)

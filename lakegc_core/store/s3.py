@@ -1,0 +1,396 @@
+"""S3 and the stores that speak its protocol, with boto3.
+
+Here: one bucket and prefix behind the protocol of `base`, and how botocore's errors become lakegc's.
+Not here: the reading of list pages (`s3_listing.py`), where credentials come from (the SDK's own chain,
+unless given), and any notion of what the keys mean.
+
+A key is `prefix + "/" + address`, or the address alone under an empty prefix: never cleaned or normalised.
+"""
+
+from __future__ import annotations
+
+import builtins
+import random
+import re
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+import pyarrow as pa
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
+    ResponseStreamingError,
+)
+from botocore.parsers import ResponseParserError
+from botocore.utils import calculate_md5
+
+from lakegc_core.errors import (
+    IncompleteError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    SettingsError,
+    StoreError,
+)
+from lakegc_core.store import s3_listing
+from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, NO_ANSWER, Level, ObjectInfo, StoreProbe
+
+DELETE_BATCH = 1000  # the most keys DeleteObjects takes
+PROBE_KEY = "_lakefs/retention/gc/lakegc/probe"
+
+_ABSENT = {"NoSuchKey", "NotFound", "404"}
+_CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+_UNSUPPORTED = {"NotImplemented", "MethodNotAllowed", "405", "501"}
+# One key can spoil a whole DeleteObjects with these, and some stores have no DeleteObjects at all.
+_BATCH_REFUSED = {
+    "MalformedXML",
+    "KeyTooLongError",
+    "InvalidArgument",
+    "InvalidRequest",
+    "InvalidURI",
+} | _UNSUPPORTED
+# As codes of single keys within an answer; botocore itself retries them when they concern the request.
+_TRY_AGAIN = {
+    "SlowDown",
+    "InternalError",
+    "ServiceUnavailable",
+    "RequestTimeout",
+    "Throttling",
+    "RequestLimitExceeded",
+}
+# No answer, or one nobody can read: what was asked for may have happened.
+_LOST = (ConnectionError, HTTPClientError, ResponseParserError)
+_SDK_ERRORS = (ClientError, BotoCoreError, ResponseParserError)  # the last is not one of BotoCoreError
+# What XML 1.0 cannot hold, so that no DeleteObjects can name it.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class S3Config:
+    """One prefix of one bucket. What is None comes from the SDK's own chain: environment, profile, role."""
+
+    bucket: str
+    prefix: str = ""  # verbatim, without the one slash that separates it from addresses
+    endpoint_url: str | None = None
+    region: str | None = None
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    max_attempts: int = 6  # of each request, the first one included
+    connect_timeout: float = 10.0  # seconds
+    read_timeout: float = 60.0  # seconds
+
+    def __post_init__(self) -> None:
+        if self.endpoint_url and "@" in urlsplit(self.endpoint_url).netloc:
+            raise SettingsError(
+                "the S3 endpoint URL holds credentials: give them as access key and secret instead"
+            )
+
+    @property
+    def root(self) -> str:
+        """`s3://bucket/prefix`, for messages."""
+        return f"s3://{self.bucket}/{self.prefix}"
+
+    def connect(self) -> S3Store:
+        """A store with a client of its own. The client is safe to share between threads."""
+        # A session of its own: boto3's default one is shared, and not safe to build clients from in threads.
+        session = boto3.Session(botocore_session=botocore.session.Session())
+        # Adaptive mode slows the whole client down while the store throttles. With an endpoint of its own, by
+        # argument or by environment, botocore addresses buckets by path; only AWS itself gets host names.
+        options = Config(
+            retries={"mode": "adaptive", "total_max_attempts": self.max_attempts},
+            connect_timeout=self.connect_timeout,
+            read_timeout=self.read_timeout,
+            max_pool_connections=32,
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            user_agent_extra="lakegc",
+        )
+        try:
+            client = session.client(
+                "s3",
+                endpoint_url=self.endpoint_url,
+                region_name=self.region,
+                aws_access_key_id=self.access_key_id,
+                aws_secret_access_key=self.secret_access_key,
+                aws_session_token=self.session_token,
+                config=options,
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise SettingsError(f"{self.root}: no S3 client: {type(error).__name__}: {error}") from error
+        s3_listing.install(client.meta.events)
+        if not (urlsplit(client.meta.endpoint_url).hostname or "").endswith(
+            (".amazonaws.com", ".amazonaws.com.cn")
+        ):
+            client.meta.events.register("before-call.s3.DeleteObjects", _send_md5)
+        return S3Store(self, client)
+
+
+def _send_md5(params: dict[str, Any], **_: Any) -> None:
+    """The checksum DeleteObjects must carry, as every compatible store knows it: newer ones are AWS's own."""
+    params["headers"]["Content-MD5"] = calculate_md5(params["body"])
+    params["context"].pop("checksum", None)
+
+
+class S3Store:
+    """`Store` over one boto3 client. Safe to share between threads."""
+
+    def __init__(self, config: S3Config, client: Any) -> None:
+        self.root = config.root
+        self.client = client  # for the few things beyond the protocol
+        self._config = config
+        self._base = f"{config.prefix}/" if config.prefix else ""
+
+    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
+        """Every object whose key starts with `prefix`, a batch a page.
+
+        An object named like the root itself, with its slash, has the address ``""``.
+        """
+        for objects, _ in self._pages(prefix):
+            if objects.num_rows:
+                yield objects
+
+    def list_level(self, prefix: str = "") -> Iterator[Level]:
+        """The objects and prefixes directly below `prefix`, a level a page."""
+        for objects, prefixes in self._pages(prefix, Delimiter="/"):
+            yield Level(objects, tuple(prefixes))
+
+    def _pages(self, prefix: str, **options: str) -> Iterator[tuple[pa.RecordBatch, builtins.list[str]]]:
+        key_prefix = self._base + prefix
+        where = f"{self.root}: listing {prefix!r}"
+        token: dict[str, str] = {}
+        seen: set[int] = set()
+        while True:
+            answer = self._call(
+                "list_objects_v2", prefix, Prefix=key_prefix, EncodingType="url", **options, **token
+            )
+            yield s3_listing.read_page(answer, key_prefix, self._base, where)
+            truncated = answer.get("IsTruncated")
+            if truncated is None:
+                raise IncompleteError(f"{where}: a page does not say whether it is the last one")
+            if not truncated:
+                return
+            following = answer.get("NextContinuationToken")
+            if not following:
+                raise IncompleteError(f"{where}: a page says that there are more, but not where")
+            if hash(following) in seen:
+                raise IncompleteError(
+                    f"{where}: the store goes round in circles: it sent a continuation token twice"
+                )
+            seen.add(hash(following))
+            token = {"ContinuationToken": following}
+
+    def read(self, key: str) -> bytes:
+        """The whole object. An answer that breaks off is asked for again, like any other lost one."""
+        for attempt in range(1, self._config.max_attempts + 1):
+            answer = self._call("get_object", key, Key=self._base + key)
+            announced = answer.get("ContentLength")
+            try:
+                body: bytes = answer["Body"].read()
+            except (IncompleteReadError, ResponseStreamingError, *_LOST) as error:
+                if attempt == self._config.max_attempts:
+                    raise IncompleteError(
+                        f"{self.root}: reading {key!r} broke off: {type(error).__name__}"
+                    ) from error
+                time.sleep(_pause(attempt))
+                continue
+            if len(body) != announced:
+                raise IncompleteError(
+                    f"{self.root}: {key!r} announced {announced} bytes and sent {len(body)}"
+                )
+            return body
+        raise AssertionError("max_attempts is at least 1")
+
+    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        """Write the object and return its ETag. Not for objects that need more than one request."""
+        conditions = {"IfNoneMatch": "*"} if if_absent else {}
+        if if_match is not None:
+            conditions["IfMatch"] = f'"{if_match}"'
+        try:
+            answer = self._call("put_object", key, Key=self._base + key, Body=data, **conditions)
+        except PreconditionFailedError as error:
+            # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
+            if _attempts(error.__cause__) > 1 and self._holds(key, data):
+                return self.head(key).etag or ""
+            raise
+        except ObjectNotFoundError as error:
+            if if_match is None:
+                raise
+            raise PreconditionFailedError(f"{self.root}: {key!r} is gone; it was to be replaced") from error
+        return _bare(answer.get("ETag")) or ""
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            return self.read(key) == data
+        except ObjectNotFoundError:
+            return False
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size, time and ETag of one object."""
+        answer = self._call("head_object", key, Key=self._base + key)
+        if not {"ContentLength", "LastModified"} <= answer.keys():
+            raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
+        modified = answer["LastModified"].astimezone(UTC)
+        return ObjectInfo(key, answer["ContentLength"], modified, _bare(answer.get("ETag")))
+
+    def delete_many(self, keys: Sequence[str]) -> builtins.list[str]:
+        """Delete, 1000 keys a request. S3 does not tell what was there: `deleted` either way."""
+        outcomes: dict[str, str] = {}
+        batchable: builtins.list[str] = []
+        for key in dict.fromkeys(keys):
+            if not key:
+                outcomes[key] = FAILED + "InvalidKey"  # would name the root itself
+            elif _NOT_XML.search(self._base + key):
+                outcomes[key] = self._delete_one(key)
+            else:
+                batchable.append(key)
+        for start in range(0, len(batchable), DELETE_BATCH):
+            outcomes.update(self._delete_batch(batchable[start : start + DELETE_BATCH]))
+        return [outcomes[key] for key in keys]
+
+    def _delete_batch(self, keys: builtins.list[str]) -> dict[str, str]:
+        outcomes = dict.fromkeys(keys, DELETED)
+        pending = keys
+        for attempt in range(1, self._config.max_attempts + 1):
+            objects = [{"Key": self._base + key} for key in pending]
+            try:
+                answer = self.client.delete_objects(
+                    Bucket=self._config.bucket, Delete={"Objects": objects, "Quiet": True}
+                )
+            except _SDK_ERRORS as error:
+                code = _code(error)
+                if code in _BATCH_REFUSED:
+                    return outcomes | {key: self._delete_one(key) for key in pending}
+                return outcomes | dict.fromkeys(pending, _failure(error))
+            failed = {
+                error.get("Key"): error.get("Code") or "Unknown" for error in answer.get("Errors") or ()
+            }
+            named = {key: failed.pop(self._base + key) for key in pending if self._base + key in failed}
+            if failed:  # errors about keys not asked for: nobody knows which of ours they mean
+                outcomes |= dict.fromkeys(pending, FAILED + next(iter(failed.values())))
+                named = {key: code for key, code in named.items() if code not in _TRY_AGAIN}
+            outcomes |= {key: DELETED for key in pending if not failed and key not in named}
+            outcomes |= {
+                key: ALREADY_GONE if code in _ABSENT else FAILED + code for key, code in named.items()
+            }
+            pending = [key for key, code in named.items() if code in _TRY_AGAIN]
+            if not pending or attempt == self._config.max_attempts:
+                break
+            time.sleep(_pause(attempt))
+        return outcomes
+
+    def _delete_one(self, key: str) -> str:
+        try:
+            self.client.delete_object(Bucket=self._config.bucket, Key=self._base + key)
+        except _SDK_ERRORS as error:
+            return ALREADY_GONE if _code(error) in _ABSENT else _failure(error)
+        except UnicodeError:  # half a surrogate pair: no key is called so
+            return FAILED + "InvalidKey"
+        return DELETED
+
+    def probe(self) -> StoreProbe:
+        """Clock, conditional writes and versioning, each found out by asking."""
+        versioning: bool | None = None
+        try:
+            answer = self.client.get_bucket_versioning(Bucket=self._config.bucket)
+            versioning = answer.get("Status") == "Enabled"
+        except ClientError as error:  # refused or unknown to this store, but answered, and so dated
+            answer = error.response
+        except _SDK_ERRORS as error:
+            raise self._error(error, "get_bucket_versioning", "") from error
+        date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+        if not date:
+            raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
+        return StoreProbe(parsedate_to_datetime(date).astimezone(UTC), self._conditional_writes(), versioning)
+
+    def _conditional_writes(self) -> bool:
+        # Every write has its own content, so that none is taken for the lost answer of another.
+        def refused(**condition: Any) -> bool:
+            try:
+                self.write(PROBE_KEY, uuid.uuid4().bytes, **condition)
+            except PreconditionFailedError:
+                return True
+            except StoreError as error:
+                if _code(error.__cause__) in _UNSUPPORTED:
+                    return False
+                raise
+            return False
+
+        present = refused(if_absent=True)  # refused only when an earlier probe left the object
+        return (present or refused(if_absent=True)) and refused(if_match="0" * 32)
+
+    def _call(self, operation: str, key: str, **arguments: Any) -> Any:
+        try:
+            return getattr(self.client, operation)(Bucket=self._config.bucket, **arguments)
+        except _SDK_ERRORS as error:
+            raise self._error(error, operation, key) from error
+        except UnicodeError as error:
+            raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
+
+    def _error(self, error: Exception, operation: str, key: str) -> StoreError:
+        """The error in lakegc's words, without the server's own text: some servers quote requests in it."""
+        code = _code(error)
+        what = f"{self.root}: {''.join(part.capitalize() for part in operation.split('_'))} of {key!r}"
+        if code in _ABSENT and operation != "list_objects_v2":
+            return ObjectNotFoundError(f"{what}: there is no such object")
+        if code in _CONDITION_FAILED and operation == "put_object":
+            return PreconditionFailedError(
+                f"{what}: the object is there already, or is not the one expected ({code})"
+            )
+        if isinstance(error, ClientError):
+            return StoreError(
+                f"{what}: the store answered {code} after {_attempts(error)} attempts{_hint(code)}"
+            )
+        return StoreError(f"{what}: {code} after up to {self._config.max_attempts} attempts{_hint(code)}")
+
+
+_HINTS = {
+    "AccessDenied": "grant the operation to these credentials",
+    "InvalidAccessKeyId": "the store does not know the access key",
+    "SignatureDoesNotMatch": "the secret key is not the right one",
+    "ExpiredToken": "renew the session",
+    "NoSuchBucket": "check the name of the bucket, and the endpoint",
+    "NoCredentialsError": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
+    "EndpointConnectionError": "check the endpoint (AWS_ENDPOINT_URL_S3) and the network",
+    "RequestTimeTooSkewed": "the clock of this machine is wrong",
+}
+
+
+def _hint(code: str) -> str:
+    return f": {_HINTS[code]}" if code in _HINTS else ""
+
+
+def _code(error: BaseException | None) -> str:
+    """The store's own code, or the name of the SDK's error when there was no answer."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code") or "Unknown")
+    return type(error).__name__
+
+
+def _failure(error: Exception) -> str:
+    return NO_ANSWER if isinstance(error, _LOST) else FAILED + _code(error)
+
+
+def _attempts(error: BaseException | None) -> int:
+    response = error.response if isinstance(error, ClientError) else {}
+    return int(response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) + 1
+
+
+def _bare(etag: str | None) -> str | None:
+    return etag.strip('"') if etag else None
+
+
+def _pause(attempt: int) -> float:
+    """Seconds before the next attempt: doubling, and spread so that clients do not march in step."""
+    return min(20.0, 0.2 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

@@ -1,0 +1,963 @@
+"""The client against loopback servers that answer as a test scripts them: retries, pages, refusals, faults.
+
+What a real server answers is in `tests/test_golden_replay.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import time
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from lakegc_core import __version__
+from lakegc_core.errors import IncompleteError, ServerError, SettingsError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.http import ATTEMPTS, LakeFSError
+from lakegc_core.lakefs.models import Commit, DumpRefs, GcRules, ObjectStats, PreparedCommits, Ref, StagedDump
+from lakegc_core.settings import ServerSettings
+
+KEY = "AKIAIOSFODNN7EXAMPLE"
+SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYsecret"
+TOKEN = base64.b64encode(f"{KEY}:{SECRET}".encode()).decode()
+R = "/repositories/repo"
+COMMIT = "c" * 64
+PREPARED = {
+    "run_id": "run1",
+    "gc_commits_location": "s3://b/ns/_lakefs/retention/gc/commits/run_id=run1/commits.csv",
+    "gc_addresses_location": "s3://b/ns/_lakefs/retention/gc/addresses/",
+}
+REFS = {"commits_meta_range_id": "c1", "branches_meta_range_id": "b1", "tags_meta_range_id": "t1"}
+REPOSITORY = {
+    "id": "repo",
+    "storage_id": "",
+    "storage_namespace": "s3://b/ns",
+    "default_branch": "main",
+    "creation_date": 1700000000,
+    "read_only": False,
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Say:
+    """One scripted answer: a JSON value or bytes. `cut`: the body ends early. `drop`: no answer at all."""
+
+    status: int = 200
+    body: Any = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: bool = False
+    drop: bool = False
+
+
+Script = Say | list[Say] | Callable[[Asked], Say]
+
+
+class QuietServer(ThreadingHTTPServer):
+    """Says nothing about a client that hung up."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class Scripted:
+    """A server on loopback. `on` scripts one answer for ever, a list (its last for ever), or a function."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.slept: list[float] = []
+        self._scripts: dict[tuple[str, str], Script] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def _serve(self) -> None:
+                url = urlsplit(self.path)
+                asked = Asked(
+                    method=self.command,
+                    path=url.path.removeprefix("/api/v1"),
+                    query={key: values[-1] for key, values in parse_qs(url.query, True).items()},
+                    headers=dict(self.headers.items()),
+                    body=self.rfile.read(int(self.headers.get("Content-Length") or 0)),
+                )
+                say = outer._say(asked)
+                if say.drop:
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
+                    return
+                data = say.body if isinstance(say.body, bytes) else json.dumps(say.body).encode()
+                self.send_response(say.status)
+                for name, value in say.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data[: len(data) // 2] if say.cut else data)
+                self.close_connection = self.close_connection or say.cut
+
+            do_GET = do_POST = _serve
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = QuietServer(("127.0.0.1", 0), Handler)
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
+
+    def _say(self, asked: Asked) -> Say:
+        self.asked.append(asked)
+        script = self._scripts.get((asked.method, asked.path))
+        if script is None:
+            return Say(404, {"message": "not found"})
+        if isinstance(script, Say):
+            return script
+        if isinstance(script, list):
+            at = self._counts.get((asked.method, asked.path), 0)
+            self._counts[asked.method, asked.path] = at + 1
+            return script[min(at, len(script) - 1)]
+        return script(asked)
+
+    def on(self, method: str, path: str, script: Script) -> Scripted:
+        self._scripts[method, path] = script
+        return self
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def client(self) -> LakeFSClient:
+        return LakeFSClient(ServerSettings(self.url, KEY, SECRET), sleep=self.slept.append)
+
+    def count(self, method: str, path: str) -> int:
+        return sum((asked.method, asked.path) == (method, path) for asked in self.asked)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    scripted = Scripted()
+    yield scripted
+    scripted.close()
+
+
+def page(results: list[Any], more: bool = False, offset: str = "", announced: int | None = None) -> Say:
+    pagination = {
+        "has_more": more,
+        "next_offset": offset,
+        "results": len(results) if announced is None else announced,
+        "max_per_page": 1000,
+    }
+    return Say(200, {"pagination": pagination, "results": results})
+
+
+def refused(status: int, message: str = "no") -> Say:
+    return Say(status, {"message": message})
+
+
+# ---- how it asks ----
+
+
+def test_every_call_carries_basic_auth_and_says_who_asks(server: Scripted) -> None:
+    server.on("GET", "/config/garbage-collection", Say(200, {"grace_period": 86400}))
+    assert server.client.grace_period() == 86400
+    headers = server.asked[0].headers
+    assert headers["Authorization"] == f"Basic {TOKEN}"
+    assert headers["X-Lakefs-Client"] == f"lakegc/{__version__}"
+
+
+def test_credentials_beyond_latin_1_are_sent_as_utf_8(server: Scripted) -> None:
+    server.on("GET", "/config/garbage-collection", Say(200, {"grace_period": 1}))
+    LakeFSClient(ServerSettings(server.url, "kľúč", "тайна")).grace_period()
+    sent = server.asked[0].headers["Authorization"].removeprefix("Basic ")
+    assert base64.b64decode(sent).decode() == "kľúč:тайна"
+
+
+def test_a_client_without_credentials_is_refused_before_it_asks() -> None:
+    with pytest.raises(SettingsError, match="LAKECTL_CREDENTIALS_ACCESS_KEY_ID"):
+        LakeFSClient(ServerSettings("http://127.0.0.1:1", "", ""))
+
+
+def test_names_are_escaped_in_paths(server: Scripted) -> None:
+    server.on("GET", f"{R}/refs/a%2Fb%20%25%3F/objects/ls", page([]))
+    assert list(server.client.objects("repo", "a/b %?")) == [[]]
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_change_the_path_is_refused(server: Scripted, name: str) -> None:
+    with pytest.raises(SettingsError, match="no name"):
+        server.client.repository(name)
+    assert server.asked == []
+
+
+# ---- retries ----
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_busy_or_broken_server_is_asked_again(server: Scripted, status: int) -> None:
+    server.on("GET", R, [refused(status), refused(status), Say(200, REPOSITORY)])
+    assert server.client.repository("repo").storage_namespace == "s3://b/ns"
+    assert len(server.asked) == 3
+    assert 0.25 <= server.slept[0] <= 0.5 <= server.slept[1] <= 1.0
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_server_that_stays_broken_is_given_up_after_six_attempts(server: Scripted, status: int) -> None:
+    server.on("GET", R, refused(status, "kv store is throttled"))
+    with pytest.raises(LakeFSError, match="kv store is throttled") as caught:
+        server.client.repository("repo")
+    assert caught.value.status == status
+    assert len(server.asked) == ATTEMPTS == 6
+    assert len(server.slept) == 5
+    assert sum(server.slept) < 60
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (400, "refuses"),
+        (401, "check the access key, and that its policy allows fs:ReadRepository"),
+        (403, "read-only"),
+        (404, "does not know this"),
+        (409, "refuses"),
+        (410, "being deleted"),
+        (412, "refuses"),
+        (204, "another success status"),
+        (201, "another success status"),
+        (302, "redirects"),
+    ],
+)
+def test_any_other_status_is_told_at_once_with_what_to_do(server: Scripted, status: int, advice: str) -> None:
+    body: Any = b"" if status == 204 else {"message": "the server's own words"}
+    server.on("GET", R, Say(status, body))
+    with pytest.raises(LakeFSError) as caught:
+        server.client.repository("repo")
+    assert caught.value.status == status
+    assert advice in str(caught.value)
+    assert f"GET {R} was answered with {status}" in str(caught.value)
+    if status != 204:
+        assert "the server's own words" in str(caught.value)
+    assert len(server.asked) == 1
+    assert server.slept == []
+
+
+def test_the_server_may_say_how_long_to_wait(server: Scripted) -> None:
+    answers = [
+        Say(429, {"message": "slow"}, {"Retry-After": "7"}),
+        Say(503, {"message": "slow"}, {"Retry-After": formatdate(time() + 30, usegmt=True)}),
+        Say(503, {"message": "slow"}, {"Retry-After": "86400"}),
+        Say(503, {"message": "slow"}, {"Retry-After": "soon"}),
+        Say(200, REPOSITORY),
+    ]
+    server.on("GET", R, answers)
+    server.client.repository("repo")
+    assert server.slept[0] == 7
+    assert 25 < server.slept[1] <= 31
+    assert server.slept[2] == 120
+    assert server.slept[3] <= 4
+
+
+@pytest.mark.parametrize("fault", [Say(drop=True), Say(200, REPOSITORY, cut=True)])
+def test_a_lost_or_cut_answer_is_asked_for_again(server: Scripted, fault: Say) -> None:
+    server.on("GET", R, [fault, fault, Say(200, REPOSITORY)])
+    assert server.client.repository("repo").id == "repo"
+    assert len(server.slept) == 2
+
+
+def test_an_answer_that_is_always_cut_is_an_error_and_never_half_an_answer(server: Scripted) -> None:
+    server.on("GET", f"{R}/tags", Say(200, {"pagination": {}, "results": []}, cut=True))
+    with pytest.raises(ServerError, match="failed 6 times"):
+        list(server.client.tags("repo"))
+
+
+def test_a_server_that_is_not_there_is_named_with_the_endpoint() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    slept: list[float] = []
+    with pytest.raises(ServerError, match="cannot be reached") as caught:
+        LakeFSClient(ServerSettings(url, KEY, SECRET), sleep=slept.append).grace_period()
+    assert url in str(caught.value)
+    assert len(slept) == 5
+
+
+def test_a_server_that_does_not_answer_in_time_is_given_up(server: Scripted) -> None:
+    stop = threading.Event()
+
+    def hang(_: Asked) -> Say:
+        stop.wait(5)
+        return Say(200, {"grace_period": 1})
+
+    server.on("GET", "/config/garbage-collection", hang)
+    settings = ServerSettings(server.url, KEY, SECRET, read_timeout=0.05)
+    with pytest.raises(ServerError, match="did not answer in time"):
+        LakeFSClient(settings, sleep=lambda _: None).grace_period()
+    stop.set()
+
+
+def test_a_redirect_is_not_followed_and_its_target_is_named_without_its_query(server: Scripted) -> None:
+    target = "https://elsewhere.example/login?token=abc"
+    server.on("GET", R, Say(302, b"", {"Location": target}))
+    with pytest.raises(LakeFSError, match=r"redirects to https://elsewhere\.example:") as caught:
+        server.client.repository("repo")
+    assert "abc" not in str(caught.value)
+
+
+# ---- secrets ----
+
+
+def test_no_error_repeats_the_credentials_even_if_the_server_does(
+    server: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    echo = refused(500, f"you sent Authorization: Basic {TOKEN} with {SECRET}")
+    server.on("GET", R, echo).on("POST", f"{R}/gc/prepare_uncommited", refused(403, SECRET))
+    server.on("GET", "/config", Say(200, b"<html>" + SECRET.encode()))
+    client = server.client
+    calls: list[Callable[[], object]] = [
+        lambda: client.repository("repo"),
+        lambda: client.prepare_uncommitted("repo"),
+        client.config,
+    ]
+    caplog.set_level(logging.DEBUG)
+    for call in calls:
+        with pytest.raises(ServerError) as caught:
+            call()
+        shown = (
+            "".join(traceback.format_exception(caught.value)) + repr(caught.value) + str(vars(caught.value))
+        )
+        assert SECRET not in shown
+        assert TOKEN not in shown
+    assert SECRET not in caplog.text
+    assert TOKEN not in caplog.text
+    assert SECRET not in repr(client)
+
+
+# ---- odd answers ----
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>login</html>",
+        b"[]",
+        b'"text"',
+        b"null",
+        b'{"grace_period": 1}{"grace_period": 2}',
+        b'{"grace_period": "1"}',
+        b'{"grace_period": true}',
+        b'{"grace_period": 1.5}',
+        b'{"grace_period": null}',
+        b'{"grace_period": -1}',
+        b"{}",
+        b"\xff\xfe",
+    ],
+)
+def test_an_answer_of_another_shape_is_an_error(server: Scripted, body: bytes) -> None:
+    server.on("GET", "/config/garbage-collection", Say(200, body))
+    with pytest.raises(ServerError, match="odd answer"):
+        server.client.grace_period()
+
+
+@pytest.mark.parametrize("missing", ["id", "storage_namespace", "creation_date"])
+def test_a_repository_without_what_matters_is_an_error(server: Scripted, missing: str) -> None:
+    server.on("GET", R, Say(200, {key: value for key, value in REPOSITORY.items() if key != missing}))
+    with pytest.raises(ServerError, match=f"`{missing}`"):
+        server.client.repository("repo")
+
+
+def test_an_old_server_that_knows_neither_storage_ids_nor_read_only_is_understood(server: Scripted) -> None:
+    old = {key: value for key, value in REPOSITORY.items() if key not in ("storage_id", "read_only")}
+    server.on("GET", R, Say(200, old))
+    repository = server.client.repository("repo")
+    assert (repository.storage_id, repository.read_only) == ("", False)
+
+
+def test_an_answer_about_another_repository_is_an_error(server: Scripted) -> None:
+    server.on("GET", R, Say(200, REPOSITORY | {"id": "other"}))
+    with pytest.raises(ServerError, match="other"):
+        server.client.repository("repo")
+
+
+# ---- configuration ----
+
+
+def config(storages: list[dict[str, Any]] | None, main: dict[str, Any] | None = None) -> Say:
+    answer = {"version_config": {"version": "dev"}, "storage_config_list": storages}
+    return Say(200, answer | ({"storage_config": main} if main is not None else {}))
+
+
+@pytest.mark.parametrize("storages", [None, [], [{"blockstore_type": "gs", "blockstore_id": "only"}]])
+def test_one_storage_is_taken_from_the_old_field(
+    server: Scripted, storages: list[dict[str, Any]] | None
+) -> None:
+    server.on("GET", "/config", config(storages, {"blockstore_type": "s3", "pre_sign_support": True}))
+    server.on("GET", R, Say(200, REPOSITORY))
+    found = server.client.config()
+    assert found.version == "dev"
+    storage = found.storage_for(server.client.repository("repo"))
+    assert (storage.blockstore_type, storage.pre_sign_support) == ("s3", True)
+
+
+def test_of_several_storages_the_repositorys_own_is_taken_or_none(server: Scripted) -> None:
+    storages = [
+        {"blockstore_type": "s3", "blockstore_id": "eu"},
+        {"blockstore_type": "azure", "blockstore_id": "us"},
+    ]
+    server.on("GET", "/config", config(storages))
+    server.on("GET", R, [Say(200, REPOSITORY | {"storage_id": name}) for name in ("us", "mars")])
+    found = server.client.config()
+    client = server.client
+    assert found.storage_for(client.repository("repo")).blockstore_type == "azure"
+    with pytest.raises(ServerError, match="mars"):
+        found.storage_for(client.repository("repo"))
+
+
+def test_a_configuration_without_a_storage_is_an_error(server: Scripted) -> None:
+    server.on("GET", "/config", config([]))
+    with pytest.raises(ServerError, match="storage_config"):
+        server.client.config()
+
+
+# ---- pages ----
+
+
+def test_all_pages_are_read_and_hidden_branches_asked_for(server: Scripted) -> None:
+    names = [f"b{n:04}" for n in range(2500)]
+
+    def answer(asked: Asked) -> Say:
+        left = [name for name in names if name > asked.query["after"]]
+        size = int(asked.query["amount"])
+        some = left[:size]
+        more = len(left) > size
+        return page([{"id": n, "commit_id": COMMIT} for n in some], more, some[-1] if more else "")
+
+    server.on("GET", f"{R}/branches", answer)
+    found = list(server.client.branches("repo"))
+    assert found == [Ref(name, COMMIT) for name in names]
+    assert [asked.query["show_hidden"] for asked in server.asked] == ["true"] * 3
+    assert {asked.query["amount"] for asked in server.asked} == {"1000"}
+
+
+def test_an_empty_page_with_more_behind_it_is_not_the_end(server: Scripted) -> None:
+    tag = {"id": "t", "commit_id": COMMIT}
+    server.on("GET", f"{R}/tags", [page([], True, "a"), page([tag])])
+    assert list(server.client.tags("repo")) == [Ref("t", COMMIT)]
+
+
+@pytest.mark.parametrize("offset", ["", "a"])
+def test_more_without_a_way_to_it_is_an_error(server: Scripted, offset: str) -> None:
+    server.on("GET", f"{R}/tags", page([{"id": "a", "commit_id": COMMIT}], True, offset))
+    with pytest.raises(ServerError, match="offset of an earlier page"):
+        list(server.client.tags("repo"))
+    assert len(server.asked) <= 2
+
+
+def test_pages_that_go_in_a_circle_are_an_error(server: Scripted) -> None:
+    server.on("GET", f"{R}/tags", [page([], True, "a"), page([], True, "b"), page([], True, "a")])
+    with pytest.raises(ServerError, match="earlier page"):
+        list(server.client.tags("repo"))
+
+
+def test_a_page_that_is_shorter_than_it_says_is_incomplete(server: Scripted) -> None:
+    server.on("GET", f"{R}/branches", page([{"id": "main", "commit_id": COMMIT}], announced=2))
+    with pytest.raises(IncompleteError, match="announced 2"):
+        list(server.client.branches("repo"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"results": []},
+        {"pagination": {"has_more": False, "results": 0}},
+        {"pagination": {"results": 0}, "results": []},
+        {"pagination": {"has_more": "no", "results": 0}, "results": []},
+        {"pagination": {"has_more": False, "results": 0}, "results": None},
+        {"pagination": {"has_more": False}, "results": []},
+        {"pagination": {"has_more": False, "results": 1}, "results": ["main"]},
+        {"pagination": {"has_more": False, "results": 1}, "results": [{"id": "main"}]},
+        {"pagination": {"has_more": False, "results": 1}, "results": [{"commit_id": COMMIT}]},
+    ],
+)
+def test_a_page_of_another_shape_is_an_error_and_not_empty(server: Scripted, body: Any) -> None:
+    server.on("GET", f"{R}/branches", Say(200, body))
+    with pytest.raises(ServerError, match="odd answer"):
+        list(server.client.branches("repo"))
+
+
+def test_an_error_on_a_later_page_breaks_the_listing_off(server: Scripted) -> None:
+    first = page([{"id": "a", "commit_id": COMMIT}], True, "a")
+    server.on("GET", f"{R}/branches", [first, refused(404, "not found")])
+    with pytest.raises(LakeFSError):
+        list(server.client.branches("repo"))
+
+
+# ---- rules (T10) ----
+
+
+def test_rules_are_told_as_they_are_set(server: Scripted) -> None:
+    rules = {
+        "default_retention_days": -1,
+        "branches": [
+            {"branch_id": "main", "retention_days": 21},
+            {"branch_id": "dev", "retention_days": 0},
+            {"branch_id": "main", "retention_days": 4294967296},
+        ],
+    }
+    server.on("GET", f"{R}/settings/gc_rules", Say(200, rules))
+    assert server.client.gc_rules("repo") == GcRules(-1, {"main": 4294967296, "dev": 0})
+
+
+@pytest.mark.parametrize("extra", [{}, {"branches": None}, {"branches": []}])
+def test_rules_without_branches_are_rules(server: Scripted, extra: dict[str, Any]) -> None:
+    server.on("GET", f"{R}/settings/gc_rules", Say(200, {"default_retention_days": 7} | extra))
+    assert server.client.gc_rules("repo") == GcRules(7, {})
+
+
+def test_no_rules_takes_their_own_404_and_a_repository_that_is_there(server: Scripted) -> None:
+    server.on("GET", f"{R}/settings/gc_rules", refused(404, "not found")).on("GET", R, Say(200, REPOSITORY))
+    assert server.client.gc_rules("repo") is None
+    assert server.count("GET", R) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410, 500])
+def test_a_404_of_the_rules_proves_nothing_when_the_repository_does_not_answer(
+    server: Scripted, status: int
+) -> None:
+    server.on("GET", f"{R}/settings/gc_rules", refused(404, "not found")).on("GET", R, refused(status))
+    with pytest.raises(LakeFSError):
+        server.client.gc_rules("repo")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Say(404, b"<html>no such page</html>"),
+        Say(404, b""),
+        Say(404, {"error": "route not found"}),
+        refused(404, "invalid API endpoint"),
+        refused(500, "invalid API endpoint"),
+        refused(401),
+        refused(403),
+        refused(503),
+        Say(204, b""),
+        Say(200, {}),
+        Say(200, {"default_retention_days": None}),
+        Say(200, {"default_retention_days": 7, "branches": {}}),
+        Say(200, {"default_retention_days": 7, "branches": [{"branch_id": "main"}]}),
+    ],
+)
+def test_nothing_else_reads_as_no_rules(server: Scripted, answer: Say) -> None:
+    server.on("GET", f"{R}/settings/gc_rules", answer).on("GET", R, Say(200, REPOSITORY))
+    with pytest.raises(ServerError):
+        server.client.gc_rules("repo")
+
+
+def test_a_404_of_prepare_commits_says_nothing_about_rules(server: Scripted) -> None:
+    server.on("POST", f"{R}/gc/prepare_commits/async", refused(404, "get gc rules: not found"))
+    server.on("POST", f"{R}/gc/prepare_commits", refused(404, "get gc rules: not found"))
+    with pytest.raises(LakeFSError, match="get gc rules: not found"):
+        server.client.prepare_commits("repo")
+
+
+# ---- prepare commits (T45, T46) ----
+
+
+def async_commits(server: Scripted, status: Script) -> None:
+    server.on("POST", f"{R}/gc/prepare_commits/async", Say(202, {"id": "GCPC1"}))
+    server.on("GET", f"{R}/gc/prepare_commits/status", status)
+
+
+def test_commits_are_prepared_by_a_task_that_is_asked_for_at_growing_intervals(server: Scripted) -> None:
+    running = Say(200, {"task_id": "GCPC1", "completed": False})
+    done = Say(200, {"task_id": "GCPC1", "completed": True, "result": PREPARED})
+    async_commits(server, [running] * 7 + [done])
+    assert server.client.prepare_commits("repo") == PreparedCommits("run1", PREPARED["gc_commits_location"])
+    assert server.slept == [0.5, 1, 2, 4, 8, 15, 15, 15]
+    assert {asked.query["id"] for asked in server.asked[1:]} == {"GCPC1"}
+    assert server.count("POST", f"{R}/gc/prepare_commits") == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (Say(200, {"completed": True, "error": {"message": "get gc rules: not found"}}), "get gc rules"),
+        (Say(200, {"completed": False, "error": {"message": "died"}}), "died"),
+        (Say(200, {"completed": True, "error": {"message": "both"}, "result": PREPARED}), "both"),
+        (Say(200, {"completed": True}), "neither a result nor an error"),
+        (Say(200, {"completed": True, "result": None}), "neither a result nor an error"),
+        (Say(200, {"completed": True, "result": {}}), "run_id"),
+        (Say(200, {"completed": True, "result": PREPARED | {"gc_commits_location": ""}}), "is empty"),
+        (Say(200, {"completed": False}), "did not end within 1200 s"),
+        (Say(200, {"result": PREPARED}), "completed"),
+        (Say(200, {"completed": "true", "result": PREPARED}), "completed"),
+        (refused(404, "not found"), "no longer knows"),
+        (refused(401), "check the access key"),
+        (refused(500, "kv"), "kv"),
+    ],
+)
+def test_a_task_that_does_not_end_well_is_an_error(server: Scripted, status: Say, says: str) -> None:
+    async_commits(server, status)
+    with pytest.raises(ServerError, match=says):
+        server.client.prepare_commits("repo")
+    assert server.count("POST", f"{R}/gc/prepare_commits") == 0
+
+
+def test_a_task_may_be_given_less_time(server: Scripted) -> None:
+    async_commits(server, Say(200, {"completed": False}))
+    with pytest.raises(ServerError, match="within 3 s"):
+        server.client.prepare_commits("repo", timeout=3)
+    assert sum(server.slept) == 3.5
+
+
+@pytest.mark.parametrize(
+    "answer", [refused(404), refused(405), refused(500, "invalid API endpoint"), refused(500, "broken")]
+)
+def test_a_server_without_tasks_is_asked_directly(server: Scripted, answer: Say) -> None:
+    server.on("POST", f"{R}/gc/prepare_commits/async", answer)
+    server.on("POST", f"{R}/gc/prepare_commits", Say(201, PREPARED))
+    assert server.client.prepare_commits("repo").run_id == "run1"
+
+
+def test_an_unknown_call_is_not_asked_for_again_although_it_is_a_500(server: Scripted) -> None:
+    server.on("POST", f"{R}/gc/prepare_commits/async", refused(500, "invalid API endpoint"))
+    server.on("POST", f"{R}/gc/prepare_commits", Say(201, PREPARED))
+    server.client.prepare_commits("repo")
+    assert server.count("POST", f"{R}/gc/prepare_commits/async") == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 410, 503])
+def test_a_refused_task_is_not_tried_the_other_way(server: Scripted, status: int) -> None:
+    server.on("POST", f"{R}/gc/prepare_commits/async", refused(status))
+    server.on("POST", f"{R}/gc/prepare_commits", Say(201, PREPARED))
+    with pytest.raises(LakeFSError):
+        server.client.prepare_commits("repo")
+    assert server.count("POST", f"{R}/gc/prepare_commits") == 0
+
+
+def test_two_json_documents_under_400_are_an_error_that_says_so(server: Scripted) -> None:
+    first = json.dumps({"message": "local adapter presigned URL: operation not supported"})
+    server.on("POST", f"{R}/gc/prepare_commits", Say(400, f"{first}\n{json.dumps(PREPARED)}\n".encode()))
+    with pytest.raises(LakeFSError, match="followed by a second JSON document") as caught:
+        server.client.prepare_commits("repo")
+    assert "operation not supported" in str(caught.value)
+    assert "asynchronous" in str(caught.value)
+    assert server.count("POST", f"{R}/gc/prepare_commits") == 1
+
+
+def test_only_201_is_a_success_of_the_direct_form(server: Scripted) -> None:
+    server.on("POST", f"{R}/gc/prepare_commits", Say(200, PREPARED))
+    with pytest.raises(LakeFSError, match="another success status"):
+        server.client.prepare_commits("repo")
+
+
+def test_a_read_only_repository_is_refused_cleanly_by_both_prepares(server: Scripted) -> None:
+    answer = refused(403, "read-only repository")
+    server.on("POST", f"{R}/gc/prepare_commits/async", answer).on(
+        "POST", f"{R}/gc/prepare_uncommited", answer
+    )
+    for call in (server.client.prepare_commits, server.client.prepare_uncommitted):
+        with pytest.raises(LakeFSError, match="the repository is read-only"):
+            call("repo")
+    assert len(server.asked) == 2
+
+
+# ---- prepare uncommitted (T12, T14, T47) ----
+
+PLACE = "s3://b/ns/_lakefs/retention/gc/uncommitted/run1/uncommitted/"
+
+
+def staged(run: str = "run1", location: str = "", token: str | None = None) -> Say:
+    answer = {"run_id": run, "gc_uncommitted_location": location}
+    return Say(201, answer if token is None else answer | {"continuation_token": token})
+
+
+def on_staged(server: Scripted, script: Script) -> None:
+    server.on("POST", f"{R}/gc/prepare_uncommited", script)
+
+
+def sent_tokens(server: Scripted) -> list[str | None]:
+    return [json.loads(asked.body).get("continuation_token") for asked in server.asked]
+
+
+def test_every_page_counts_and_every_location_is_remembered(server: Scripted) -> None:
+    pages = [
+        staged(location=PLACE, token="t1"),
+        staged(token="t2"),
+        staged(location=PLACE, token="t3"),
+        staged(),
+    ]
+    on_staged(server, pages)
+    dump = server.client.prepare_uncommitted("repo")
+    assert dump == StagedDump("run1", (PLACE, PLACE), 4)
+    assert dump.location == PLACE
+    assert sent_tokens(server) == [None, "t1", "t2", "t3"]
+
+
+@pytest.mark.parametrize("last", [staged(), staged(token=""), staged(location="")])
+def test_nothing_staged_anywhere_is_a_dump_without_location(server: Scripted, last: Say) -> None:
+    on_staged(server, last)
+    dump = server.client.prepare_uncommitted("repo")
+    assert (dump.locations, dump.location, dump.pages) == ((), None, 1)
+
+
+def test_a_token_of_null_ends_the_dump(server: Scripted) -> None:
+    on_staged(
+        server,
+        Say(201, {"run_id": "r", "gc_uncommitted_location": PLACE, "continuation_token": None}),
+    )
+    assert server.client.prepare_uncommitted("repo").pages == 1
+
+
+def test_pages_of_two_runs_are_begun_anew(server: Scripted) -> None:
+    mixed = [staged("run1", PLACE, "t1"), staged("run2", "")]
+    whole = [staged("run3", PLACE, "t9"), staged("run3")]
+    on_staged(server, mixed + whole)
+    assert server.client.prepare_uncommitted("repo") == StagedDump("run3", (PLACE,), 2)
+    assert sent_tokens(server) == [None, "t1", None, "t9"]
+
+
+def test_runs_that_keep_mixing_are_incomplete_after_three_restarts(server: Scripted) -> None:
+    on_staged(server, [staged("run1", PLACE, "t1"), staged("run2", PLACE)] * 4 + [staged("whole")])
+    with pytest.raises(IncompleteError, match="belonged to run run2"):
+        server.client.prepare_uncommitted("repo")
+    assert len(server.asked) == 8
+
+
+def test_a_branch_that_vanishes_while_it_is_scanned_begins_the_dump_anew(server: Scripted) -> None:
+    on_staged(server, [staged("run1", PLACE, "t1"), refused(404, "branch not found"), staged("run2")])
+    assert server.client.prepare_uncommitted("repo") == StagedDump("run2", (), 1)
+
+
+def test_a_repository_that_is_not_there_is_told_after_three_restarts(server: Scripted) -> None:
+    with pytest.raises(LakeFSError) as caught:
+        server.client.prepare_uncommitted("repo")
+    assert caught.value.status == 404
+    assert len(server.asked) == 4
+
+
+def test_a_page_whose_answer_is_lost_is_asked_for_again_within_its_run(server: Scripted) -> None:
+    on_staged(server, [staged(location=PLACE, token="t1"), Say(drop=True), refused(503), staged()])
+    assert server.client.prepare_uncommitted("repo") == StagedDump("run1", (PLACE,), 2)
+    assert sent_tokens(server) == [None, "t1", "t1", "t1"]
+
+
+def test_a_token_that_comes_back_is_an_error(server: Scripted) -> None:
+    on_staged(server, staged(location=PLACE, token="t1"))
+    with pytest.raises(ServerError, match="token that was used before"):
+        server.client.prepare_uncommitted("repo")
+
+
+def test_pages_written_to_different_folders_are_an_error(server: Scripted) -> None:
+    on_staged(server, [staged(location=PLACE, token="t1"), staged(location=PLACE.replace("run1", "run2"))])
+    with pytest.raises(ServerError, match="was written to"):
+        server.client.prepare_uncommitted("repo")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Say(200, {"run_id": "run1", "gc_uncommitted_location": PLACE}),
+        Say(201, {"gc_uncommitted_location": PLACE}),
+        Say(201, {"run_id": "", "gc_uncommitted_location": PLACE}),
+        Say(201, {"run_id": "run1"}),
+        Say(201, {"run_id": "run1", "gc_uncommitted_location": None}),
+        Say(201, {"run_id": "run1", "gc_uncommitted_location": PLACE, "continuation_token": 7}),
+        Say(201, b""),
+        refused(400, "bad token"),
+        refused(401),
+        refused(500),
+    ],
+)
+def test_a_page_that_is_not_one_breaks_the_dump_off(server: Scripted, answer: Say) -> None:
+    on_staged(server, [staged("run1", PLACE, "t1"), answer])
+    with pytest.raises(ServerError):
+        server.client.prepare_uncommitted("repo")
+
+
+# ---- dump ----
+
+
+def on_dump(server: Scripted, status: Script) -> None:
+    server.on("POST", f"{R}/dump", Say(202, {"id": "DR1"})).on("GET", f"{R}/dump", status)
+
+
+def test_a_dump_tells_its_three_metaranges(server: Scripted) -> None:
+    on_dump(server, [Say(200, {"id": "DR1", "done": False}), Say(200, {"done": True, "refs": REFS})])
+    assert server.client.dump("repo") == DumpRefs("c1", "b1", "t1")
+    assert server.asked[-1].query == {"task_id": "DR1"}
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        ({"done": True}, "neither refs nor"),
+        ({"done": True, "refs": None}, "neither refs nor"),
+        ({"done": True, "refs": {}}, "commits_meta_range_id"),
+        ({"done": True, "refs": REFS | {"tags_meta_range_id": ""}}, "is empty"),
+        ({"done": True, "error": "kv is away"}, "kv is away"),
+        ({"done": True, "error": "kv is away", "refs": REFS}, "kv is away"),
+        ({"done": False, "error": "kv is away"}, "kv is away"),
+        ({"done": False}, "did not end within 1200 s"),
+        ({"refs": REFS}, "`done`"),
+    ],
+)
+def test_a_dump_that_does_not_end_well_is_an_error(server: Scripted, status: Any, says: str) -> None:
+    on_dump(server, Say(200, status))
+    with pytest.raises(ServerError, match=says):
+        server.client.dump("repo")
+
+
+# ---- commits and metaranges (T40, T41) ----
+
+ONE_COMMIT = {
+    "id": COMMIT,
+    "parents": ["p1", "p2"],
+    "committer": "x",
+    "creation_date": 1700000000,
+    "meta_range_id": "m1",
+    "version": 0,
+}
+
+
+def test_a_commit_keeps_the_order_of_its_parents_and_its_version(server: Scripted) -> None:
+    server.on("GET", f"{R}/commits/{COMMIT}", Say(200, ONE_COMMIT))
+    assert server.client.commit("repo", COMMIT) == Commit(COMMIT, "m1", ("p1", "p2"), 1700000000, 0)
+
+
+def test_a_commit_without_version_is_of_version_1_and_may_have_no_metarange(server: Scripted) -> None:
+    old = {key: value for key, value in ONE_COMMIT.items() if key != "version"}
+    server.on("GET", f"{R}/commits/{COMMIT}", Say(200, old | {"meta_range_id": "", "parents": []}))
+    commit = server.client.commit("repo", COMMIT)
+    assert (commit.version, commit.metarange_id, commit.parents) == (1, "", ())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"id": "d" * 64}, {"parents": None}, {"parents": [1]}, {"creation_date": "x"}, {"meta_range_id": None}],
+)
+def test_a_commit_of_another_shape_is_an_error(server: Scripted, change: dict[str, Any]) -> None:
+    server.on("GET", f"{R}/commits/{COMMIT}", Say(200, ONE_COMMIT | change))
+    with pytest.raises(ServerError, match="odd answer"):
+        server.client.commit("repo", COMMIT)
+
+
+def test_the_location_of_a_metarange_tells_the_servers_prefix(server: Scripted) -> None:
+    server.on("GET", f"{R}/metadata/meta_range/m1", Say(200, {"location": "meta/of/ours/m1"}))
+    assert server.client.metarange_location("repo", "m1") == "meta/of/ours/m1"
+
+
+@pytest.mark.parametrize("location", ["", "_lakefs/other", None])
+def test_a_location_that_is_not_the_metaranges_is_an_error(server: Scripted, location: str | None) -> None:
+    server.on("GET", f"{R}/metadata/meta_range/m1", Say(200, {"location": location}))
+    with pytest.raises(ServerError, match="odd answer"):
+        server.client.metarange_location("repo", "m1")
+
+
+# ---- objects (T42, T43) ----
+
+STATS = {
+    "path": "a b/ü",
+    "path_type": "object",
+    "physical_address": "s3://b/ns/data/x/y,z",
+    "checksum": "abc",
+    "size_bytes": 0,
+}
+
+
+def test_objects_come_page_by_page(server: Scripted) -> None:
+    server.on("GET", f"{R}/refs/main/objects/ls", [page([STATS], True, "a b/ü"), page([])])
+    found = list(server.client.objects("repo", "main", prefix="a b/"))
+    assert found == [[ObjectStats("a b/ü", "s3://b/ns/data/x/y,z", 0, "abc")], []]
+    assert server.asked[1].query["after"] == "a b/ü"
+    assert server.asked[0].query["prefix"] == "a b/"
+
+
+@pytest.mark.parametrize("missing", ["path", "physical_address", "size_bytes", "checksum"])
+def test_an_object_without_what_matters_is_an_error(server: Scripted, missing: str) -> None:
+    stats = {key: value for key, value in STATS.items() if key != missing}
+    server.on("GET", f"{R}/refs/main/objects/ls", page([stats]))
+    with pytest.raises(ServerError, match=missing):
+        list(server.client.objects("repo", "main"))
+
+
+def test_stat_tells_the_object_or_that_there_is_none(server: Scripted) -> None:
+    where = f"{R}/refs/main/objects/stat"
+    server.on("GET", where, [Say(200, STATS), refused(404, "not found"), Say(404, b"proxy")])
+    client = server.client
+    stat = client.stat("repo", "main", "a b/ü")
+    assert stat is not None
+    assert stat.physical_address == "s3://b/ns/data/x/y,z"
+    assert client.stat("repo", "main", "a b/ü") is None
+    with pytest.raises(LakeFSError):
+        client.stat("repo", "main", "a b/ü")
+    assert server.asked[0].query["path"] == "a b/ü"
+
+
+@pytest.mark.parametrize("status", [200, 206, 404, 410, 416])
+def test_reading_one_byte_tells_the_status(server: Scripted, status: int) -> None:
+    server.on("GET", f"{R}/refs/main/objects", Say(status, b"x"))
+    assert server.client.read_byte("repo", "main", "a b/ü") == status
+    assert server.asked[0].headers["Range"] == "bytes=0-0"
+    assert server.asked[0].query["path"] == "a b/ü"
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 500])
+def test_a_status_that_says_nothing_about_the_object_is_an_error(server: Scripted, status: int) -> None:
+    server.on("GET", f"{R}/refs/main/objects", refused(status))
+    with pytest.raises(LakeFSError) as caught:
+        server.client.read_byte("repo", "main", "x")
+    assert caught.value.status == status
+
+
+def test_stat_may_show_an_object_that_reading_calls_gone(server: Scripted) -> None:
+    server.on("GET", f"{R}/refs/main/objects/stat", Say(200, STATS))
+    server.on("GET", f"{R}/refs/main/objects", refused(410, "No data"))
+    assert server.client.stat("repo", "main", "x") is not None
+    assert server.client.read_byte("repo", "main", "x") == 410
+
+
+def test_a_long_object_is_not_read_to_its_end(server: Scripted) -> None:
+    server.on("GET", f"{R}/refs/main/objects", Say(200, b"x" * 50_000_000))
+    assert server.client.read_byte("repo", "main", "x") == 200
+
+
+def test_repositories_are_listed_on_all_pages(server: Scripted) -> None:
+    second = REPOSITORY | {"id": "repo2", "storage_namespace": "s3://b/ns2", "read_only": True}
+    server.on("GET", "/repositories", [page([REPOSITORY], True, "repo"), page([second])])
+    found = list(server.client.repositories())
+    assert [(repository.id, repository.read_only) for repository in found] == [
+        ("repo", False),
+        ("repo2", True),
+    ]
