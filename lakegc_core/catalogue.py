@@ -12,7 +12,12 @@ from lakegc_core.report import instant
 from lakegc_core.store.base import Store, connect
 
 GC = "_lakefs/retention/gc"
-FOREIGN = {"unified": f"{GC}/unified/", "addresses": f"{GC}/addresses/", "uncommitted": f"{GC}/uncommitted/", "reports": f"{GC}/reports/"}
+FOREIGN = {
+    "unified": f"{GC}/unified/",
+    "addresses": f"{GC}/addresses/",
+    "uncommitted": f"{GC}/uncommitted/",
+    "reports": f"{GC}/reports/",
+}
 """Where lakeFS's own collectors leave their marks, by the prefix that names them on the command line."""
 
 
@@ -22,9 +27,7 @@ def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
     own.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
     names = {mark["mark_id"] for mark in own}
     store = connect(context.data)
-    return own + [
-        {"mark_id": f"{kind}:{name}", "by": "lakefs"} for kind, name in _foreign(store) if name not in names
-    ]
+    return own + [{"mark_id": f"{kind}:{name}", "by": "lakefs"} for kind, name in _foreign(store) if name not in names]
 
 
 def _own(mark: MarkArtifacts) -> dict[str, Any]:

@@ -108,10 +108,25 @@ def flag(to: argparse.ArgumentParser, name: str, text: str) -> None:
 
 
 def _marking_options(to: argparse.ArgumentParser) -> None:
-    option(to, "--mark-id", metavar="ID", help="id of the mark (default: the present, UTC); an unfinished one is resumed")
-    option(to, "--min-age", metavar="DURATION", help="youngest age of what may be collected, e.g. 25h (the default)")
+    option(
+        to,
+        "--mark-id",
+        metavar="ID",
+        help="id of the mark (default: the present, UTC); an unfinished one is resumed",
+    )
+    option(
+        to,
+        "--min-age",
+        metavar="DURATION",
+        help="youngest age of what may be collected, e.g. 25h (the default)",
+    )
     option(to, "--safety", choices=("full", "standard", "none"), help="safety level (default: full)")
-    option(to, "--rules", choices=("required", "keep-all-commits"), help="what a repository without GC rules means")
+    option(
+        to,
+        "--rules",
+        choices=("required", "keep-all-commits"),
+        help="what a repository without GC rules means",
+    )
     variable = os.environ.get("LAKEGC_PROTECT_TAGS", "").lower()
     default = None if not variable else variable in ("1", "yes", "true")
     to.add_argument(
@@ -178,7 +193,9 @@ def _next_step(context: MarkContext, review: pipeline.Review) -> str:
         return "\nnothing to sweep"
     when = confirmed_at(context)
     if when > clock.now().timestamp():
-        return f"\nnext: lakegc sweep {repository} {mark_id}   (after {report.instant(when)[:16].replace('T', ' ')} UTC)"
+        return (
+            f"\nnext: lakegc sweep {repository} {mark_id}   (after {report.instant(when)[:16].replace('T', ' ')} UTC)"
+        )
     return f"\nnext: lakegc sweep {repository} {mark_id}"
 
 
@@ -272,7 +289,11 @@ def _marks(options: argparse.Namespace, reporter: Reporter) -> int:
     found = list_marks(_open(options, reporter))
     lines = [
         f"  {mark['mark_id']:<28} {mark['by']:<8} {mark.get('state', ''):<28} "
-        + (f"{mark['expired']:>12,} expired {report.human_bytes(mark['expired_bytes']):>10}" if "expired" in mark else "")
+        + (
+            f"{mark['expired']:>12,} expired {report.human_bytes(mark['expired_bytes']):>10}"
+            if "expired" in mark
+            else ""
+        )
         for mark in found
     ]
     _print(options, found, "\n".join(line.rstrip() for line in lines) or "no marks")

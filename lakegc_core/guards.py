@@ -135,8 +135,14 @@ def _candidates(evidence: Evidence) -> Finding:
     wrong = evidence.expired["violations"]
     cutoff = datetime.fromtimestamp(evidence.header.cutoff, UTC)
     if wrong:
-        return False, f"{wrong:,} expired addresses are too young or not lakeFS's. Make a new mark and report this."
-    return True, f"Every expired address bears a name that lakeFS gives to data and is older than {cutoff:%Y-%m-%d %H:%M:%S} UTC."
+        return (
+            False,
+            f"{wrong:,} expired addresses are too young or not lakeFS's. Make a new mark and report this.",
+        )
+    return (
+        True,
+        f"Every expired address bears a name that lakeFS gives to data and is older than {cutoff:%Y-%m-%d %H:%M:%S} UTC.",
+    )
 
 
 def _live_in_listing(evidence: Evidence) -> Finding:
@@ -150,7 +156,10 @@ def _live_in_listing(evidence: Evidence) -> Finding:
             "references do not speak of the same place. The mark's dataset expired_addresses/missing names them."
         )
     if missing:
-        return True, f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already."
+        return (
+            True,
+            f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already.",
+        )
     return True, f"All {live:,} live objects are in the store."
 
 
@@ -176,7 +185,10 @@ def _mark_age(evidence: Evidence) -> Finding:
     age = evidence.now - evidence.header.started_at
     limit = evidence.level.mark_validity.total_seconds()
     if age > limit:
-        return False, f"The mark is {age / 86400:.1f} days old, the limit is {limit / 86400:.0f}. Make a new mark."
+        return (
+            False,
+            f"The mark is {age / 86400:.1f} days old, the limit is {limit / 86400:.0f}. Make a new mark.",
+        )
     return True, f"The mark is {age / 3600:.1f} hours old."
 
 
@@ -212,7 +224,13 @@ GUARDS: tuple[Guard, ...] = (
     Guard("heads-and-tags", "ERROR", "a branch or tag that was overlooked loses its data", _heads_and_tags),
     Guard("candidates", "ERROR", "a fresh upload or somebody else's file is deleted", _candidates),
     Guard("live-in-listing", "ERROR", "listing and references speak of different places", _live_in_listing, True),
-    Guard("blast-radius", "ERROR", "a mistaken rule or an emptied branch looks like garbage", _blast_radius, True),
+    Guard(
+        "blast-radius",
+        "ERROR",
+        "a mistaken rule or an emptied branch looks like garbage",
+        _blast_radius,
+        True,
+    ),
     Guard("mark-age", "ERROR", "an old mark knows nothing of what came back to life since", _mark_age),
     Guard("clocks", "ERROR", "a wrong clock makes young objects look old", _clocks),
     Guard("namespace", "ERROR", "another repository's data looks like garbage here", _namespace),

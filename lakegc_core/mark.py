@@ -148,11 +148,15 @@ class MarkArtifacts:
         try:
             header = Header(**value)
         except TypeError:
-            raise MarkError(f"{self.location}/mark.json is not a header of this version of lakegc. Make a new mark.") from None
+            raise MarkError(
+                f"{self.location}/mark.json is not a header of this version of lakegc. Make a new mark."
+            ) from None
         if header.digest != stated:
             raise MarkError(f"{self.location}/mark.json was changed after it was written. Make a new mark.")
         if header.format != FORMAT:
-            raise MarkError(f"Mark {self.mark_id} has format {header.format}, this lakegc reads {FORMAT}. Make a new mark.")
+            raise MarkError(
+                f"Mark {self.mark_id} has format {header.format}, this lakegc reads {FORMAT}. Make a new mark."
+            )
         return header
 
     def begin(self, header: Header) -> Header:
@@ -204,7 +208,9 @@ class MarkArtifacts:
         """All five manifests, after checking that each names the digest of the one before it."""
         header = self.header()
         if header is None:
-            raise MarkError(f"There is no mark {self.mark_id} at {self.config.root}/{self.home}. `lakegc marks` lists them.")
+            raise MarkError(
+                f"There is no mark {self.mark_id} at {self.config.root}/{self.home}. `lakegc marks` lists them."
+            )
         before = header.digest
         manifests: dict[str, Manifest] = {}
         for stage in STAGES:

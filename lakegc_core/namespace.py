@@ -106,9 +106,7 @@ class Namespace:
         index: list[int] = []
         keys: list[str] = []
         exact: list[bool] = []
-        for row, address in zip(
-            other_rows.tolist(), addresses.filter(pc.invert(relative)).to_pylist(), strict=True
-        ):
+        for row, address in zip(other_rows.tolist(), addresses.filter(pc.invert(relative)).to_pylist(), strict=True):
             for number, key in enumerate(self._keys_of_full(address)):
                 index.append(row)
                 keys.append(key)

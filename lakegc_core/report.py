@@ -32,7 +32,11 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "safety": header.safety,
         "objects": {group: facts[group]["objects"] for group in groups} | {"missing": facts["missing"]},
         "bytes": {group: facts[group]["bytes"] for group in groups},
-        "commits": {"known": commits["known"], "retained": commits["retained"], "kept_by": commits["kept_by"]},
+        "commits": {
+            "known": commits["known"],
+            "retained": commits["retained"],
+            "kept_by": commits["kept_by"],
+        },
         "guards": [verdict_json(verdict) for verdict in verdicts],
         "authorized": guards.authorized(verdicts),
         "confirmed_at": instant(confirmed_at(context)),
@@ -82,7 +86,11 @@ def mark_screen(report: Json) -> str:
     kept_by = ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
     rows = (
         ("in the namespace", "listed", ""),
-        ("kept: committed", "committed", f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by})"),
+        (
+            "kept: committed",
+            "committed",
+            f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by})",
+        ),
         ("kept: staged", "uncommitted", ""),
         ("kept: too young", "young", ""),
         ("not lakeFS's", "foreign", "never touched"),

@@ -112,9 +112,7 @@ def retain(
     default = threshold(now, rules.default_days, margin)
     head_rows = {row for _, row in heads}
     has_child = set(graph.main_parent)
-    dangling = [
-        row for row in range(len(graph.commit_ids)) if row not in has_child and row not in head_rows
-    ]
+    dangling = [row for row in range(len(graph.commit_ids)) if row not in has_child and row not in head_rows]
     starts = [(threshold(now, rules.days(name), margin), row) for name, row in heads]
     starts += [(default, row) for row in dangling]
 

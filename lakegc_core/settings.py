@@ -175,16 +175,12 @@ def normalise_endpoint(url: str) -> str:
         )
     if parts.scheme.lower() not in ("http", "https") or not host or parts.query or parts.fragment:
         shown = text.split("@")[-1].split("?")[0]
-        raise SettingsError(
-            f"the endpoint of lakeFS must read like https://lakefs.example.com, not {shown!r}"
-        )
+        raise SettingsError(f"the endpoint of lakeFS must read like https://lakefs.example.com, not {shown!r}")
     return text.rstrip("/").removesuffix(API).rstrip("/")
 
 
 def _store(section: _Section) -> StoreMapping:
-    store = StoreMapping(
-        match=section.text("match"), endpoint=section.maybe("endpoint"), root=section.maybe("root")
-    )
+    store = StoreMapping(match=section.text("match"), endpoint=section.maybe("endpoint"), root=section.maybe("root"))
     section.finish()
     if not store.match:
         raise section.error("`match` is missing: the beginning of the addresses it is for, such as local://")
@@ -264,9 +260,7 @@ class _Section:
         for key in self._values:
             if key not in self._asked:
                 allowed = ", ".join(self._asked)
-                raise self.error(
-                    f"unknown key `{key}`; allowed are {allowed}" + (f" ({hint})" if hint else "")
-                )
+                raise self.error(f"unknown key `{key}`; allowed are {allowed}" + (f" ({hint})" if hint else ""))
 
     def _get(self, key: str) -> object:
         if key not in self._asked:

@@ -55,6 +55,8 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     if master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 2))
+        log = Path(__file__).with_name("log4j2.properties")
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
@@ -66,6 +68,7 @@ def prepare_environment(master: str = "local[*]") -> None:
         # Workers would otherwise run the `python3` of PATH, which need not have lakegc.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if not _system_java_is_fit():
         os.environ["JAVA_HOME"] = str(_packaged_java())
 
@@ -125,7 +128,11 @@ def hash_text(text: str) -> int:
 
 
 def run_tasks(
-    spark: SparkSession, items: Sequence[Item], task: Callable[[Item], Iterator[Json]], *, width: int | None = None
+    spark: SparkSession,
+    items: Sequence[Item],
+    task: Callable[[Item], Iterator[Json]],
+    *,
+    width: int | None = None,
 ) -> list[Json]:
     """Run `task` on every item on the executors; return all that the tasks yield, in no order.
 
@@ -148,9 +155,7 @@ def run_tasks(
     return collect_results(numbers.mapInArrow(body, _RESULT))
 
 
-def run_on_rows(
-    frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[Json]]
-) -> list[Json]:
+def run_on_rows(frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[Json]]) -> list[Json]:
     """Run `task` over the batches of every partition of `frame`; return the few small results that it yields."""
 
     clocks = clock.ambient()

@@ -20,7 +20,9 @@ from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, three_varints_at, varint, varints_at
 
 TRAILER = 5  # bytes after each block: compression type, masked CRC32C
-_SNAPPY = 1  # the other type lakeFS writes is 0, uncompressed
+_UNCOMPRESSED, _SNAPPY = 0, 1
+_UNKNOWN_TYPE = "a block is of compression type {}; lakeFS writes only 0 (none) and 1 (snappy)"
+_TOO_MUCH = "a block announces more bytes than snappy can pack into it"
 _NO_RESTARTS = "a block is too short to hold a restart array"
 _BAD_RESTART_COUNT = "the restart count of a block does not fit the block"
 _SNAPPY_RATIO = 22  # a snappy copy element makes at most 64 bytes of 3
@@ -58,7 +60,7 @@ def _crc_steps() -> npt.NDArray[np.uint32]:
     """What one more byte does to a CRC32C, by the CRC's low byte combined with it: the usual table."""
     steps = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        steps = np.where(steps & 1, steps >> 1 ^ np.uint32(0x82F63B78), steps >> 1)
+        steps = steps >> 1 ^ (steps & 1) * np.uint32(0x82F63B78)
     return steps
 
 
@@ -85,7 +87,7 @@ def load(data: bytes, offsets: Ints, sizes: Ints) -> Blocks:
     if len(wrong):
         raise CorruptFileError(f"the block at byte {offsets[wrong[0]]} does not match its checksum")
     if len(types) and types.max() > _SNAPPY:
-        raise CorruptFileError(f"a block is of compression type {types.max()}; lakeFS writes only 0 and 1 (snappy)")
+        raise CorruptFileError(_UNKNOWN_TYPE.format(types.max()))
 
     lengths = sizes.copy()
     packed = np.flatnonzero(types == _SNAPPY)
@@ -94,7 +96,7 @@ def load(data: bytes, offsets: Ints, sizes: Ints) -> Blocks:
             raise CorruptFileError("a compressed block has no bytes")
         lengths[packed], _ = varints_at(view, offsets[packed])
         if (lengths > sizes * _SNAPPY_RATIO).any():
-            raise CorruptFileError("a block announces more bytes than snappy can pack into it")
+            raise CorruptFileError(_TOO_MUCH)
     ends = np.cumsum(lengths)
     starts = ends - lengths
     total = int(ends[-1]) if len(ends) else 0
@@ -106,7 +108,7 @@ def load(data: bytes, offsets: Ints, sizes: Ints) -> Blocks:
 
 def _fill(buffer: Bytes, bodies: list[bytes], starts: Ints, ends: Ints, packed: Ints) -> None:
     """Put every block where it belongs: those of the indices `packed` decompressed, the others as they are."""
-    view = memoryview(buffer)
+    view = memoryview(buffer)  # type: ignore[arg-type]
     targets = [view[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
     if len(packed) < len(bodies):
         compressed = set(packed.tolist())
@@ -199,10 +201,29 @@ def _in_file_order(buffer: Bytes, interval_count: int, steps: list[tuple[Ints, I
     return Records(buffer, first, shared, key_at, key_length, key_at + key_length, value_length)
 
 
+def _load_one(data: bytes, offset: int, size: int) -> bytes:
+    """What `load` does, for one block."""
+    type_at = offset + size
+    crc = np.array([google_crc32c.value(data[offset : type_at + 1])], np.uint32)
+    if int(_masked(crc)[0]) != int.from_bytes(data[type_at + 1 : type_at + TRAILER], "little"):
+        raise CorruptFileError(f"the block at byte {offset} does not match its checksum")
+    body = data[offset:type_at]
+    if data[type_at] == _UNCOMPRESSED:
+        return body
+    if data[type_at] != _SNAPPY:
+        raise CorruptFileError(_UNKNOWN_TYPE.format(data[type_at]))
+    length, _ = varint(body, 0)
+    if length > size * _SNAPPY_RATIO:
+        raise CorruptFileError(_TOO_MUCH)
+    try:
+        return bytes(cramjam.snappy.decompress_raw(body))
+    except cramjam.DecompressionError as error:
+        raise CorruptFileError(f"a block does not decompress: {error}") from error
+
+
 def read_plain(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
     """The entries of one small block, in Python: faster than numpy for the few blocks that describe a table."""
-    block = load(data, np.array([offset]), np.array([size]))
-    body = block.buffer[: block.ends[0]].tobytes()
+    body = _load_one(data, offset, size)
     if len(body) < 8:
         raise CorruptFileError(_NO_RESTARTS)
     count = int.from_bytes(body[-4:], "little")
@@ -211,7 +232,7 @@ def read_plain(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]
         raise CorruptFileError(_BAD_RESTART_COUNT)
     restarts = struct.unpack_from(f"<{count}I", body, entries_end)
     entries: list[tuple[bytes, bytes]] = []
-    begun = []
+    begun: list[int] = []
     key, at = b"", 0
     while at < entries_end:
         start = at

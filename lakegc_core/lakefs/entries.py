@@ -77,9 +77,7 @@ def _message_starts(records: Records, end: Ints) -> Ints:
     return begin
 
 
-def _take_field(
-    buffer: Bytes, at: Ints, end: Ints, field: int, wire: int, found: dict[int, tuple[Ints, Ints]]
-) -> bool:
+def _take_field(buffer: Bytes, at: Ints, end: Ints, field: int, wire: int, found: dict[int, tuple[Ints, Ints]]) -> bool:
     """Read the field wherever it comes next, and move `at` (in place) past it there. False if nowhere."""
     hit = buffer[at] == (field << 3 | wire)
     hit &= at < end  # at the end of a value, the next byte is another record's

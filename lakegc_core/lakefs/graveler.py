@@ -8,6 +8,9 @@ exactly what it must be; none takes a part of a file for the whole.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 
@@ -16,7 +19,7 @@ from lakegc_core.lakefs import protobuf
 from lakegc_core.lakefs.blocks import Records
 from lakegc_core.lakefs.entries import parse_entries
 from lakegc_core.lakefs.identity import table_identity
-from lakegc_core.lakefs.keys import all_keys
+from lakegc_core.lakefs.keys import WholeKeys, whole_keys
 from lakegc_core.lakefs.protobuf import LENGTH, VARINT
 from lakegc_core.lakefs.sstable import Table, read_table
 from lakegc_core.lakefs.vectors import Bytes, Ints, gather, varint
@@ -92,7 +95,7 @@ def read_metarange(data: bytes, *, expected_id: str | None = None) -> pa.Table:
     """The ranges of a metarange, of a commit or of a dump: METARANGE_SCHEMA, sorted, disjoint."""
     table = _open(data, b"metaranges", (None, *_ENTITIES), expected_id)
     rows = [_range_row(key, value) for key, value in table.records()]
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in pairwise(rows):
         if before[2] >= after[1]:
             raise CorruptFileError(f"two ranges of a metarange overlap: {before[0]} and {after[0]}")
     return _table(rows, METARANGE_SCHEMA)
@@ -150,14 +153,13 @@ def _range_batch(records: Records, schema: pa.Schema, paths: bool) -> pa.RecordB
         _strings(records.buffer, entries.e_tag_at, entries.e_tag_length, "e_tag"),
     ]
     if paths:
-        at, keys, lengths = all_keys(records)
-        columns.append(_binary(keys, at, lengths))
+        columns.append(pa.concat_arrays([_binary(part) for part in whole_keys(records)]))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _binary(buffer: Bytes, at: Ints, lengths: Ints) -> pa.Array:
-    offsets, flat = gather(buffer, at, lengths)
-    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(flat)])
+def _binary(part: WholeKeys) -> pa.Array:
+    offsets, flat = gather(part.buffer, part.at, part.length)
+    return pa.Array.from_buffers(pa.binary(), len(part.at), [None, pa.py_buffer(offsets), pa.py_buffer(flat)])
 
 
 def _strings(buffer: Bytes, at: Ints, lengths: Ints, name: str) -> pa.Array:
@@ -171,7 +173,7 @@ def _strings(buffer: Bytes, at: Ints, lengths: Ints, name: str) -> pa.Array:
     return array
 
 
-def _table(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -235,7 +237,9 @@ def _commit_row(key: bytes, value: bytes) -> tuple[str, str, int, list[str], int
         else:
             generation = integer
     if not key == name == commit_id:
-        raise CorruptFileError(f"a commit is filed under {key!r}, by the identity {name!r}, and has the id {commit_id!r}")
+        raise CorruptFileError(
+            f"a commit is filed under {key!r}, by the identity {name!r}, and has the id {commit_id!r}"
+        )
     if created is None:
         raise CorruptFileError(f"the commit {key!r} has no creation date")
     for number in (version, generation):

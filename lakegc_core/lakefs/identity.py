@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from lakegc_core.lakefs.blocks import Records
-from lakegc_core.lakefs.keys import all_keys
+from lakegc_core.lakefs.keys import whole_keys
 from lakegc_core.lakefs.sstable import Table
 from lakegc_core.lakefs.vectors import Bytes, Ints, copy_slices
 
@@ -20,7 +20,6 @@ from lakegc_core.lakefs.vectors import Bytes, Ints, copy_slices
 _NOT_HASHED = frozenset((b"min_key", b"max_key", b"count", b"estimated_size_bytes"))
 _ROCKSDB_PREFIX = b"rocksdb."
 _BAR = ord("|")
-_GROUP = 8192  # records whose part of the stream is made at once: it should stay in the cache
 
 
 def encode_int(value: int) -> bytes:
@@ -54,17 +53,10 @@ def table_identity(table: Table) -> str:
 
 
 def _hash_records(digest: hashlib._Hash, records: Records) -> None:
-    """Feed `<length>|<key>|`... of the records: for key and value each the decimal length, the bytes, and a bar."""
-    key_at, keys, key_length = all_keys(records)
-    for start in range(0, len(records), _GROUP):
-        part = slice(start, start + _GROUP)
-        stream = _stream(
-            [
-                (keys, key_at[part], key_length[part]),
-                (records.buffer, records.value_at[part], records.value_length[part]),
-            ]
-        )
-        digest.update(stream)
+    """Feed the records: of each key, then value, the decimal length, the bytes, and a bar."""
+    for part in whole_keys(records):
+        values = (records.buffer, records.value_at[part.rows], records.value_length[part.rows])
+        digest.update(memoryview(_stream([(part.buffer, part.at, part.length), values])))  # type: ignore[arg-type]
 
 
 def _stream(columns: list[tuple[Bytes, Ints, Ints]]) -> Bytes:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs import blocks, keys
 from lakegc_core.lakefs.blocks import TRAILER, Records
+from lakegc_core.lakefs.order import check_order
 from lakegc_core.lakefs.vectors import Ints, varint, varints_at
 
 FOOTER_BYTES = 53
@@ -31,7 +33,6 @@ _PROPERTIES = b"rocksdb.properties"
 _INDEX_TYPE = b"rocksdb.block.based.table.index.type"
 # Numbers that a table as lakeFS writes it has at 0: each counts records that are not plain sets.
 _ZERO_PROPERTIES = (b"rocksdb.deleted.keys", b"rocksdb.num.range-deletions", b"rocksdb.merge.operands")
-_EMPTY_BLOCK = bytes.fromhex("0000000001000000")
 # Data blocks are read in groups of about this many: enough that numpy's cost a call does not matter, and few enough
 # that places stay in the cache.
 _GROUP_BLOCKS = 2048
@@ -50,15 +51,14 @@ class Table:
     def records(self) -> Iterator[tuple[bytes, bytes]]:
         """User key and value of every record, as Python bytes. Slow: for tables of few records."""
         for group in self.groups:
-            at, buffer, lengths = keys.all_keys(group)
-            key_bytes, value_bytes = buffer.tobytes(), group.buffer.tobytes()
-            for key_at, key_length, value_at, value_length in zip(
-                at.tolist(), lengths.tolist(), group.value_at.tolist(), group.value_length.tolist(), strict=True
-            ):
-                yield (
-                    key_bytes[key_at : key_at + key_length],
-                    value_bytes[value_at : value_at + value_length],
-                )
+            values = group.buffer.tobytes()
+            for part in keys.whole_keys(group):
+                names = part.buffer.tobytes()
+                columns = (part.at, part.length, group.value_at[part.rows], group.value_length[part.rows])
+                for key_at, key_length, value_at, value_length in zip(
+                    *(column.tolist() for column in columns), strict=True
+                ):
+                    yield names[key_at : key_at + key_length], values[value_at : value_at + value_length]
 
 
 def read_table(data: bytes) -> Table:
@@ -73,7 +73,7 @@ def read_table(data: bytes) -> Table:
         part = slice(start, start + _GROUP_BLOCKS)
         group = blocks.walk(blocks.load(data, offsets[part], sizes[part]))
         keys.check_trailers(group)
-        keys.check_order(group)
+        check_order(group)
         if len(group):
             groups.append(group)
     table = Table(properties, groups)
@@ -123,11 +123,8 @@ def _read_metaindex(
     for name, value in blocks.read_plain(data, *metaindex):
         handles[name] = blocks.handle(value)
         _check_inside(handles[name], footer_at)
-        if name != _PROPERTIES:
-            offset, size = handles[name]
-            blocks.load(data, np.array([offset]), np.array([size]))  # for its checksum
-            if data[offset : offset + size] != _EMPTY_BLOCK:
-                raise CorruptFileError(f"the table has a block {name!r}, which could hide or delete records")
+        if name != _PROPERTIES and blocks.read_plain(data, *handles[name]):
+            raise CorruptFileError(f"the table has a block {name!r}, which could hide or delete records")
     if _PROPERTIES not in handles:
         raise CorruptFileError("the table has no properties")
     entries = blocks.read_plain(data, *handles[_PROPERTIES])
@@ -208,7 +205,7 @@ def _check_properties(table: Table, block_count: int) -> None:
     if comparator != b"leveldb.BytewiseComparator":
         raise CorruptFileError(f"the table is sorted by {comparator!r}")
 
-    for before, after in zip(table.groups, table.groups[1:], strict=False):
+    for before, after in pairwise(table.groups):
         if keys.key_of(before, len(before) - 1) >= keys.key_of(after, 0):
             raise CorruptFileError("the keys of a table do not strictly increase")
     first = keys.key_of(table.groups[0], 0) if count else b""

@@ -17,7 +17,7 @@ from lakegc_core.errors import CorruptFileError
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-PADDING = 512  # bytes of zeros after the data of a buffer
+PADDING = 4096  # bytes of zeros after the data of a buffer
 LENGTH_BYTES = 5  # a length of more bytes than this exceeds 32 GiB: no block holds it, and sums cannot overflow
 INT64_BYTES = 10
 
@@ -59,7 +59,9 @@ def three_varints_at(buffer: Bytes, at: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """
     words: npt.NDArray[np.int64] = np.ndarray((len(buffer) - 7,), "<i8", buffer, strides=(1,))
     word = words[at]
-    continued = word & 0x80808080
+    continued = word & 0x80808080  # bits that say "one byte more", of the first four bytes
+    if not continued.any():
+        return word & 127, word >> 8 & 127, word >> 16 & 127, at + 3
     if (continued == 0x00800000).all():
         return word & 127, word >> 8 & 127, (word >> 16 & 127) | (word >> 17 & 0x3F80), at + 4
     first, after = varints_at(buffer, at)
@@ -85,9 +87,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 def windows(buffer: Bytes, width: int) -> npt.NDArray[np.uint8]:
     """A read-only view of shape (len(buffer) - width + 1, width): row i is the `width` bytes from i on. No copy."""
-    return np.lib.stride_tricks.as_strided(
-        buffer, (len(buffer) - width + 1, width), (1, 1), writeable=False
-    )
+    return np.lib.stride_tricks.as_strided(buffer, (len(buffer) - width + 1, width), (1, 1), writeable=False)
 
 
 def copy_slices(target: Bytes, to: Ints, source: Bytes, at: Ints, lengths: Ints) -> None:

@@ -103,7 +103,9 @@ class CommitWalk:
     def _commits(self) -> tuple[list[str], list[str], list[int], list[list[str]], list[int]]:
         store = connect(self.data)
         tables = []
-        listed = graveler.read_metarange(self._file(store.read(f"{self.prefix}/{self.commits_metarange}"), self.commits_metarange))
+        listed = graveler.read_metarange(
+            self._file(store.read(f"{self.prefix}/{self.commits_metarange}"), self.commits_metarange)
+        )
         for each in listed.to_pylist():
             table = graveler.read_commits(self._file(store.read(f"{self.prefix}/{each['range_id']}"), each["range_id"]))
             if table.num_rows != each["count"]:
@@ -154,7 +156,9 @@ class CommitWalk:
             if number is None:
                 unknown.add(commit_id)
             elif metarange_id is not None and metaranges[number] != metarange_id:
-                raise CorruptFileError(f"lakeFS names metarange {metarange_id} for commit {commit_id}, its dump another one.")
+                raise CorruptFileError(
+                    f"lakeFS names metarange {metarange_id} for commit {commit_id}, its dump another one."
+                )
             else:
                 rows.append(number)
         return rows

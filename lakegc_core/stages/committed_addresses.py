@@ -97,7 +97,9 @@ def read_committed(
     )[METARANGES]
     read_metaranges = _total(metaranges, "metaranges")
     if read_metaranges != expected:
-        raise IncompleteError(f"{expected:,} metaranges are retained, {read_metaranges:,} were read. Run the mark again.")
+        raise IncompleteError(
+            f"{expected:,} metaranges are retained, {read_metaranges:,} were read. Run the mark again."
+        )
 
     references = _total(metaranges, "ranges")
     if references != _total(metaranges, "stated_ranges"):
@@ -225,4 +227,7 @@ class _Reading:
 
 
 def _count_entries(table: pa.Table) -> dict[str, int]:
-    return {"entries": pc.sum(table["count"]).as_py() or 0, "references": pc.sum(table["references"]).as_py() or 0}
+    return {
+        "entries": pc.sum(table["count"]).as_py() or 0,
+        "references": pc.sum(table["references"]).as_py() or 0,
+    }

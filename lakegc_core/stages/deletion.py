@@ -77,7 +77,9 @@ class Deletion:
         cutoff = pa.scalar(datetime.fromtimestamp(self.cutoff, UTC), pa.timestamp("us", tz="UTC"))
         fit = pc.and_(self.namespace.collectable(batch["address"]), pc.less(batch["last_modified"], cutoff))
         if not pc.all(fit).as_py():
-            raise MarkError("The plan names an object that is not lakeFS's or too young. It was altered: make a new mark.")
+            raise MarkError(
+                "The plan names an object that is not lakeFS's or too young. It was altered: make a new mark."
+            )
 
     def _delete(self, group: list[pa.RecordBatch]) -> bool:
         """Delete and journal a group of batches; False when the look has run out before the first."""

@@ -214,9 +214,7 @@ def _facts(parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], l
         "foreign": of("foreign"),
     }
     everything = {"objects": listed["objects"], "bytes": listed["bytes"]}
-    kept = {
-        name: everything[name] - sum(group[name] for group in groups.values()) for name in ("objects", "bytes")
-    }
+    kept = {name: everything[name] - sum(group[name] for group in groups.values()) for name in ("objects", "bytes")}
     return {
         "listed": everything,
         "committed": kept,
@@ -241,4 +239,3 @@ class _TextLists:
         data = "".join(f"{line}\n" for line in lines).encode()
         connect(self._config).write(f"{self._target}/{name}", data)
         yield {"list": name, "sha256": hashlib.sha256(data).hexdigest()}
-

@@ -41,10 +41,20 @@ class Look:
         from pyspark.sql import functions as F
 
         staged = read(
-            spark, context.workspace, self.staged_folder, self.staged, uncommitted_addresses.SCHEMA, ["address"]
+            spark,
+            context.workspace,
+            self.staged_folder,
+            self.staged,
+            uncommitted_addresses.SCHEMA,
+            ["address"],
         )
         committed = read(
-            spark, context.workspace, self.committed_folder, self.committed, committed_addresses.SCHEMA, ["address"]
+            spark,
+            context.workspace,
+            self.committed_folder,
+            self.committed,
+            committed_addresses.SCHEMA,
+            ["address"],
         )
         return staged.unionByName(committed).select(F.xxhash64("address").alias("h")).distinct()
 

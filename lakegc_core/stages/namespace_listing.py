@@ -68,7 +68,9 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput:
     facts = totals | {
         "units": len(units),
         "clock_skew": (connect(context.data).probe().clock - clock.now()).total_seconds(),
-        "overlapping": overlapping(context.namespace, (each for each in others if each[0] != context.header.repository)),
+        "overlapping": overlapping(
+            context.namespace, (each for each in others if each[0] != context.header.repository)
+        ),
     }
     return StageOutput({STAGE: parts}, facts)
 

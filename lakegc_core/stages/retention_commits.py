@@ -62,9 +62,7 @@ def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> Sta
         prefix=header.block_prefix,
         commits_metarange=dump.commits_metarange_id,
         server_csv=output_key(context, prepared.commits_location) if prepared else None,
-        rules=None
-        if rules is None
-        else Rules(rules.default_retention_days, dict(rules.branches)),
+        rules=None if rules is None else Rules(rules.default_retention_days, dict(rules.branches)),
         protect_tags=header.protect_tags,
         now=int(clock.now().timestamp() * _SECOND),
         margin=int(context.level.retention_margin.total_seconds() * _SECOND),

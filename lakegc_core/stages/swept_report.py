@@ -107,9 +107,7 @@ def refusal(context: MarkContext, verdicts: Sequence[Verdict]) -> str:
 
 def _check_look_delay(context: MarkContext) -> None:
     listed = context.mark.require("namespace_listing").finished_at
-    wait = timedelta(seconds=listed) + effective_level(context).look_delay - timedelta(
-        seconds=clock.now().timestamp()
-    )
+    wait = timedelta(seconds=listed) + effective_level(context).look_delay - timedelta(seconds=clock.now().timestamp())
     if wait > timedelta(0):
         raise RefusedError(
             f"Mark {context.header.mark_id} was listed too short a time ago: an upload that was under way then may "
@@ -121,7 +119,12 @@ class _Sweep:
     """One call of `swept_report` that was authorised."""
 
     def __init__(
-        self, spark: SparkSession, context: MarkContext, verdicts: list[Verdict], dry_run: bool, started: float
+        self,
+        spark: SparkSession,
+        context: MarkContext,
+        verdicts: list[Verdict],
+        dry_run: bool,
+        started: float,
     ) -> None:
         self.spark, self.context, self.verdicts, self.dry_run = spark, context, verdicts, dry_run
         self.started = started
@@ -229,8 +232,10 @@ class _Sweep:
             .withColumn("attempt", F.lit(attempt))
         )
         width = spark_width(self.spark)
-        ordered = judged.repartitionByRange(4 * width, "address").sortWithinPartitions("address").select(
-            *OUTCOMES_SCHEMA.names, "last_modified", "etag", "since"
+        ordered = (
+            judged.repartitionByRange(4 * width, "address")
+            .sortWithinPartitions("address")
+            .select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since")
         )
         parts = write(
             ordered,
@@ -341,4 +346,3 @@ def _split_plan(table: Any) -> dict[str, Any]:
 
     planned = pc.equal(table["outcome"], "planned")
     return {"plan": table.filter(planned), "outcomes": table.filter(pc.invert(planned))}
-

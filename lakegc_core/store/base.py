@@ -6,8 +6,9 @@ once per process. Keys are raw text: nothing here escapes, normalises or splits 
 
 from __future__ import annotations
 
+import builtins
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -79,7 +80,7 @@ class Store(Protocol):
     def head(self, key: str) -> ObjectInfo:
         """Size, time and ETag of one object. ObjectNotFoundError if absent."""
 
-    def delete_many(self, keys: Sequence[str]) -> list[str]:
+    def delete_many(self, keys: Sequence[str]) -> builtins.list[str]:
         """Delete the objects and return one outcome per key, in order: `deleted`, `already_gone` or `failed:CODE`.
 
         Never raises for what happens to single keys; a lost answer is `failed:no_answer` for each of its keys.
@@ -90,7 +91,7 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class StoreConfig(Protocol):
+class StoreConfig(Hashable, Protocol):
     """How to reach one root of a store: a frozen, hashable, picklable dataclass with secrets kept out of its repr."""
 
     @property

@@ -84,9 +84,7 @@ class LocalStore:
     def list_level(self, prefix: str = "") -> Iterator[Level]:
         """The files and folders directly below `prefix`; empty folders too."""
         if prefix and not prefix.endswith("/"):
-            raise StoreError(
-                f"{self.root}: a level is listed below a prefix that ends in '/', not {prefix!r}"
-            )
+            raise StoreError(f"{self.root}: a level is listed below a prefix that ends in '/', not {prefix!r}")
         rows, prefixes = _Rows(), []
         for key, found in self._scan(*self._start(prefix)):
             if found is None:
@@ -141,9 +139,7 @@ class LocalStore:
         except OSError as error:
             raise self._error(error, "reading", key) from error
         if len(data) != before.st_size:
-            raise IncompleteError(
-                f"{self.root}: {key!r} announced {before.st_size} bytes and gave {len(data)}"
-            )
+            raise IncompleteError(f"{self.root}: {key!r} announced {before.st_size} bytes and gave {len(data)}")
         return data
 
     def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
@@ -186,15 +182,11 @@ class LocalStore:
         import fcntl  # not on Windows, where all else here works
 
         with open(os.path.join(os.path.dirname(path), _HIDDEN + b"lock"), "ab") as lock:
-            fcntl.flock(
-                lock, fcntl.LOCK_EX
-            )  # until closed: compare and rename are one step for all who do this
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until closed: compare and rename are one step for all who do this
             try:
                 etag = self.head(key).etag
             except ObjectNotFoundError as error:
-                raise PreconditionFailedError(
-                    f"{self.root}: {key!r} is gone; it was to be replaced"
-                ) from error
+                raise PreconditionFailedError(f"{self.root}: {key!r} is gone; it was to be replaced") from error
             if etag != if_match:
                 raise PreconditionFailedError(f"{self.root}: {key!r} is not the one expected any more")
             os.replace(temporary, path)

@@ -42,9 +42,7 @@ class Part:
         try:
             return cls(**value)
         except TypeError:
-            raise MarkError(
-                f"A manifest describes a part in a form that is not known: {sorted(value)}."
-            ) from None
+            raise MarkError(f"A manifest describes a part in a form that is not known: {sorted(value)}.") from None
 
 
 class PartWriter:
@@ -191,9 +189,7 @@ def read_part(
         rows += batch.num_rows
         yield batch
     if rows != part.rows:
-        raise CorruptFileError(
-            f"{key} holds {rows:,} rows, its manifest says {part.rows:,}. Make a new mark."
-        )
+        raise CorruptFileError(f"{key} holds {rows:,} rows, its manifest says {part.rows:,}. Make a new mark.")
 
 
 def read(

@@ -93,9 +93,7 @@ class S3Config:
 
     def __post_init__(self) -> None:
         if self.endpoint_url and "@" in urlsplit(self.endpoint_url).netloc:
-            raise SettingsError(
-                "the S3 endpoint URL holds credentials: give them as access key and secret instead"
-            )
+            raise SettingsError("the S3 endpoint URL holds credentials: give them as access key and secret instead")
 
     @property
     def root(self) -> str:
@@ -130,9 +128,7 @@ class S3Config:
         except (BotoCoreError, ValueError) as error:
             raise SettingsError(f"{self.root}: no S3 client: {type(error).__name__}: {error}") from error
         s3_listing.install(client.meta.events)
-        if not (urlsplit(client.meta.endpoint_url).hostname or "").endswith(
-            (".amazonaws.com", ".amazonaws.com.cn")
-        ):
+        if not (urlsplit(client.meta.endpoint_url).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
             client.meta.events.register("before-call.s3.DeleteObjects", _send_md5)
         return S3Store(self, client)
 
@@ -172,9 +168,7 @@ class S3Store:
         token: dict[str, str] = {}
         seen: set[int] = set()
         while True:
-            answer = self._call(
-                "list_objects_v2", prefix, Prefix=key_prefix, EncodingType="url", **options, **token
-            )
+            answer = self._call("list_objects_v2", prefix, Prefix=key_prefix, EncodingType="url", **options, **token)
             yield s3_listing.read_page(answer, key_prefix, self._base, where)
             truncated = answer.get("IsTruncated")
             if truncated is None:
@@ -185,9 +179,7 @@ class S3Store:
             if not following:
                 raise IncompleteError(f"{where}: a page says that there are more, but not where")
             if hash(following) in seen:
-                raise IncompleteError(
-                    f"{where}: the store goes round in circles: it sent a continuation token twice"
-                )
+                raise IncompleteError(f"{where}: the store goes round in circles: it sent a continuation token twice")
             seen.add(hash(following))
             token = {"ContinuationToken": following}
 
@@ -200,15 +192,11 @@ class S3Store:
                 body: bytes = answer["Body"].read()
             except (IncompleteReadError, ResponseStreamingError, *_LOST) as error:
                 if attempt == self._config.max_attempts:
-                    raise IncompleteError(
-                        f"{self.root}: reading {key!r} broke off: {type(error).__name__}"
-                    ) from error
+                    raise IncompleteError(f"{self.root}: reading {key!r} broke off: {type(error).__name__}") from error
                 time.sleep(_pause(attempt))
                 continue
             if len(body) != announced:
-                raise IncompleteError(
-                    f"{self.root}: {key!r} announced {announced} bytes and sent {len(body)}"
-                )
+                raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and sent {len(body)}")
             return body
         raise AssertionError("max_attempts is at least 1")
 
@@ -273,17 +261,13 @@ class S3Store:
                 if code in _BATCH_REFUSED:
                     return outcomes | {key: self._delete_one(key) for key in pending}
                 return outcomes | dict.fromkeys(pending, _failure(error))
-            failed = {
-                error.get("Key"): error.get("Code") or "Unknown" for error in answer.get("Errors") or ()
-            }
+            failed = {error.get("Key"): error.get("Code") or "Unknown" for error in answer.get("Errors") or ()}
             named = {key: failed.pop(self._base + key) for key in pending if self._base + key in failed}
             if failed:  # errors about keys not asked for: nobody knows which of ours they mean
                 outcomes |= dict.fromkeys(pending, FAILED + next(iter(failed.values())))
                 named = {key: code for key, code in named.items() if code not in _TRY_AGAIN}
             outcomes |= {key: DELETED for key in pending if not failed and key not in named}
-            outcomes |= {
-                key: ALREADY_GONE if code in _ABSENT else FAILED + code for key, code in named.items()
-            }
+            outcomes |= {key: ALREADY_GONE if code in _ABSENT else FAILED + code for key, code in named.items()}
             pending = [key for key, code in named.items() if code in _TRY_AGAIN]
             if not pending or attempt == self._config.max_attempts:
                 break
@@ -345,13 +329,9 @@ class S3Store:
         if code in _ABSENT and operation != "list_objects_v2":
             return ObjectNotFoundError(f"{what}: there is no such object")
         if code in _CONDITION_FAILED and operation == "put_object":
-            return PreconditionFailedError(
-                f"{what}: the object is there already, or is not the one expected ({code})"
-            )
+            return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected ({code})")
         if isinstance(error, ClientError):
-            return StoreError(
-                f"{what}: the store answered {code} after {_attempts(error)} attempts{_hint(code)}"
-            )
+            return StoreError(f"{what}: the store answered {code} after {_attempts(error)} attempts{_hint(code)}")
         return StoreError(f"{what}: {code} after up to {self._config.max_attempts} attempts{_hint(code)}")
 
 

@@ -54,9 +54,7 @@ def install(events: Any) -> None:
     events.register_first(_EVENT, _before_parse, unique_id="lakegc-list-pages")
 
 
-def _before_parse(
-    operation_model: Any, response_dict: Any, customized_response_dict: dict[str, Any], **_: Any
-) -> None:
+def _before_parse(operation_model: Any, response_dict: Any, customized_response_dict: dict[str, Any], **_: Any) -> None:
     if operation_model.name != "ListObjectsV2" or response_dict["status_code"] != 200:
         return
     found = split_page(response_dict["body"])
@@ -132,9 +130,7 @@ def _undo_url(key: bytes) -> bytes:
     return unquote_to_bytes(key.replace(b"+", b" ")) if b"%" in key or b"+" in key else key
 
 
-def read_page(
-    answer: Mapping[str, Any], key_prefix: str, root: str, where: str
-) -> tuple[pa.RecordBatch, list[str]]:
+def read_page(answer: Mapping[str, Any], key_prefix: str, root: str, where: str) -> tuple[pa.RecordBatch, list[str]]:
     """The objects and common prefixes of one parsed answer, relative to `root`, checked against each other.
 
     `key_prefix` is what was asked for, `root` the part to cut off; `where` names the listing in errors.
@@ -143,8 +139,7 @@ def read_page(
     decode = decoder(answer)
     keys = [decode(key) for key in objects.keys]
     prefixes = [
-        decode(found["Prefix"].encode("utf-8", "surrogatepass"))
-        for found in answer.get("CommonPrefixes") or ()
+        decode(found["Prefix"].encode("utf-8", "surrogatepass")) for found in answer.get("CommonPrefixes") or ()
     ]
     announced = answer.get("KeyCount")
     if announced is not None and announced != len(keys) + len(prefixes):
@@ -183,12 +178,8 @@ def _slow(contents: Sequence[Mapping[str, Any]]) -> Objects:
     return Objects(
         keys=[one["Key"].encode("utf-8", "surrogatepass") for one in contents],
         sizes=pa.array([one["Size"] for one in contents], pa.int64()),
-        modified=pa.array(
-            [_utc(one["LastModified"]) for one in contents], LISTING_SCHEMA.field("last_modified").type
-        ),
-        etags=pa.array(
-            [one["ETag"].strip('"') if one.get("ETag") else None for one in contents], pa.string()
-        ),
+        modified=pa.array([_utc(one["LastModified"]) for one in contents], LISTING_SCHEMA.field("last_modified").type),
+        etags=pa.array([one["ETag"].strip('"') if one.get("ETag") else None for one in contents], pa.string()),
     )
 
 

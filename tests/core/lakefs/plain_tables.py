@@ -132,7 +132,7 @@ def identity_plainly(properties: dict[bytes, bytes], records: Iterable[Record]) 
     digest = hashlib.sha256()
     for record in records:
         for part in record:
-            digest.update(str(len(part)).encode() + b"|" + part + b"|")
+            digest.update(str(len(part)).encode() + part + b"|")
     own = {
         name: value
         for name, value in properties.items()
@@ -240,7 +240,9 @@ class TableWriter:
         self._out = bytearray()
         handles: list[Record] = []
         for index, group in enumerate(self._groups(records)):
-            block = write_block([(key + self.trailer(key), value) for key, value in group], self.restart_every, self.share)
+            block = write_block(
+                [(key + self.trailer(key), value) for key, value in group], self.restart_every, self.share
+            )
             where = self._add(block, self.compress(index))
             handles.append((group[-1][0] + SET if group else b"", where + self.handle_suffix))
         if self.reverse_index:

@@ -65,7 +65,9 @@ def write_dump(entity: bytes, *records: tuple[bytes, bytes]) -> bytes:
     return TableWriter(properties={b"entity": entity}).write(records)
 
 
-def commit_value(commit_id: bytes = COMMIT.encode(), *, identity: bytes | None = None, date: bytes | None = None) -> bytes:
+def commit_value(
+    commit_id: bytes = COMMIT.encode(), *, identity: bytes | None = None, date: bytes | None = None
+) -> bytes:
     date = int_field(1, 1_700_000_000) + int_field(2, 123_456_789) if date is None else date
     content = bytes_field(1, commit_id) + bytes_field(2, b"alice") + bytes_field(3, b"msg")
     content += bytes_field(4, date) if date else b""
@@ -196,7 +198,11 @@ def test_every_recorded_range_is_what_its_metarange_says() -> None:
                 found = graveler.read_commits(body) if entity == "commit" else graveler.read_refs(body, entity)
             else:
                 found = graveler.read_range(
-                    body, count=row["count"], min_key=row["min_key"], max_key=row["max_key"], expected_id=row["range_id"]
+                    body,
+                    count=row["count"],
+                    min_key=row["min_key"],
+                    max_key=row["max_key"],
+                    expected_id=row["range_id"],
                 )
             assert len(found) == row["count"]
             seen += 1
@@ -380,7 +386,8 @@ def test_damaged_values_under_a_right_checksum_read_like_protobuf_or_are_refused
 
 def test_a_metarange_names_its_ranges() -> None:
     data = write_metarange(
-        (b"c", range_value(RANGE_A, min_key=b"a", max_key=b"c")), (b"\xff", range_value(RANGE_B, max_key=b"\xff", count=1))
+        (b"c", range_value(RANGE_A, min_key=b"a", max_key=b"c")),
+        (b"\xff", range_value(RANGE_B, max_key=b"\xff", count=1)),
     )
     assert graveler.read_metarange(data).to_pylist() == [
         {"range_id": RANGE_A, "min_key": b"a", "max_key": b"c", "count": 2},
@@ -434,7 +441,9 @@ def test_a_commit_is_read_to_the_microsecond() -> None:
 
 def test_a_first_commit_has_no_metarange_and_no_parents() -> None:
     content = bytes_field(1, COMMIT.encode()) + bytes_field(4, b"")
-    (row,) = graveler.read_commits(write_dump(b"commit", (COMMIT.encode(), frame(COMMIT.encode(), content)))).to_pylist()
+    (row,) = graveler.read_commits(
+        write_dump(b"commit", (COMMIT.encode(), frame(COMMIT.encode(), content)))
+    ).to_pylist()
     assert row["metarange_id"] == "" and row["parents"] == []
     assert row["version"] == row["generation"] == row["creation_us"] == 0
 
@@ -466,7 +475,12 @@ def test_refs_are_read_and_refused_if_they_contradict_their_key(entity: str) -> 
     assert graveler.read_refs(dump("größe".encode(), "größe".encode()), entity).to_pylist() == [
         {"name": "größe", "commit_id": COMMIT}
     ]
-    for bad in (dump(b"a", b"b"), dump(b"a", b"a", RANGE_A), dump(b"a", b"a", "x", "x"), dump(b"\xff", b"\xff")):
+    for bad in (
+        dump(b"a", b"b"),
+        dump(b"a", b"a", RANGE_A),
+        dump(b"a", b"a", "x", "x"),
+        dump(b"\xff", b"\xff"),
+    ):
         with pytest.raises(CorruptFileError):
             graveler.read_refs(bad, entity)
 

@@ -1,0 +1,53 @@
+# lakegc: `make help` lists what there is. Needs Python >= 3.11 and make; everything else comes with `make setup`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.lakegc-setup
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-golden ui bench lint format lock clean
+
+help:  ## list the verbs
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 15) else "lakegc needs Python 3.11 to 3.14; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+setup: $(STAMP)  ## make .venv with the locked dependencies
+
+demo: $(STAMP)  ## the whole story on an embedded lakeFS: history, mark, guards, sweep, 410
+	@$(BIN)/lakegc demo
+
+test: $(STAMP)  ## every test
+	$(PYTEST)
+
+test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR: other recordings)
+	$(PYTEST) -m golden tests/golden
+
+ui: $(STAMP)  ## the Dagster UI on the sandbox, with its partitions there
+	@$(BIN)/python -m lakegc_dagster.ui
+
+bench: $(STAMP)  ## measure, and print a table
+	@$(BIN)/python -m benchmarks
+
+lint: $(STAMP)  ## style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## format the code
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+lock: $(STAMP)  ## resolve the dependencies anew into requirements.lock
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header \
+		--group dev pyproject.toml --output-file requirements.lock
+
+clean:  ## remove what the other verbs made
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .dagster_home .demo

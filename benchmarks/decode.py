@@ -1,0 +1,64 @@
+"""How fast ranges are read on one core: entries a second, best of several runs, from memory.
+
+The file is the largest range of the recording `many_ranges`. Reading is never without its checks; "with identity"
+adds the recomputation of the file's id.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lakegc_core.lakefs import graveler, sstable
+from lakegc_core.lakefs.identity import table_identity
+
+_NAMESPACE = Path(__file__).parents[1] / "tests" / "golden" / "many_ranges" / "namespace" / "_lakefs"
+
+
+def largest_range() -> Path:
+    """The range file with the most entries: it is also the one with the most bytes."""
+    return max((path for path in _NAMESPACE.iterdir() if len(path.name) == 64), key=lambda path: path.stat().st_size)
+
+
+def run(runs: int = 50) -> list[dict[str, object]]:
+    """One row a way of reading: what, entries, milliseconds of the best run, entries a second."""
+    path = largest_range()
+    data = path.read_bytes()
+    entries = len(graveler.read_range(data))
+    table = sstable.read_table(data)
+    ways: dict[str, Callable[[], object]] = {
+        "read_range": lambda: graveler.read_range(data),
+        "read_range, paths": lambda: graveler.read_range(data, paths=True),
+        "read_range with identity": lambda: graveler.read_range(data, expected_id=path.name),
+        "table format only": lambda: sstable.read_table(data),
+        "identity of a table already read": lambda: table_identity(table),
+    }
+    return [_measure(name, way, entries, runs) for name, way in ways.items()]
+
+
+def _measure(name: str, way: Callable[[], object], entries: int, runs: int) -> dict[str, object]:
+    best = min(_seconds(way) for _ in range(runs))
+    return {
+        "what": name,
+        "entries": entries,
+        "milliseconds": round(best * 1000, 2),
+        "entries_per_second": round(entries / best),
+    }
+
+
+def _seconds(way: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    way()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Print the table of `run`."""
+    for row in run():
+        print(f"{row['what']:<34} {row['entries']:>7} entries {row['milliseconds']:>8} ms ", end="")
+        print(f"{int(str(row['entries_per_second'])):>10,} entries/s")
+
+
+if __name__ == "__main__":
+    main()

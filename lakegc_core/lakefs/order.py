@@ -1,0 +1,139 @@
+"""The order of a table's keys, checked almost without the keys.
+
+A key is stored as what differs from the key before it. Where two neighbours part, one byte of each decides; most of
+these bytes lie in the entries themselves, and the others are looked up in an entry a little before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.lakefs.blocks import Records
+from lakegc_core.lakefs.keys import user_key_lengths
+from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, windows
+
+_HEAD_BYTES = 256  # how far the first keys of neighbouring intervals are compared in one go
+_STRIDE = 16  # how far two keys are compared in one go where one byte did not decide
+_FAR = np.iinfo(np.int64).max
+_UNORDERED = "the keys of a table do not strictly increase"
+
+assert max(_HEAD_BYTES, _STRIDE) <= PADDING
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What the check needs of the records; `length` is that of the user keys."""
+
+    buffer: Bytes
+    shared: Ints
+    key_at: Ints
+    length: Ints
+    lowest: list[tuple[int, Ints]]  # for 8, 4, 2 and 1 entries: the lowest `shared` of that many up to each
+
+    def places(self, entries: Ints, position: Ints) -> Ints:
+        """Where in the buffer the byte `position` of a key would be, were it among the entry's own bytes."""
+        return self.key_at[entries] + (position - self.shared[entries])
+
+    def pieces(self, entries: Ints, position: Ints) -> tuple[Ints, Ints]:
+        """For each entry, the latest one up to it whose own bytes hold the byte `position` of the entry's key.
+
+        Also the position up to which that one's bytes are those of the entry's key. A search ends at a restart at
+        the latest, which shares nothing.
+        """
+        piece, end = entries.copy(), self.length[entries]
+        while (self.shared[piece] > position).any():  # true once, if intervals have at most 16 entries
+            for steps, low in self.lowest:
+                passed = low[piece]
+                too_far = passed > position  # true of all the `steps` entries up to this one: skip them
+                np.minimum(end, passed, out=end, where=too_far)
+                piece -= too_far * steps
+        return piece, end
+
+
+def check_order(records: Records) -> None:
+    """User keys must strictly increase by unsigned bytes, else CorruptFileError. Trailers have been checked.
+
+    Of each two neighbours we know a number of bytes that agree, and look at the byte after them.
+    """
+    if len(records) < 2:
+        return
+    shared, length = records.shared, user_key_lengths(records)
+    keys = _Keys(records.buffer, shared, records.key_at, length, _lowest(shared))
+    agreed = np.minimum(shared[1:], length[:-1])
+    _raise_at_restarts(records, length, agreed)
+
+    left_at = records.key_at[:-1] + (agreed - shared[:-1])
+    elsewhere = np.flatnonzero(shared[:-1] > agreed)  # the byte is not among the left entry's own
+    piece, _ = keys.pieces(elsewhere, agreed[elsewhere])
+    left_at[elsewhere] = keys.places(piece, agreed[elsewhere])
+    right_at = records.key_at[1:] + (agreed - shared[1:])
+    decided = records.buffer[left_at] < records.buffer[right_at]
+    decided &= agreed < length[:-1]
+    decided &= agreed < length[1:]
+    pairs = np.flatnonzero(~decided)
+    _check_further(keys, pairs, agreed[pairs])
+
+
+def _check_further(keys: _Keys, pairs: Ints, agreed: Ints) -> None:
+    """The order of entries `pairs` and `pairs + 1`, which agree on `agreed` bytes at least.
+
+    One key may be a prefix of the other, they may agree further than we knew, or be out of order.
+    """
+    window = windows(keys.buffer, _STRIDE)
+    while len(pairs):
+        length, next_length = keys.length[pairs], keys.length[pairs + 1]
+        piece, piece_end = keys.pieces(pairs, agreed)
+        left = window[keys.places(piece, agreed)]
+        right = window[keys.places(pairs + 1, agreed)]
+        comparable = np.minimum(np.minimum(piece_end, next_length) - agreed, _STRIDE)
+        same = np.minimum(_first_difference(left, right), comparable)
+        agreed = agreed + same
+        parted = same < comparable
+        rows = np.flatnonzero(parted)
+        wrong = left[rows, same[rows]] > right[rows, same[rows]]
+        if wrong.any() or (~parted & (agreed >= next_length)).any():  # the second: a prefix, or the same key again
+            raise CorruptFileError(_UNORDERED)
+        go_on = ~parted & (agreed < length)
+        pairs, agreed = pairs[go_on], agreed[go_on]
+
+
+def _raise_at_restarts(records: Records, length: Ints, agreed: Ints) -> None:
+    """Raise `agreed` (of entries i and i + 1) where i + 1 starts an interval, and so says nothing of it itself.
+
+    The keys that start intervals lie whole in the buffer. If two of them have `same` bytes in common, and the keys
+    between keep `kept` bytes of the first, the last of these has the lower of both in common with the second.
+    """
+    starts = records.intervals
+    if len(starts) < 2:
+        return
+    width = min(int(length[starts].max()) or 1, _HEAD_BYTES)
+    heads = windows(records.buffer, width)[records.key_at[starts]]
+    same = _first_difference(heads[1:], heads[:-1])
+    inside = records.shared.copy()
+    inside[starts] = _FAR
+    kept = np.minimum.reduceat(inside, starts)[:-1]
+    known = np.minimum(same, kept)
+    for bound in (length[starts[:-1]], length[starts[1:]], length[starts[1:] - 1]):
+        np.minimum(known, bound, out=known)
+    agreed[starts[1:] - 1] = known
+
+
+def _first_difference(left: Bytes, right: Bytes) -> Ints:
+    """Column of the first difference of two matrices, row by row; their width where there is none."""
+    differs = left != right
+    column: Ints = differs.argmax(axis=1)
+    column[~differs[np.arange(len(column)), column]] = left.shape[1]
+    return column
+
+
+def _lowest(shared: Ints) -> list[tuple[int, Ints]]:
+    """See `_Keys.lowest`. Near the first entry, which shares nothing, it is the lowest of all up to there: 0."""
+    lowest = [(1, shared)]
+    for steps in (1, 2, 4):
+        low = lowest[0][1].copy()
+        np.minimum(low[steps:], lowest[0][1][:-steps], out=low[steps:])
+        lowest.insert(0, (2 * steps, low))
+    return lowest

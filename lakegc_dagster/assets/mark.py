@@ -1,0 +1,110 @@
+"""The five marking assets, in the only order that is safe. They read lakeFS and its store, and write only artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import dagster as dg
+from pydantic import Field
+
+from lakegc_core import pipeline
+from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark
+from lakegc_core.durations import parse_duration
+from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.failures import READING_RETRIES, told_as_failures
+from lakegc_dagster.metadata import columns, expired_metadata, stage_metadata
+from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.resources import LakegcResource
+
+
+class MarkConfig(dg.Config):
+    """With what a mark is begun. Left out: as lakegc.yaml says for the repository. A mark that stands is resumed, and
+    refuses other choices than those it was begun with."""
+
+    min_age: str | None = Field(default=None, description="Youngest age of what may be collected, such as 25h.")
+    safety: Literal["full", "standard", "none"] | None = Field(default=None, description="Safety level.")
+    rules: Literal["required", "keep-all-commits"] | None = Field(
+        default=None, description="What a repository without garbage collection rules means."
+    )
+    protect_tags: bool | None = Field(default=None, description="Keep what tagged commits refer to.")
+
+    def begin(self, repository: RepositoryContext, mark_id: str) -> MarkContext:
+        """Begin the mark, or resume it."""
+        return begin_mark(
+            repository,
+            mark_id,
+            min_age=None if self.min_age is None else parse_duration(self.min_age),
+            safety_level=self.safety,
+            rules=self.rules,
+            protect_tags=self.protect_tags,
+        )
+
+
+def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
+    """The five assets, under the names and labels of `options`."""
+
+    def stage(name: str, *deps: str) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
+        return options.asset(
+            name,
+            group=options.mark_group,
+            deps=deps,
+            kinds={"pyspark", "parquet"},
+            retry_policy=READING_RETRIES,
+            metadata={"dagster/column_schema": columns(name)},
+        )
+
+    @stage("namespace_listing")
+    def namespace_listing(
+        context: dg.AssetExecutionContext, config: MarkConfig, lakegc: LakegcResource
+    ) -> dg.MaterializeResult:
+        """What lies in the repository's storage namespace, listed before anything else is read. Begins the mark.
+
+        Files that are not lakeFS's are listed and marked; they are never candidates.
+        """
+        return _run(context, lakegc, "namespace_listing", config.begin)
+
+    @stage("uncommitted_addresses", "namespace_listing")
+    def uncommitted_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult:
+        """What is staged on any branch, as lakeFS dumps it: complete before commits are read."""
+        return _run(context, lakegc, "uncommitted_addresses")
+
+    @stage("retention_commits", "uncommitted_addresses")
+    def retention_commits(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult:
+        """Which commits count: heads, tags, and what the retention rules keep, united with the server's own answer."""
+        return _run(context, lakegc, "retention_commits")
+
+    @stage("committed_addresses", "retention_commits")
+    def committed_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult:
+        """What the retained commits refer to, read from lakeFS's own metadata files."""
+        return _run(context, lakegc, "committed_addresses")
+
+    @stage(
+        "expired_addresses",
+        "namespace_listing",
+        "uncommitted_addresses",
+        "retention_commits",
+        "committed_addresses",
+    )
+    def expired_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult:
+        """The garbage: listed, lakeFS's, old enough, and referred to by nothing. The checks judge it; nothing is
+        deleted here."""
+        return _run(context, lakegc, "expired_addresses")
+
+    return [namespace_listing, uncommitted_addresses, retention_commits, committed_addresses, expired_addresses]
+
+
+def _run(
+    context: dg.AssetExecutionContext,
+    lakegc: LakegcResource,
+    stage: str,
+    opening: Callable[[RepositoryContext, str], MarkContext] = open_mark,
+) -> dg.MaterializeResult:
+    with told_as_failures():
+        cell = GcCell.of(context)
+        mark = opening(lakegc.open(cell, context.log.info), cell.mark_id)
+        result = pipeline.MARKING[stage](lakegc.spark, mark)
+        metadata = stage_metadata(mark, result)
+        if stage == "expired_addresses":
+            metadata |= expired_metadata(mark, pipeline.review(mark))
+        return dg.MaterializeResult(metadata=metadata)

@@ -1,0 +1,75 @@
+"""The asset that deletes. It authorises itself: how it was launched, and what else was in the run, counts for nothing."""
+
+from __future__ import annotations
+
+import dagster as dg
+from pydantic import Field
+
+from lakegc_core import guards
+from lakegc_core.context import open_mark
+from lakegc_core.errors import SettingsError
+from lakegc_core.stages import swept_report as core
+from lakegc_dagster.authorization import authorize_sweep
+from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.failures import told_as_failures
+from lakegc_dagster.metadata import sweep_metadata
+from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.resources import LakegcResource
+
+
+class SweepConfig(dg.Config):
+    """What a sweep may do. Nothing, unless it is said: backfills and the UI launch with the defaults."""
+
+    dry_run: bool = Field(default=True, description="Do everything but delete.")
+    accept: dict[str, str] = Field(
+        default={},
+        description="Sweep although these guards refused: name of the guard, and why that is right. The reason goes "
+        "into the report.",
+    )
+
+    def accepted(self) -> dict[str, str]:
+        """Reasons by guard; SettingsError for a guard that cannot be accepted, or without a reason."""
+        found = {name.replace("_", "-"): reason.strip() for name, reason in self.accept.items()}
+        for name, reason in found.items():
+            if name not in guards.BY_NAME or not guards.BY_NAME[name].may_be_accepted:
+                allowed = ", ".join(each for each, guard in guards.BY_NAME.items() if guard.may_be_accepted)
+                raise SettingsError(f"The guard {name!r} cannot be accepted; these can: {allowed}.")
+            if not reason:
+                raise SettingsError(f"`accept` needs a reason for {name!r}: it goes into the report.")
+        return found
+
+
+def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
+    """The one asset that deletes, under the names and labels of `options`."""
+
+    @options.asset("swept_report", group=options.sweep_group, deps=["expired_addresses"], kinds={"pyspark", "parquet"})
+    def swept_report(
+        context: dg.AssetExecutionContext, config: SweepConfig, lakegc: LakegcResource
+    ) -> dg.MaterializeResult:
+        """What became of every object of the mark: deleted, already gone, live again, not yet confirmed, or failed.
+
+        By default a **dry run**, which deletes nothing. Refuses unless every guard was checked on the latest
+        `expired_addresses` of this very partition and holds, and unless every guard holds now. Then lakeFS is asked
+        once more what it refers to, and only what is still garbage is deleted.
+        """
+        with told_as_failures():
+            accepted = config.accepted()
+            cell = GcCell.of(context)
+            mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
+            authorize_sweep(context.instance, options, cell, mark, accepted)
+            result = core.swept_report(lakegc.spark, mark, dry_run=config.dry_run, accepted=accepted)
+        metadata = sweep_metadata(result)
+        if result.failed:
+            # What was deleted stays recorded on the asset, although the step fails.
+            context.log_event(
+                dg.AssetObservation(options.key("swept_report"), partition=str(cell.key), metadata=metadata)
+            )
+            raise dg.Failure(
+                f"{result.failed:,} objects could not be deleted; the rest is done. Launch the same sweep again to "
+                "finish them.",
+                metadata=metadata,
+                allow_retries=False,
+            )
+        return dg.MaterializeResult(metadata=metadata)
+
+    return [swept_report]

@@ -1,0 +1,103 @@
+"""May this cell be swept? Asked by the sweep itself: a blocking check stops only the run that it is part of.
+
+Two of three answers are found here, from what Dagster has recorded: every guard was checked on the latest
+materialisation of this very partition and holds, and that materialisation is of the mark that lies in the store. The
+third, every guard evaluated once more, is core's and would be enough for safety; these leave a trail that can be audited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+# Private, for want of a public way to ask for the check of one partition: `get_latest_asset_check_evaluation_record`
+# answers with the latest of any. A change in Dagster shows as an ImportError or in tests/dagster/test_authorization.py.
+from dagster._core.event_api import PartitionKeyFilter
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
+
+from lakegc_core.context import MarkContext
+from lakegc_core.guards import GUARDS, Guard
+from lakegc_dagster.checks import check_key
+from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.failures import refused
+from lakegc_dagster.metadata import DIGEST
+from lakegc_dagster.partitions import GcCell
+
+_DONE = (AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED)
+
+
+def authorize_sweep(
+    instance: dg.DagsterInstance,
+    options: LakegcConfig,
+    cell: GcCell,
+    mark: MarkContext,
+    accepted: Mapping[str, str],
+) -> None:
+    """Return if the cell may be swept as far as Dagster knows; else raise a failure with every reason."""
+    reasons = refusals(instance, options, cell, mark, accepted)
+    if reasons:
+        first = f"Mark {cell.mark_id} of {cell.repository} is not swept. Nothing was deleted."
+        raise refused([first, *reasons])
+
+
+def refusals(
+    instance: dg.DagsterInstance,
+    options: LakegcConfig,
+    cell: GcCell,
+    mark: MarkContext,
+    accepted: Mapping[str, str],
+) -> list[str]:
+    """Why the cell may not be swept; empty if it may."""
+    latest = _latest_materialization(instance, options, cell)
+    if latest is None:
+        return ["expired_addresses was never materialised for this partition. Materialise the marking assets first."]
+    keys = {guard.name: check_key(options, guard) for guard in GUARDS}
+    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        list(keys.values()), partition_filter=PartitionKeyFilter(key=str(cell.key))
+    )
+    reasons = [
+        f"{guard.name}: {reason}"
+        for guard in GUARDS
+        if (reason := _refusal(guard, records.get(keys[guard.name]), latest.storage_id, accepted)) is not None
+    ]
+    return reasons + _digest_refusals(latest, mark)
+
+
+def _latest_materialization(
+    instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell
+) -> dg.EventLogRecord | None:
+    which = dg.AssetRecordsFilter(asset_key=options.key("expired_addresses"), asset_partitions=[str(cell.key)])
+    records = instance.fetch_materializations(which, limit=1).records
+    return records[0] if records else None
+
+
+def _refusal(
+    guard: Guard, record: AssetCheckExecutionRecord | None, storage_id: int, accepted: Mapping[str, str]
+) -> str | None:
+    """What a guard's record lacks, or None if nothing."""
+    evaluation = record.evaluation if record is not None and record.status in _DONE else None
+    if evaluation is None:
+        return "was never checked for this partition. Materialise expired_addresses of it, with its checks."
+    target = evaluation.target_materialization_data
+    if target is None or target.storage_id != storage_id:
+        return "was checked on an older expired_addresses. Materialise it again, with its checks."
+    if evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN or guard.name in accepted:
+        return None
+    return evaluation.description or "its check failed."
+
+
+def _digest_refusals(latest: dg.EventLogRecord, mark: MarkContext) -> list[str]:
+    materialization = latest.asset_materialization
+    recorded = materialization.metadata.get(DIGEST) if materialization is not None else None
+    if recorded is None:
+        return ["The latest expired_addresses names no digest: it was reported by hand. Materialise it."]
+    if recorded.value != mark.mark.require("expired_addresses").digest:
+        return [
+            "The mark in the store is not the one that was materialised (its digest differs). Materialise "
+            "expired_addresses of this partition again and look at it."
+        ]
+    return []

@@ -1,0 +1,5 @@
+"""The ready code location. Teams with a project of their own call `build_lakegc_definitions` instead."""
+
+from lakegc_dagster.build import build_lakegc_definitions
+
+defs = build_lakegc_definitions()

@@ -1,0 +1,43 @@
+"""How an error of lakegc becomes a failure in Dagster: its own sentence first, and retried only where that can help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import dagster as dg
+
+from lakegc_core.errors import CorruptFileError, LakegcError, MarkError, RefusedError, SettingsError
+from lakegc_core.lakefs.http import LakeFSError
+
+_FINAL = (SettingsError, RefusedError, MarkError, CorruptFileError)
+
+READING_RETRIES = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""For steps that only read, and write what a second try finds or redoes. The sweep has none."""
+
+
+@contextmanager
+def told_as_failures() -> Iterator[None]:
+    """Turn errors of lakegc into `dg.Failure` with the same sentence."""
+    try:
+        yield
+    except RefusedError as error:
+        raise refused([str(error)]) from error
+    except LakegcError as error:
+        raise dg.Failure(str(error), allow_retries=_may_pass(error)) from error
+
+
+def refused(reasons: Sequence[str]) -> dg.Failure:
+    """The failure of a step that must not go on, with all reasons, and never retried."""
+    return dg.Failure(
+        "\n".join(reasons),
+        metadata={"refusals": dg.MetadataValue.md("\n".join(f"- {reason}" for reason in reasons))},
+        allow_retries=False,
+    )
+
+
+def _may_pass(error: LakegcError) -> bool:
+    """Whether the same call may succeed a little later."""
+    if isinstance(error, LakeFSError) and 400 <= error.status < 500 and error.status != 429:
+        return False
+    return not isinstance(error, _FINAL)

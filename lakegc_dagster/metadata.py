@@ -1,0 +1,248 @@
+"""What people see on a materialisation: figures to plot, tables to read. Pure functions over manifests and results.
+
+Nothing here decides anything, but for one string: `digest` says which mark was looked at, and the sweep compares it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from lakegc_core.context import MarkContext
+from lakegc_core.mark import Manifest
+from lakegc_core.pipeline import Review
+from lakegc_core.report import human_bytes
+from lakegc_core.stages import (
+    committed_addresses,
+    expired_addresses,
+    namespace_listing,
+    uncommitted_addresses,
+)
+from lakegc_core.stages.base import StageResult
+from lakegc_core.stages.commit_walk import COMMITS_SCHEMA
+from lakegc_core.stages.swept_report import SweepResult, confirmed_at
+from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
+
+Metadata = dict[str, Any]
+Facts = Mapping[str, Any]
+
+DIGEST = "digest"
+_MOST_ROWS = 20  # of a table whose length the repository decides
+
+_SCHEMAS: dict[str, pa.Schema] = {
+    "namespace_listing": namespace_listing.SCHEMA,
+    "uncommitted_addresses": uncommitted_addresses.SCHEMA,
+    "retention_commits": COMMITS_SCHEMA,
+    "committed_addresses": committed_addresses.SCHEMA,
+    "expired_addresses": expired_addresses.SCHEMA,
+}
+_COLUMNS = {
+    "address": "key, relative to the storage namespace",
+    "size": "bytes",
+    "last_modified": "by the store's clock, UTC",
+    "etag": "as the store gives it",
+    "unit": "folder it was listed in; empty for the namespace's root",
+    "foreign": "not lakeFS's: never a candidate",
+    "exact": "false: a second reading of an address, protected in case",
+    "kept_by": "head:NAME, tag:NAME, rules, dangling, server or all",
+    "reason": "why it is garbage",
+    "since": "unreferenced at least since then",
+}
+_OUTCOMES = {
+    DELETED: "gone from the store",
+    ALREADY_GONE: "somebody else had deleted it",
+    "rescued": "live again: kept",
+    "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
+}
+
+
+def columns(stage: str) -> dg.TableSchema:
+    """The columns of a stage's dataset, with a sentence where the name does not say enough."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                column.name,
+                str(column.type),
+                _COLUMNS.get(column.name),
+                dg.TableColumnConstraints(nullable=column.nullable),
+            )
+            for column in _SCHEMAS[stage]
+        ]
+    )
+
+
+def stage_metadata(mark: MarkContext, result: StageResult) -> Metadata:
+    """What every marking asset says: how much, how long, where, and a table of its own."""
+    manifest = result.manifest
+    facts = manifest.facts
+    return {
+        "dagster/row_count": manifest.rows,
+        **_figures(facts),
+        **_OWN[manifest.stage](facts),
+        "seconds": manifest.seconds,
+        "rows_per_second": round(manifest.rows / max(manifest.seconds, 0.001), 1),
+        "artifact_bytes": manifest.bytes,
+        "datasets": _datasets(manifest),
+        "artifacts": dg.MetadataValue.path(f"{mark.mark.location}/{manifest.stage}"),
+        "finished_at": dg.MetadataValue.timestamp(manifest.finished_at),
+        "resumed": result.resumed,
+        DIGEST: manifest.digest,
+    }
+
+
+def expired_metadata(mark: MarkContext, review: Review) -> Metadata:
+    """What expired_addresses says besides: how the guards stand, and from when on it may be swept."""
+    return {
+        "guards": _table(
+            ("guard", "holds", "found"),
+            (
+                (verdict.name, "yes" if verdict.passed else f"**no** ({verdict.severity})", verdict.description)
+                for verdict in review.verdicts
+            ),
+        ),
+        "authorized": review.authorized,
+        "may_be_swept_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
+    }
+
+
+def sweep_metadata(result: SweepResult) -> Metadata:
+    """What became of the objects of a sweep."""
+    failures = {name: count for name, count in result.outcomes.items() if name.startswith(FAILED)}
+    rows = [
+        (name, f"{result.outcomes.get(name, 0):,}", human_bytes(result.bytes_deleted) if name == DELETED else "", means)
+        for name, means in _OUTCOMES.items()
+    ]
+    rows += [(name, f"{count:,}", "", "launch the sweep again") for name, count in sorted(failures.items())]
+    return {
+        "dagster/row_count": sum(result.outcomes.values()),
+        "dry_run": result.dry_run,
+        "summary": dg.MetadataValue.md(
+            f"**Dry run: nothing was deleted.** {result.planned:,} objects would be."
+            if result.dry_run
+            else f"{result.outcomes.get(DELETED, 0):,} objects deleted, {human_bytes(result.bytes_deleted)} freed."
+        ),
+        "outcomes": _table(("outcome", "objects", "bytes", "meaning"), rows, "lrrl"),
+        "planned": result.planned,
+        **{name: result.outcomes.get(name, 0) for name in _OUTCOMES},
+        "failed": result.failed,
+        "bytes_deleted": result.bytes_deleted,
+        "seconds": round(result.seconds, 3),
+        "sweep": result.sweep,
+        **({"report": dg.MetadataValue.path(result.report)} if result.report else {}),
+    }
+
+
+def _figures(facts: Facts) -> Metadata:
+    """The plain numbers among a stage's facts, which Dagster plots over the marks."""
+    return {
+        name: value
+        for name, value in facts.items()
+        if isinstance(value, int) and not isinstance(value, bool) and name not in ("rows",)
+    }
+
+
+def _listing(facts: Facts) -> Metadata:
+    foreign, foreign_bytes = facts["foreign"], facts["foreign_bytes"]
+    rows = [
+        ("in the namespace", f"{facts['objects']:,}", human_bytes(facts["bytes"])),
+        ("lakeFS's", f"{facts['objects'] - foreign:,}", human_bytes(facts["bytes"] - foreign_bytes)),
+        ("not lakeFS's: never touched", f"{foreign:,}", human_bytes(foreign_bytes)),
+    ]
+    return {"summary": _table(("", "objects", "bytes"), rows, "lrr"), "clock_skew_seconds": facts["clock_skew"]}
+
+
+def _staged(facts: Facts) -> Metadata:
+    rows = [
+        ("pages of the staged dump", f"{facts['pages']:,}"),
+        ("files of it", f"{facts['files']:,}"),
+        ("addresses in them", f"{facts['rows']:,}"),
+    ]
+    if "rows_of_branch_listings" in facts:
+        rows.append(("addresses that branches show", f"{facts['rows_of_branch_listings']:,}"))
+    return {"summary": _table(("read", "count"), rows, "lr")}
+
+
+def _commits(facts: Facts) -> Metadata:
+    kept = [(reason, f"{count:,}") for reason, count in sorted(facts["kept_by"].items())]
+    kept += [("**retained**", f"{facts['retained']:,}"), ("known", f"{facts['known']:,}")]
+    found: Metadata = {
+        "summary": _table(("commits kept by", "commits"), kept, "lr"),
+        "tags_protected": facts["tags_protected"],
+    }
+    rules = facts.get("rules")
+    if rules is None:
+        return found | {"rules": dg.MetadataValue.md("No rules: every commit counts.")}
+    days = [
+        ("(default)", f"{rules['default']:,}"),
+        *((name, f"{n:,}") for name, n in sorted(rules["branches"].items())),
+    ]
+    return found | {"rules": _table(("branch", "days"), days, "lr")}
+
+
+def _committed(facts: Facts) -> Metadata:
+    rows = [(name, f"{facts[name]:,}") for name in ("metaranges", "references", "ranges", "entries", "addresses")]
+    return {"summary": _table(("read", "count"), rows, "lr")}
+
+
+def _expired(facts: Facts) -> Metadata:
+    groups = {
+        "in the namespace": "listed",
+        "kept: committed": "committed",
+        "kept: staged": "uncommitted",
+        "kept: too young": "young",
+        "not lakeFS's": "foreign",
+        "**garbage**": "expired",
+    }
+    listed = max(1, facts["listed"]["objects"])
+    rows = [
+        (
+            title,
+            f"{facts[group]['objects']:,}",
+            human_bytes(facts[group]["bytes"]),
+            f"{facts[group]['objects'] / listed:.1%}",
+        )
+        for title, group in groups.items()
+    ]
+    figures = {f"{group}_{what}": facts[group][what] for group in groups.values() for what in ("objects", "bytes")}
+    return {"summary": _table(("", "objects", "bytes", "share"), rows, "lrrr"), **figures}
+
+
+_OWN: dict[str, Callable[[Facts], Metadata]] = {
+    "namespace_listing": _listing,
+    "uncommitted_addresses": _staged,
+    "retention_commits": _commits,
+    "committed_addresses": _committed,
+    "expired_addresses": _expired,
+}
+
+
+def _datasets(manifest: Manifest) -> dg.MarkdownMetadataValue:
+    rows = (
+        (
+            name,
+            f"{len(parts):,}",
+            f"{sum(part.rows for part in parts):,}",
+            human_bytes(sum(part.bytes for part in parts)),
+        )
+        for name, parts in manifest.datasets.items()
+    )
+    return _table(("dataset", "files", "rows", "size"), rows, "lrrr")
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str = "") -> dg.MarkdownMetadataValue:
+    """A markdown table. `alignment`: a letter a column, l or r."""
+    rules = [":---" if letter == "l" else "---:" for letter in alignment.ljust(len(titles), "l")]
+    every = [list(row) for row in rows]
+    shown = every[:_MOST_ROWS]
+    lines = [_line(titles), _line(rules), *map(_line, shown)]
+    text = "\n".join(lines)
+    if len(every) > len(shown):
+        text += f"\n\n… and {len(every) - len(shown):,} more"
+    return dg.MetadataValue.md(text)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -1,0 +1,56 @@
+"""What the assets are given to work with: lakegc's settings, lakeFS, and a Spark session. All of it lazily.
+
+Definitions load without a lakeFS, without settings and without Java. Credentials are never fields of a resource (Dagster
+shows those): they come from lakectl's file or the environment of the process that runs the step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from dagster_spark.utils import flatten_dict
+from pydantic import Field
+
+from lakegc_core import spark as core_spark
+from lakegc_core.context import RepositoryContext, open_repository
+from lakegc_core.settings import Settings
+from lakegc_dagster.partitions import GcCell
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class LakegcResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it provides itself
+    """lakegc's settings and its Spark session, both found where the command line finds them."""
+
+    config_file: str | None = Field(
+        default=None, description="lakegc.yaml; else LAKEGC_CONFIG, else ./lakegc.yaml where there is one."
+    )
+    pyspark: LazyPySparkResource = Field(
+        default_factory=lambda: LazyPySparkResource(spark_config={}),
+        description="Spark settings that win over lakegc.yaml's. Never credentials: Dagster shows them to everybody.",
+    )
+
+    def settings(self) -> Settings:
+        """The settings as they stand now."""
+        return Settings.load(self.config_file, os.environ)
+
+    def open(self, cell: GcCell, say: Callable[[str], None]) -> RepositoryContext:
+        """Ask lakeFS for the cell's repository. Writes nothing."""
+        settings = self.settings()
+        settings.server.require()
+        return open_repository(settings, cell.repository, say=say)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The process's Spark session; it stays for the steps and runs that follow in the same process."""
+        spark, own = self.settings().spark, dict(flatten_dict(self.pyspark.spark_config))
+        if "spark.remote" not in own:  # Spark Connect brings its own server
+            master = own.pop("spark.master", spark.master)
+            core_spark.session(master, {**spark.conf, **{key: str(value) for key, value in own.items()}})
+        session: SparkSession = self.pyspark.spark_session
+        return session
