@@ -301,13 +301,13 @@ def _marks(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _demo(options: argparse.Namespace, reporter: Reporter) -> int:
-    from lakegc_core.sandbox.demo import demo
+    from lakegc_core.demo import demo
 
     return demo(options.dir, reporter, as_json=options.json)
 
 
 def _sandbox(options: argparse.Namespace, reporter: Reporter) -> int:
-    from lakegc_core.sandbox.demo import serve
+    from lakegc_core.demo import serve
 
     return serve(options.dir, int(options.port), reporter)
 

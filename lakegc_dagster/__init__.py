@@ -1,1 +1,1 @@
-"""lakegc as a Dagster code location: how a team runs it. No garbage is found or judged here; `lakegc_core` does that."""
+"""lakegc as a Dagster code location: how a team runs it. What is garbage is decided in `lakegc_core` alone."""

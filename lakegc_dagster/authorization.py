@@ -2,7 +2,7 @@
 
 Two of three answers are found here, from what Dagster has recorded: every guard was checked on the latest
 materialisation of this very partition and holds, and that materialisation is of the mark that lies in the store. The
-third, every guard evaluated once more, is core's and would be enough for safety; these leave a trail that can be audited.
+third, every guard evaluated once more, is core's and would be enough for safety; these leave a trail to audit.
 """
 
 from __future__ import annotations

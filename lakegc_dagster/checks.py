@@ -3,8 +3,6 @@
 They guard no other run; `authorization` does. Names, severities and sentences come from `lakegc_core.guards`.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 

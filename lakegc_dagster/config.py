@@ -33,7 +33,7 @@ class LakegcConfig:
         self, name: str, *, group: str, deps: Sequence[str] = (), **more: Any
     ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
         """`dg.asset` with what all of lakegc's assets have in common."""
-        return dg.asset(
+        found: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(
             key=self.key(name),
             deps=[self.key(dep) for dep in deps],
             partitions_def=GC_PARTITIONS,
@@ -42,3 +42,4 @@ class LakegcConfig:
             owners=list(self.owners),
             **more,
         )
+        return found

@@ -140,7 +140,7 @@ def _figures(facts: Facts) -> Metadata:
     return {
         name: value
         for name, value in facts.items()
-        if isinstance(value, int) and not isinstance(value, bool) and name not in ("rows",)
+        if isinstance(value, int) and not isinstance(value, bool) and name != "rows"
     }
 
 

@@ -1,7 +1,7 @@
 """The two dimensions by which every asset is partitioned, and the only place that takes a partition key apart.
 
-A mark id is a round over all repositories, so the grid fills; an ad-hoc mark fills one cell of its column. Dagster takes
-any text as a key, typed into the UI too, so a cell is checked before anything is asked or written for it.
+A mark id is a round over all repositories, so the grid fills; an ad-hoc mark fills one cell of its column. Dagster
+takes any text as a key, typed into the UI too, so a cell is checked before anything is asked or written for it.
 """
 
 from __future__ import annotations

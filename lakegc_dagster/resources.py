@@ -1,18 +1,17 @@
 """What the assets are given to work with: lakegc's settings, lakeFS, and a Spark session. All of it lazily.
 
-Definitions load without a lakeFS, without settings and without Java. Credentials are never fields of a resource (Dagster
-shows those): they come from lakectl's file or the environment of the process that runs the step.
+Definitions load without a lakeFS, without settings and without Java. Credentials are never fields of a resource
+(Dagster shows those): they come from lakectl's file or the environment of the process that runs the step.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from dagster_spark.utils import flatten_dict
 from pydantic import Field
 
 from lakegc_core import spark as core_spark
@@ -48,9 +47,20 @@ class LakegcResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it p
     @property
     def spark(self) -> SparkSession:
         """The process's Spark session; it stays for the steps and runs that follow in the same process."""
-        spark, own = self.settings().spark, dict(flatten_dict(self.pyspark.spark_config))
+        spark, own = self.settings().spark, _flat(self.pyspark.spark_config)
         if "spark.remote" not in own:  # Spark Connect brings its own server
             master = own.pop("spark.master", spark.master)
-            core_spark.session(master, {**spark.conf, **{key: str(value) for key, value in own.items()}})
+            core_spark.session(master, {**spark.conf, **own})
         session: SparkSession = self.pyspark.spark_session
         return session
+
+
+def _flat(conf: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Spark settings with dotted names, whether they were written so or nested."""
+    found: dict[str, str] = {}
+    for name, value in conf.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{name}.")
+        else:
+            found[before + name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found

@@ -58,9 +58,10 @@ class Records:
 
 def _crc_steps() -> npt.NDArray[np.uint32]:
     """What one more byte does to a CRC32C, by the CRC's low byte combined with it: the usual table."""
+    one, polynomial = np.uint32(1), np.uint32(0x82F63B78)
     steps = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        steps = steps >> 1 ^ (steps & 1) * np.uint32(0x82F63B78)
+        steps = (steps >> one) ^ ((steps & one) * polynomial)
     return steps
 
 
@@ -69,7 +70,7 @@ _CRC_STEP = _crc_steps()
 
 def _masked(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Checksums as they are stored: rotated, and offset, so that a CRC over CRCs does not degenerate."""
-    return (crcs >> 15 | crcs << 17) + np.uint32(0xA282EAD8)
+    return ((crcs >> np.uint32(15)) | (crcs << np.uint32(17))) + np.uint32(0xA282EAD8)
 
 
 def load(data: bytes, offsets: Ints, sizes: Ints) -> Blocks:

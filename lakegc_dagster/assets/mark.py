@@ -1,9 +1,7 @@
 """The five marking assets, in the only order that is safe. They read lakeFS and its store, and write only artifacts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Literal
+from typing import get_args
 
 import dagster as dg
 from pydantic import Field
@@ -11,6 +9,8 @@ from pydantic import Field
 from lakegc_core import pipeline
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.durations import parse_duration
+from lakegc_core.errors import SettingsError
+from lakegc_core.settings import Rules
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata import columns, expired_metadata, stage_metadata
@@ -23,14 +23,17 @@ class MarkConfig(dg.Config):
     refuses other choices than those it was begun with."""
 
     min_age: str | None = Field(default=None, description="Youngest age of what may be collected, such as 25h.")
-    safety: Literal["full", "standard", "none"] | None = Field(default=None, description="Safety level.")
-    rules: Literal["required", "keep-all-commits"] | None = Field(
-        default=None, description="What a repository without garbage collection rules means."
+    safety: str | None = Field(default=None, description="Safety level: full, standard or none.")
+    rules: str | None = Field(
+        default=None,
+        description="What a repository without garbage collection rules means: required or keep-all-commits.",
     )
     protect_tags: bool | None = Field(default=None, description="Keep what tagged commits refer to.")
 
     def begin(self, repository: RepositoryContext, mark_id: str) -> MarkContext:
         """Begin the mark, or resume it."""
+        if self.rules is not None and self.rules not in get_args(Rules):
+            raise SettingsError(f"`rules` must be one of {', '.join(get_args(Rules))}, not {self.rules!r}.")
         return begin_mark(
             repository,
             mark_id,
@@ -44,7 +47,7 @@ class MarkConfig(dg.Config):
 def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     """The five assets, under the names and labels of `options`."""
 
-    def stage(name: str, *deps: str) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
+    def stage(name: str, *deps: str) -> Callable[[Callable[..., dg.MaterializeResult[None]]], dg.AssetsDefinition]:
         return options.asset(
             name,
             group=options.mark_group,
@@ -57,7 +60,7 @@ def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     @stage("namespace_listing")
     def namespace_listing(
         context: dg.AssetExecutionContext, config: MarkConfig, lakegc: LakegcResource
-    ) -> dg.MaterializeResult:
+    ) -> dg.MaterializeResult[None]:
         """What lies in the repository's storage namespace, listed before anything else is read. Begins the mark.
 
         Files that are not lakeFS's are listed and marked; they are never candidates.
@@ -65,17 +68,17 @@ def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
         return _run(context, lakegc, "namespace_listing", config.begin)
 
     @stage("uncommitted_addresses", "namespace_listing")
-    def uncommitted_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult:
+    def uncommitted_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
         """What is staged on any branch, as lakeFS dumps it: complete before commits are read."""
         return _run(context, lakegc, "uncommitted_addresses")
 
     @stage("retention_commits", "uncommitted_addresses")
-    def retention_commits(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult:
+    def retention_commits(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
         """Which commits count: heads, tags, and what the retention rules keep, united with the server's own answer."""
         return _run(context, lakegc, "retention_commits")
 
     @stage("committed_addresses", "retention_commits")
-    def committed_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult:
+    def committed_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
         """What the retained commits refer to, read from lakeFS's own metadata files."""
         return _run(context, lakegc, "committed_addresses")
 
@@ -86,7 +89,7 @@ def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
         "retention_commits",
         "committed_addresses",
     )
-    def expired_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult:
+    def expired_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
         """The garbage: listed, lakeFS's, old enough, and referred to by nothing. The checks judge it; nothing is
         deleted here."""
         return _run(context, lakegc, "expired_addresses")
@@ -99,7 +102,7 @@ def _run(
     lakegc: LakegcResource,
     stage: str,
     opening: Callable[[RepositoryContext, str], MarkContext] = open_mark,
-) -> dg.MaterializeResult:
+) -> dg.MaterializeResult[None]:
     with told_as_failures():
         cell = GcCell.of(context)
         mark = opening(lakegc.open(cell, context.log.info), cell.mark_id)

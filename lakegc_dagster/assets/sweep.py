@@ -1,6 +1,4 @@
-"""The asset that deletes. It authorises itself: how it was launched, and what else was in the run, counts for nothing."""
-
-from __future__ import annotations
+"""The asset that deletes. It authorises itself: how it was launched, and what else was in the run, does not count."""
 
 import dagster as dg
 from pydantic import Field
@@ -45,7 +43,7 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     @options.asset("swept_report", group=options.sweep_group, deps=["expired_addresses"], kinds={"pyspark", "parquet"})
     def swept_report(
         context: dg.AssetExecutionContext, config: SweepConfig, lakegc: LakegcResource
-    ) -> dg.MaterializeResult:
+    ) -> dg.MaterializeResult[None]:
         """What became of every object of the mark: deleted, already gone, live again, not yet confirmed, or failed.
 
         By default a **dry run**, which deletes nothing. Refuses unless every guard was checked on the latest

@@ -49,7 +49,7 @@ def svarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def masked(data: bytes) -> int:
-    crc = google_crc32c.value(data)
+    crc: int = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) % (1 << 32)
 
 

@@ -207,7 +207,7 @@ def test_keys_out_of_order_are_refused_wherever_they_are(place: int, how: str) -
         keys[place] = keys[place - 1][:-1]
     else:
         keys[place] = b"a"
-    with pytest.raises(CorruptFileError, match="increase|repeats"):
+    with pytest.raises(CorruptFileError, match=r"increase|repeats"):
         read_table(TableWriter().write(list(zip(keys, [b"v"] * len(keys), strict=True))))
 
 

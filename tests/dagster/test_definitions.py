@@ -1,0 +1,90 @@
+"""The code location loads anywhere, and says of itself what it must."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+import lakegc_core
+from lakegc_core.guards import GUARDS
+from lakegc_core.mark import STAGES
+from lakegc_dagster.build import build_lakegc_definitions
+from lakegc_dagster.checks import check_name
+from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.partitions import GC_PARTITIONS
+
+
+@pytest.fixture
+def no_lakefs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for variable in ("ENDPOINT_URL", "CREDENTIALS_ACCESS_KEY_ID", "CREDENTIALS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(f"LAKECTL_{variable}", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LAKEGC_CONFIG", str(tmp_path / "there-is-none.yaml"))
+
+
+def test_the_definitions_load_and_validate_without_a_server_or_settings(no_lakefs: None) -> None:
+    dg.Definitions.validate_loadable(build_lakegc_definitions())
+
+
+def test_the_six_assets_are_partitioned_by_repository_and_mark_and_follow_one_another() -> None:
+    graph = build_lakegc_definitions().resolve_asset_graph()
+    names = [*STAGES, "swept_report"]
+    assert {key.to_user_string() for key in graph.get_all_asset_keys()} == set(names)
+    for before, name in zip(names, names[1:], strict=False):
+        node = graph.get(dg.AssetKey(name))
+        assert node.partitions_def == GC_PARTITIONS
+        assert dg.AssetKey(before) in node.parent_keys
+
+
+def test_every_guard_is_a_blocking_partitioned_check() -> None:
+    (checks,) = build_lakegc_definitions().asset_checks or ()
+    specs = {spec.name: spec for spec in checks.check_specs}
+    assert set(specs) == {check_name(guard.name) for guard in GUARDS}
+    assert all(spec.blocking and spec.partitions_def == GC_PARTITIONS for spec in specs.values())
+
+
+def test_only_the_jobs_that_say_so_can_sweep_and_marking_includes_the_checks() -> None:
+    defs = build_lakegc_definitions()
+    steps = {name: {node.name for node in defs.resolve_job_def(name).nodes} for name in ("gc_mark", "gc_sweep", "gc")}
+    assert steps["gc_mark"] == {*STAGES, "guards"}
+    assert steps["gc_sweep"] == {"swept_report"}
+    assert steps["gc"] == {*STAGES, "guards", "swept_report"}
+
+
+def test_a_team_mounts_them_under_its_own_names() -> None:
+    config = LakegcConfig(key_prefix=("lake", "gc"), mark_group="marks", tags={"domain": "lake"}, owners=("team:lake",))
+    defs = build_lakegc_definitions(config)
+    dg.Definitions.validate_loadable(defs)
+    specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+    assert "lake/gc/expired_addresses" in specs
+    assert specs["lake/gc/namespace_listing"].group_name == "marks"
+    assert all(spec.tags["domain"] == "lake" and spec.owners == ["team:lake"] for spec in specs.values())
+    assert defs.resolve_job_def("lake_gc_gc_mark").tags["domain"] == "lake"
+
+
+def test_resources_can_be_replaced() -> None:
+    defs = build_lakegc_definitions(resource_overrides={"lakegc": "another", "more": 1})
+    assert set(defs.resources or {}) == {"lakegc", "more"}
+
+
+def test_two_teams_share_a_code_location() -> None:
+    both = dg.Definitions.merge(
+        build_lakegc_definitions(LakegcConfig(key_prefix=("one",))),
+        build_lakegc_definitions(LakegcConfig(key_prefix=("two",)), resource_overrides={}),
+    )
+    assert len(list(both.resolve_all_asset_specs())) == 12
+
+
+def test_the_core_never_imports_dagster() -> None:
+    """The collector must run where no Dagster is: on the command line, in a job of somebody else's."""
+    sources = sorted(Path(lakegc_core.__path__[0]).rglob("*.py"))
+    assert len(sources) > 30
+    for source in sources:
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"), str(source))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            foreign = [name for name in names if name.split(".")[0].startswith(("dagster", "lakegc_dagster"))]
+            assert not foreign, f"{source.name}:{node.lineno} imports {foreign}"

@@ -1,0 +1,192 @@
+"""Recordings of a real lakeFS server, marked and swept: exactly their garbage goes, and nothing else.
+
+`LAKEGC_GOLDEN=DIR` replays the recordings of another folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.context import MarkContext
+from lakegc_core.errors import RefusedError, SettingsError
+from lakegc_core.namespace import Namespace
+from lakegc_core.pipeline import Review
+from lakegc_core.settings import ServerSettings, Settings
+from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.store.factory import config_for
+from tests import servers
+from tests.golden_replay import Recording, recordings
+from tests.replays import Replay, replayed, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.golden
+
+
+@dataclass
+class Story:
+    """One recording, marked with tags protected and without."""
+
+    replay: Replay
+    spark: SparkSession
+
+    @property
+    def outcome(self) -> dict[str, object]:
+        return self.replay.recording.outcome
+
+    def of(self, group: str) -> set[str]:
+        """A group of the outcome, as a set."""
+        return set(self.replay.recording.outcome[group] or ())
+
+    def mark(self, mark_id: str, tags: bool) -> tuple[MarkContext, Review]:
+        context = self.replay.begin(mark_id, protect_tags=tags)
+        return context, pipeline.mark(self.spark, context)
+
+    @cached_property
+    def protected(self) -> tuple[MarkContext, Review]:
+        return self.mark("protected", True)
+
+    @cached_property
+    def plain(self) -> tuple[MarkContext, Review]:
+        return self.mark("plain", False)
+
+
+def stands(recording: Recording) -> bool:
+    """Is there a store of lakegc's for this recording's blockstore?"""
+    if recording.scheme in ("s3", "local"):
+        return True
+    try:
+        config_for(Namespace(recording.namespace), Settings(server=ServerSettings("", "", "")))
+    except SettingsError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module", params=recordings(), ids=lambda folder: folder.name)
+def story(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Story]:
+    """One recording after the other, each laid out once."""
+    recording = Recording.load(request.param)
+    if not stands(recording):
+        pytest.skip(f"lakegc has no store for {recording.blockstore_type} yet (lakegc_core.store.factory)")
+    if recording.scheme not in ("s3", "local") and not hasattr(servers, "azurite"):
+        pytest.fail(f"lakegc has a store for {recording.scheme}://, but tests/replays.py serves none for its tests")
+    with replayed(recording, tmp_path_factory.mktemp("golden")) as replay:
+        yield Story(replay, spark)
+
+
+def expired(mark: tuple[MarkContext, Review]) -> set[str]:
+    found = list(pipeline.expired_of(mark[0]))
+    assert len(found) == len(set(found)), "an address stands twice among the expired"
+    return set(found)
+
+
+def test_with_tags_protected_exactly_the_garbage_expires(story: Story) -> None:
+    assert expired(story.protected) == story.of("garbage_when_tags_are_protected")
+    assert story.protected[1].authorized
+
+
+def test_without_tag_protection_exactly_what_lakefs_promises_expires(story: Story) -> None:
+    assert expired(story.plain) == story.of("garbage")
+    assert story.plain[1].authorized
+
+
+def test_nothing_live_foreign_or_young_ever_expires(story: Story) -> None:
+    for mark in (story.protected, story.plain):
+        for group in ("live_committed", "live_staged_only", "foreign", "young"):
+            assert not expired(mark) & story.of(group), group
+    assert not expired(story.protected) & story.of("live_because_tagged_only")
+
+
+def test_the_counts_of_the_report_are_those_of_the_recording_and_add_up(story: Story) -> None:
+    listed = [row for row in story.replay.recording.listing if not row.key.startswith("_lakefs/")]
+    for (_, review), tagged in ((story.protected, "live_because_tagged_only"), (story.plain, None)):
+        objects, size = review.report["objects"], review.report["bytes"]
+        groups = ("committed", "uncommitted", "foreign", "young", "expired")
+        assert objects["listed"] == len(listed) == sum(objects[group] for group in groups)
+        assert size["listed"] == sum(row.size for row in listed) == sum(size[group] for group in groups)
+        assert objects["committed"] == len(story.of("live_committed") | (story.of(tagged) if tagged else set()))
+        assert objects["uncommitted"] == len(story.of("live_staged_only"))
+        assert objects["foreign"] == len(story.of("foreign"))
+        assert objects["young"] == len(story.of("young"))
+        assert objects["missing"] == len(story.of("live_missing_in_store"))
+        assert review.report["commits"]["known"] == len(story.replay.recording.commits)
+
+
+def test_the_commits_that_count_are_the_promised_ones_and_with_tags_also_theirs(story: Story) -> None:
+    promised = story.of("active_commits")
+    tagged = {tag["commit_id"] for tag in story.replay.recording.results("{repo}/tags")}
+    assert {row["commit_id"] for row in rows(story.plain[0], "retention_commits")} == promised
+    assert {row["commit_id"] for row in rows(story.protected[0], "retention_commits")} == promised | tagged
+    assert promised >= story.of("active_by_server")
+
+
+def test_the_lists_for_people_hold_exactly_the_expired_addresses(story: Story, tmp_path: Path) -> None:
+    context = story.protected[0]
+    lists = story.replay.root / context.mark.folder / "deleted.text"
+    found = [line for file in lists.glob("*.txt") for line in file.read_text(encoding="utf-8").splitlines()]
+    assert sorted(found) == sorted(story.of("garbage_when_tags_are_protected"))
+    assert pipeline.write_addresses(context, tmp_path / "addresses") == len(found)
+    assert sorted((tmp_path / "addresses").read_text(encoding="utf-8").splitlines()) == sorted(found)
+
+
+def test_a_repository_without_rules_is_refused_unless_every_commit_shall_count(story: Story) -> None:
+    if story.replay.rules is None:
+        pytest.skip("this repository has rules")
+    context = story.replay.begin("refused", rules="required")
+    with pytest.raises(RefusedError, match="--rules keep-all-commits") as refused:
+        pipeline.mark(story.spark, context)
+    assert refused.value.exit_code == 3
+    assert context.mark.manifest("expired_addresses") is None
+
+
+def test_a_sweep_deletes_exactly_the_garbage_and_a_second_one_nothing(story: Story) -> None:
+    context = story.protected[0]
+    garbage = story.of("garbage_when_tags_are_protected")
+    _ = story.plain  # marked while all of it is still there
+    before = story.replay.files()
+    assert garbage <= before.keys()
+
+    dry = swept_report(story.spark, context, dry_run=True)
+    assert dry.planned == len(garbage)
+    assert story.replay.files() == before
+
+    swept = swept_report(story.spark, context)
+    after = story.replay.files()
+    assert {key: size for key, size in before.items() if key not in garbage} == after
+    assert swept.failed == 0
+    # a sweep of nothing has no outcomes to tell of
+    assert swept.outcomes["deleted"] == len(garbage)
+    assert swept.bytes_deleted == sum(before[key] for key in garbage)
+
+    again = swept_report(story.spark, context)
+    assert story.replay.files() == after
+    assert not any(again.outcomes.values())
+    assert again.bytes_deleted == 0
+
+
+def test_the_report_in_lakefs_own_layout_names_exactly_what_was_to_be_deleted(story: Story) -> None:
+    garbage = story.of("garbage_when_tags_are_protected")
+    report = story.replay.root / "_lakefs/retention/gc/unified" / story.protected[0].header.mark_id
+    if not garbage:
+        assert not report.exists() or not any(file.stat().st_size for file in report.glob("deleted.text/*"))
+        return
+    parquet = [
+        address
+        for file in (report / "deleted").glob("*.parquet")
+        for address in pq.read_table(file).column("address").to_pylist()
+    ]
+    text = [line for file in (report / "deleted.text").glob("part-*") for line in file.read_text("utf-8").splitlines()]
+    assert sorted(parquet) == sorted(text) == sorted(garbage)
+    assert (report / "deleted" / "_SUCCESS").exists()
+    assert f'"num_deleted_objects": {len(garbage)}' in (report / "summary.json").read_text("utf-8")
