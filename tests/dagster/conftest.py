@@ -18,7 +18,7 @@ from lakegc_dagster.partitions import GcCell
 SECRET = "s3cr3t-that-nobody-may-see/4711"
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def spark() -> Any:
     """One JVM for all of them."""
     return session("local[2]", {"spark.driver.memory": "1g"})
@@ -77,13 +77,15 @@ class Lake:
 
 
 @pytest.fixture
-def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Lake]:
+def unified(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
+) -> Iterator[Lake]:
     """Ten files on three branches, six of them garbage."""
     yield from _lake("local_unified_gc", tmp_path, monkeypatch, instance)
 
 
 @pytest.fixture
-def rich(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Lake]:
+def rich(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Lake]:
     """Every kind of history and of object; more than a tenth of it is garbage."""
     yield from _lake("local_rich", tmp_path, monkeypatch, instance)
 

@@ -15,6 +15,8 @@ from lakegc_dagster.checks import check_key
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
 
+pytestmark = pytest.mark.filterwarnings("ignore::dagster.PreviewWarning")
+
 OPTIONS = LakegcConfig()
 CELL, OTHER = GcCell("analytics", "m1"), GcCell("analytics", "m2")
 

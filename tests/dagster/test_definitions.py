@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from pathlib import Path
 
 import dagster as dg
@@ -15,6 +16,7 @@ from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_name
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GC_PARTITIONS
+from lakegc_dagster.resources import LakegcResource
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def test_the_six_assets_are_partitioned_by_repository_and_mark_and_follow_one_an
     graph = build_lakegc_definitions().resolve_asset_graph()
     names = [*STAGES, "swept_report"]
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == set(names)
-    for before, name in zip(names, names[1:], strict=False):
+    for before, name in itertools.pairwise(names):
         node = graph.get(dg.AssetKey(name))
         assert node.partitions_def == GC_PARTITIONS
         assert dg.AssetKey(before) in node.parent_keys
@@ -70,11 +72,12 @@ def test_resources_can_be_replaced() -> None:
     assert set(defs.resources or {}) == {"lakegc", "more"}
 
 
-def test_two_teams_share_a_code_location() -> None:
+def test_two_sets_of_them_share_a_code_location_and_a_resource() -> None:
+    shared = {"lakegc": LakegcResource()}
     both = dg.Definitions.merge(
-        build_lakegc_definitions(LakegcConfig(key_prefix=("one",))),
-        build_lakegc_definitions(LakegcConfig(key_prefix=("two",)), resource_overrides={}),
+        *(build_lakegc_definitions(LakegcConfig(key_prefix=(team,)), resource_overrides=shared) for team in "ab")
     )
+    dg.Definitions.validate_loadable(both)
     assert len(list(both.resolve_all_asset_specs())) == 12
 
 
