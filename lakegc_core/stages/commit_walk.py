@@ -7,8 +7,9 @@ The rule itself is in `lakegc_core.retention`; what is asked of the server, and 
 from __future__ import annotations
 
 import csv
+import functools
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,8 @@ class CommitWalk:
     refs: tuple[Part, ...]
     prefix: str
     commits_metarange: str
+    branches_metarange: str
+    tags_metarange: str
     server_csv: str | None
     rules: Rules | None
     protect_tags: bool
@@ -101,19 +104,7 @@ class CommitWalk:
         }
 
     def _commits(self) -> tuple[list[str], list[str], list[int], list[list[str]], list[int]]:
-        store = connect(self.data)
-        tables = []
-        listed = graveler.read_metarange(
-            self._file(store.read(f"{self.prefix}/{self.commits_metarange}"), self.commits_metarange)
-        )
-        for each in listed.to_pylist():
-            table = graveler.read_commits(self._file(store.read(f"{self.prefix}/{each['range_id']}"), each["range_id"]))
-            if table.num_rows != each["count"]:
-                raise CorruptFileError(
-                    f"The dump of commits holds {table.num_rows:,} commits in {each['range_id']}, its metarange says "
-                    f"{each['count']:,}."
-                )
-            tables.append(table)
+        tables = self._tables(self.commits_metarange, graveler.read_commits)
         if not tables:
             raise IncompleteError("lakeFS's dump of all commits is empty; every repository has a first commit.")
         whole = pa.concat_tables(tables)
@@ -129,21 +120,47 @@ class CommitWalk:
             columns["version"],
         )
 
+    def _tables(self, metarange_id: str, read: Callable[[bytes], pa.Table]) -> list[pa.Table]:
+        """The ranges of one of the dump's three metaranges, each compared with what the metarange says of it."""
+        store = connect(self.data)
+        tables = []
+        listed = graveler.read_metarange(self._file(store.read(f"{self.prefix}/{metarange_id}"), metarange_id))
+        for each in listed.to_pylist():
+            table = read(self._file(store.read(f"{self.prefix}/{each['range_id']}"), each["range_id"]))
+            if table.num_rows != each["count"]:
+                raise CorruptFileError(
+                    f"lakeFS's dump holds {table.num_rows:,} records in {each['range_id']}, its metarange says "
+                    f"{each['count']:,}."
+                )
+            tables.append(table)
+        return tables
+
     def _file(self, data: bytes, identifier: str) -> bytes:
         graveler.verify_identity(data, identifier)
         return data
 
     def _named(self, row: Mapping[str, int], unknown: set[str]) -> dict[str, list[tuple[str, int]]]:
-        """Names and rows of heads and tags; a branch that moved between two listings counts with both heads."""
+        """Names and rows of heads and tags; a branch that moved between two listings counts with both heads.
+
+        Those of the dump count as well: a listing that is short by a page does not show that it is.
+        """
         named: dict[str, set[tuple[str, int]]] = {"branch": set(), "tag": set()}
+
+        def add(kind: str, name: str, commit_id: str) -> None:
+            number = row.get(commit_id)
+            if number is None:
+                unknown.add(commit_id)
+            else:
+                named[kind].add((name, number))
+
         for part in self.refs:
             for batch in read_part(self.artifacts, f"{self.folder}/{REFS}", part):
                 for ref in batch.to_pylist():
-                    number = row.get(ref["commit_id"])
-                    if number is None:
-                        unknown.add(ref["commit_id"])
-                    else:
-                        named[ref["kind"]].add((ref["name"], number))
+                    add(ref["kind"], ref["name"], ref["commit_id"])
+        for kind, metarange_id in (("branch", self.branches_metarange), ("tag", self.tags_metarange)):
+            for table in self._tables(metarange_id, functools.partial(graveler.read_refs, entity=kind)):
+                for ref in table.to_pylist():
+                    add(kind, ref["name"], ref["commit_id"])
         return {kind: sorted(found) for kind, found in named.items()}
 
     def _server(self, row: Mapping[str, int], metaranges: Sequence[str], unknown: set[str]) -> list[int]:

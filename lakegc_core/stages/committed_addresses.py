@@ -207,7 +207,13 @@ class _Reading:
         range_id = each["range_id"]
         data = connect(self.data).read(f"{self.prefix}/{range_id}")
         try:
-            entries = graveler.read_range(data, count=each["count"], min_key=each["min_key"], max_key=each["max_key"])
+            entries = graveler.read_range(
+                data,
+                count=each["count"],
+                min_key=each["min_key"],
+                max_key=each["max_key"],
+                expected_id=range_id,  # another range of the same paths would have the same count and keys
+            )
         except CorruptFileError as error:
             raise CorruptFileError(f"Range {range_id}: {error}") from None
         keys = self.namespace.protected_keys(

@@ -65,6 +65,12 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput:
         for name in totals:
             totals[name] += part.sums.get(name, 0)
     others = [(each.id, each.storage_namespace) for each in context.client.repositories()]
+    if context.header.repository not in {name for name, _ in others}:
+        raise IncompleteError(
+            f"lakeFS's list of repositories lacks {context.header.repository} itself, so it is not whole, and nothing "
+            "says whether another repository shares this namespace. Let the key list all repositories "
+            "(fs:ListRepositories on *), and run the mark again."
+        )
     facts = totals | {
         "units": len(units),
         "clock_skew": (connect(context.data).probe().clock - clock.now()).total_seconds(),

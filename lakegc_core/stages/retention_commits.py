@@ -61,6 +61,8 @@ def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> Sta
         refs=tuple(refs),
         prefix=header.block_prefix,
         commits_metarange=dump.commits_metarange_id,
+        branches_metarange=dump.branches_metarange_id,
+        tags_metarange=dump.tags_metarange_id,
         server_csv=output_key(context, prepared.commits_location) if prepared else None,
         rules=None if rules is None else Rules(rules.default_retention_days, dict(rules.branches)),
         protect_tags=header.protect_tags,

@@ -95,7 +95,8 @@ def swept_report(
     verdicts = judge(context, accepted)
     if not guards.authorized(verdicts):
         raise RefusedError(refusal(context, verdicts))
-    _check_look_delay(context)
+    if not dry_run:
+        _check_look_delay(context)
     return _Sweep(spark, context, verdicts, dry_run, started).run()
 
 

@@ -45,9 +45,7 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
     """One complete dump into parts below `folder`: for the mark, and for every look of a sweep."""
     started = clock.now().timestamp()
     dump = context.client.prepare_uncommitted(context.header.repository)
-    keys: list[str] = []
-    if dump.locations:
-        keys = _files(context, dump.locations)
+    keys = _files(context, dump.locations) if dump.locations else _no_files(context, dump.run_id)
     context.say(f"{STAGE}: {dump.pages:,} pages, {len(keys):,} files")
     work = _DumpFiles(context.outputs, context.workspace, folder)
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
@@ -86,6 +84,17 @@ def _files(context: MarkContext, locations: Sequence[str]) -> list[str]:
             "process reads the store that lakeFS writes to."
         )
     return sorted(keys)
+
+
+def _no_files(context: MarkContext, run_id: str) -> list[str]:
+    """No keys, after a look into the run's own folder: a server that names no location must have written nothing."""
+    folder = f"{context.header.block_prefix}/retention/gc/uncommitted/{run_id}/"
+    if any(batch.num_rows for batch in connect(context.outputs).list(folder)):
+        raise IncompleteError(
+            f"lakeFS says that nothing is staged, and yet wrote to {folder} in the same run. Staged data would look "
+            "like garbage. Run the mark again; if it stays so, look into the server's log."
+        )
+    return []
 
 
 class _DumpFiles:

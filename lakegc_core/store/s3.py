@@ -209,7 +209,7 @@ class S3Store:
             answer = self._call("put_object", key, Key=self._base + key, Body=data, **conditions)
         except PreconditionFailedError as error:
             # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
-            if _attempts(error.__cause__) > 1 and self._holds(key, data):
+            if _attempts(error.__context__) > 1 and self._holds(key, data):
                 return self.head(key).etag or ""
             raise
         except ObjectNotFoundError as error:
@@ -292,7 +292,7 @@ class S3Store:
         except ClientError as error:  # refused or unknown to this store, but answered, and so dated
             answer = error.response
         except _SDK_ERRORS as error:
-            raise self._error(error, "get_bucket_versioning", "") from error
+            raise self._error(error, "get_bucket_versioning", "") from None  # a trace would quote the server
         date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
         if not date:
             raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
@@ -306,7 +306,7 @@ class S3Store:
             except PreconditionFailedError:
                 return True
             except StoreError as error:
-                if _code(error.__cause__) in _UNSUPPORTED:
+                if _code(error.__context__) in _UNSUPPORTED:
                     return False
                 raise
             return False
@@ -318,7 +318,7 @@ class S3Store:
         try:
             return getattr(self.client, operation)(Bucket=self._config.bucket, **arguments)
         except _SDK_ERRORS as error:
-            raise self._error(error, operation, key) from error
+            raise self._error(error, operation, key) from None  # a trace would quote the server
         except UnicodeError as error:
             raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
 
