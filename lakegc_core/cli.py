@@ -22,7 +22,7 @@ from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.mark import new_mark_id
 from lakegc_core.progress import Reporter, ask
 from lakegc_core.settings import Settings
-from lakegc_core.stages.swept_report import confirmed_at, refusal, swept_report
+from lakegc_core.stages.swept_report import confirmed_at, swept_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from dagster._core.storage.asset_check_execution_record import (
 
 from lakegc_core.context import MarkContext
 from lakegc_core.guards import GUARDS, Guard
-from lakegc_dagster.checks import check_key
+from lakegc_dagster.checks import accepting, check_key
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import refused
 from lakegc_dagster.metadata import DIGEST
@@ -85,9 +85,12 @@ def _refusal(
     target = evaluation.target_materialization_data
     if target is None or target.storage_id != storage_id:
         return "was checked on an older expired_addresses. Materialise it again, with its checks."
-    if evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN or guard.name in accepted:
+    if evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN:
         return None
-    return evaluation.description or "its check failed."
+    if guard.may_be_accepted and guard.name in accepted:
+        return None
+    how = f" Here: {accepting(guard)}." if guard.may_be_accepted else ""
+    return (evaluation.description or "its check failed.") + how
 
 
 def _digest_refusals(latest: dg.EventLogRecord, mark: MarkContext) -> list[str]:

@@ -28,6 +28,11 @@ def check_name(guard: str) -> str:
     return guard.replace("-", "_")
 
 
+def accepting(guard: Guard) -> str:
+    """How to sweep in spite of a guard that may be accepted, in words for the launchpad."""
+    return f'launch swept_report with the config `accept: {{{guard.name}: "why that is right"}}`'
+
+
 def guard_checks(options: LakegcConfig) -> list[dg.AssetChecksDefinition]:
     """One check a guard, all evaluated in one step.
 
@@ -72,6 +77,6 @@ def _result(options: LakegcConfig, verdict: Verdict, level: str) -> dg.AssetChec
             "found": verdict.description,
             "danger": guard.danger,
             "safety_level": level,
-            "may_be_accepted": guard.may_be_accepted,
+            **({"if_it_was_meant": accepting(guard)} if guard.may_be_accepted and not verdict.passed else {}),
         },
     )

@@ -74,16 +74,19 @@ def columns(stage: str) -> dg.TableSchema:
     )
 
 
-def stage_metadata(mark: MarkContext, result: StageResult) -> Metadata:
-    """What every marking asset says: how much, how long, where, and a table of its own."""
+def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None = None) -> Metadata:
+    """What every marking asset says: what it found first, then how much, how long and where.
+
+    `review`: of the complete mark, for the stage that completes it.
+    """
     manifest = result.manifest
-    facts = manifest.facts
     return {
         "dagster/row_count": manifest.rows,
-        **_figures(facts),
-        **_OWN[manifest.stage](facts),
+        **_OWN[manifest.stage](manifest.facts),
+        **(_judged(mark, review) if review else {}),
         "seconds": manifest.seconds,
         "rows_per_second": round(manifest.rows / max(manifest.seconds, 0.001), 1),
+        **_figures(manifest.facts),
         "artifact_bytes": manifest.bytes,
         "datasets": _datasets(manifest),
         "artifacts": dg.MetadataValue.path(f"{mark.mark.location}/{manifest.stage}"),
@@ -93,16 +96,14 @@ def stage_metadata(mark: MarkContext, result: StageResult) -> Metadata:
     }
 
 
-def expired_metadata(mark: MarkContext, review: Review) -> Metadata:
-    """What expired_addresses says besides: how the guards stand, and from when on it may be swept."""
+def _judged(mark: MarkContext, review: Review) -> Metadata:
+    """How the guards stand, and from when on the mark may be swept. Short, or the UI hides it; the checks say more."""
+    failed = [verdict for verdict in review.verdicts if not verdict.passed]
+    rows = [(verdict.name, "yes" if verdict.passed else f"**no** ({verdict.severity})") for verdict in review.verdicts]
+    why = {"guards_failed": dg.MetadataValue.md("\n".join(f"- **{each.name}**: {each.description}" for each in failed))}
     return {
-        "guards": _table(
-            ("guard", "holds", "found"),
-            (
-                (verdict.name, "yes" if verdict.passed else f"**no** ({verdict.severity})", verdict.description)
-                for verdict in review.verdicts
-            ),
-        ),
+        "guards": _table(("guard", "holds"), rows),
+        **(why if failed else {}),
         "authorized": review.authorized,
         "may_be_swept_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
     }
@@ -137,11 +138,13 @@ def sweep_metadata(result: SweepResult) -> Metadata:
 
 def _figures(facts: Facts) -> Metadata:
     """The plain numbers among a stage's facts, which Dagster plots over the marks."""
-    return {
-        name: value
-        for name, value in facts.items()
-        if isinstance(value, int) and not isinstance(value, bool) and name != "rows"
-    }
+    found: Metadata = {}
+    for name, value in facts.items():
+        if isinstance(value, int) and not isinstance(value, bool) and name != "rows":
+            found[name] = value
+        elif isinstance(value, Mapping) and set(value) == {"objects", "bytes"}:
+            found |= {f"{name}_objects": value["objects"], f"{name}_bytes": value["bytes"]}
+    return found
 
 
 def _listing(facts: Facts) -> Metadata:
@@ -206,8 +209,7 @@ def _expired(facts: Facts) -> Metadata:
         )
         for title, group in groups.items()
     ]
-    figures = {f"{group}_{what}": facts[group][what] for group in groups.values() for what in ("objects", "bytes")}
-    return {"summary": _table(("", "objects", "bytes", "share"), rows, "lrrr"), **figures}
+    return {"summary": _table(("", "objects", "bytes", "share"), rows, "lrrr")}
 
 
 _OWN: dict[str, Callable[[Facts], Metadata]] = {

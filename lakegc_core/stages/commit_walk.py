@@ -188,13 +188,20 @@ def read_server_csv(data: bytes) -> list[tuple[str, str | None]]:
     """
     if not data.endswith(b"\n"):
         raise IncompleteError("lakeFS's list of retained commits ends in the middle of a line.")
-    reader = csv.DictReader(io.StringIO(data.decode("utf-8", "strict")))
+    if not data.isascii() or b"\0" in data:
+        raise CorruptFileError("lakeFS's list of retained commits is not the plain text that it must be.")
+    reader = csv.DictReader(io.StringIO(data.decode("ascii")))
     if not reader.fieldnames or not {"commit_id", "expired"} <= set(reader.fieldnames):
         raise CorruptFileError(f"lakeFS's list of retained commits has the columns {reader.fieldnames}.")
     found: list[tuple[str, str | None]] = []
     for line in reader:
         commit_id, metarange_id, expired = line["commit_id"], line.get("metarange_id"), line["expired"]
-        if not _is_id(commit_id) or expired not in ("true", "false") or (metarange_id and not _is_id(metarange_id)):
+        if (
+            len(line) != len(reader.fieldnames)
+            or not _is_id(commit_id)
+            or expired not in ("true", "false")
+            or (metarange_id and not _is_id(metarange_id))
+        ):
             raise CorruptFileError(f"lakeFS's list of retained commits holds the odd line {line}.")
         if expired == "false":
             found.append((commit_id, metarange_id))

@@ -10,10 +10,11 @@ from lakegc_core import pipeline
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.durations import parse_duration
 from lakegc_core.errors import SettingsError
+from lakegc_core.mark import STAGES
 from lakegc_core.settings import Rules
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
-from lakegc_dagster.metadata import columns, expired_metadata, stage_metadata
+from lakegc_dagster.metadata import columns, stage_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 
@@ -107,7 +108,5 @@ def _run(
         cell = GcCell.of(context)
         mark = opening(lakegc.open(cell, context.log.info), cell.mark_id)
         result = pipeline.MARKING[stage](lakegc.spark, mark)
-        metadata = stage_metadata(mark, result)
-        if stage == "expired_addresses":
-            metadata |= expired_metadata(mark, pipeline.review(mark))
-        return dg.MaterializeResult(metadata=metadata)
+        review = pipeline.review(mark) if stage == STAGES[-1] else None
+        return dg.MaterializeResult(metadata=stage_metadata(mark, result, review))

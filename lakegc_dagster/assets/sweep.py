@@ -1,5 +1,7 @@
 """The asset that deletes. It authorises itself: how it was launched, and what else was in the run, does not count."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 from pydantic import Field
 
@@ -43,7 +45,7 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     @options.asset("swept_report", group=options.sweep_group, deps=["expired_addresses"], kinds={"pyspark", "parquet"})
     def swept_report(
         context: dg.AssetExecutionContext, config: SweepConfig, lakegc: LakegcResource
-    ) -> dg.MaterializeResult[None]:
+    ) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
         """What became of every object of the mark: deleted, already gone, live again, not yet confirmed, or failed.
 
         By default a **dry run**, which deletes nothing. Refuses unless every guard was checked on the latest
@@ -58,16 +60,14 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
             result = core.swept_report(lakegc.spark, mark, dry_run=config.dry_run, accepted=accepted)
         metadata = sweep_metadata(result)
         if result.failed:
-            # What was deleted stays recorded on the asset, although the step fails.
-            context.log_event(
-                dg.AssetObservation(options.key("swept_report"), partition=str(cell.key), metadata=metadata)
-            )
+            # What was deleted stays recorded on the asset, although the step fails; events that are logged would be lost.
+            yield dg.AssetObservation(options.key("swept_report"), partition=str(cell.key), metadata=metadata)
             raise dg.Failure(
                 f"{result.failed:,} objects could not be deleted; the rest is done. Launch the same sweep again to "
                 "finish them.",
                 metadata=metadata,
                 allow_retries=False,
             )
-        return dg.MaterializeResult(metadata=metadata)
+        yield dg.MaterializeResult(metadata=metadata)
 
     return [swept_report]

@@ -76,21 +76,8 @@ class Lake:
         )
 
 
-@pytest.fixture
-def unified(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
-) -> Iterator[Lake]:
-    """Ten files on three branches, six of them garbage."""
-    yield from _lake("local_unified_gc", tmp_path, monkeypatch, instance)
-
-
-@pytest.fixture
-def rich(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Lake]:
-    """Every kind of history and of object; more than a tenth of it is garbage."""
-    yield from _lake("local_rich", tmp_path, monkeypatch, instance)
-
-
-def _lake(name: str, folder: Path, env: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Lake]:
+def open_lake(name: str, folder: Path, env: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Lake]:
+    """Lay out a recording, serve it, and let the environment point at it, as an operator's would."""
     found = [each for each in recordings() if each.name == name]
     if not found:
         pytest.skip(f"LAKEGC_GOLDEN holds no recording {name}")

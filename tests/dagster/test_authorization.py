@@ -18,6 +18,10 @@ from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.PreviewWarning")
 
 OPTIONS = LakegcConfig()
+BLAST_RADIUS = (
+    "blast-radius: what blast-radius found Here: launch swept_report with the config "
+    '`accept: {blast-radius: "why that is right"}`.'
+)
 CELL, OTHER = GcCell("analytics", "m1"), GcCell("analytics", "m2")
 
 
@@ -124,13 +128,13 @@ def test_a_failed_check_of_another_partition_does_not_stop_this_one(recorded: Re
     recorded.failing = {"blast-radius": dg.AssetCheckSeverity.ERROR}
     recorded.mark(OTHER)
     assert recorded.reasons() == []
-    assert recorded.reasons(OTHER) == ["blast-radius: what blast-radius found"]
+    assert recorded.reasons(OTHER) == [BLAST_RADIUS]
 
 
 def test_a_failed_guard_stops_a_warning_does_not_and_an_accepted_one_does_not(recorded: Recorded) -> None:
     recorded.failing = {"blast-radius": dg.AssetCheckSeverity.ERROR, "clocks": dg.AssetCheckSeverity.WARN}
     recorded.mark(CELL)
-    assert recorded.reasons() == ["blast-radius: what blast-radius found"]
+    assert recorded.reasons() == [BLAST_RADIUS]
     assert recorded.reasons(blast_radius="it was meant") == []
 
 

@@ -3,54 +3,131 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
-from conftest import SECRET, Lake, failure_of
+from conftest import SECRET, Lake, failure_of, open_lake
 
+from lakegc_core.guards import GUARDS
 from lakegc_core.mark import STAGES
+from lakegc_core.stages.swept_report import SweepResult
+from lakegc_dagster.checks import check_name
 from lakegc_dagster.partitions import GcCell
 
-UNGUARDED = {"safety": "none"}
+
+@dataclass(frozen=True)
+class Marked:
+    """A lake, what lay in it at first, and the run that marked it and swept it dry."""
+
+    lake: Lake
+    before: set[str]
+    result: dg.ExecuteInProcessResult
 
 
-def test_all_six_assets_materialise_and_a_dry_run_deletes_nothing(unified: Lake) -> None:
-    before = unified.objects()
-    result = unified.run("gc", "m1", mark=UNGUARDED)
+@pytest.fixture(scope="module")
+def marked(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Marked]:
+    """Ten files on three branches, six of them garbage; all six assets materialised once, with the default config."""
+    with pytest.MonkeyPatch.context() as env, dg.DagsterInstance.ephemeral() as instance:
+        for lake in open_lake("local_unified_gc", tmp_path_factory.mktemp("unified"), env, instance):
+            before = lake.objects()
+            yield Marked(lake, before, lake.run("gc", "m1", mark={"safety": "none"}))
+
+
+@pytest.fixture
+def rich(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Lake]:
+    """Every kind of history and of object; more than a tenth of it is garbage."""
+    yield from open_lake("local_rich", tmp_path, monkeypatch, instance)
+
+
+def test_all_six_assets_materialise_and_the_default_deletes_nothing(marked: Marked) -> None:
+    result = marked.result
     assert result.success
-    assert unified.objects() == before
+    assert marked.lake.objects() == marked.before
     done = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
     assert done == {*STAGES, "swept_report"}
-    assert all(check.passed for check in result.get_asset_check_evaluations())
+    assert {check.check_name for check in result.get_asset_check_evaluations() if check.passed} == {
+        check_name(guard.name) for guard in GUARDS
+    }
     assert _metadata(result, "swept_report")["dry_run"] is True
-    assert _metadata(result, "swept_report")["planned"] == len(unified.garbage)
+    assert _metadata(result, "swept_report")["planned"] == len(marked.lake.garbage)
 
 
-def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_nothing(unified: Lake) -> None:
-    before = unified.objects()
-    result = unified.run("gc", "m1", mark=UNGUARDED, sweep={"dry_run": False})
-    assert result.success
-    assert before - unified.objects() == unified.garbage
-    assert _metadata(result, "swept_report")["deleted"] == len(unified.garbage)
-    again = unified.run("gc_sweep", "m1", sweep={"dry_run": False})
-    assert again.success
-    assert _metadata(again, "swept_report")["deleted"] == 0
-    assert before - unified.objects() == unified.garbage
-
-
-def test_every_asset_shows_counts_bytes_and_tables(unified: Lake) -> None:
-    result = unified.run("gc", "m1", mark=UNGUARDED)
+def test_every_asset_shows_counts_bytes_and_tables(marked: Marked) -> None:
     for stage in STAGES:
-        found = _metadata(result, stage)
+        found = _metadata(marked.result, stage)
         assert {"dagster/row_count", "seconds", "artifact_bytes", "digest", "artifacts"} <= set(found)
         assert found["summary"].startswith("| ")
         assert found["datasets"].startswith("| ")
-    expired = _metadata(result, "expired_addresses")
-    assert expired["expired_objects"] == len(unified.garbage)
+    expired = _metadata(marked.result, "expired_addresses")
+    assert expired["expired_objects"] == len(marked.lake.garbage)
     assert expired["expired_bytes"] > 0
     assert "blast-radius" in expired["guards"]
-    assert "| deleted |" in _metadata(result, "swept_report")["outcomes"]
+    assert "| deleted |" in _metadata(marked.result, "swept_report")["outcomes"]
+
+
+def test_a_sweep_without_a_mark_refuses(marked: Marked) -> None:
+    alone = marked.lake.run("gc_sweep", "m2", sweep={"dry_run": False})
+    assert not alone.success
+    assert "has no mark m2" in failure_of(alone, "swept_report")
+    assert marked.lake.objects() == marked.before
+
+
+def test_a_malformed_partition_typed_into_the_ui_fails_before_anything_is_asked(marked: Marked) -> None:
+    lake, key = marked.lake, dg.MultiPartitionKey({"repository": "No such name", "mark_id": "m1"})
+    lake.instance.add_dynamic_partitions("lakegc_repository", ["No such name"])
+    result = lake.defs.resolve_job_def("gc_mark").execute_in_process(
+        partition_key=key, instance=lake.instance, raise_on_error=False
+    )
+    assert "no name of a lakeFS repository" in failure_of(result, "namespace_listing")
+
+
+def test_a_repository_that_lakefs_does_not_know_fails_at_once(marked: Marked) -> None:
+    result = marked.lake.run("gc_mark", "m1", repository="nobody-knows-it")
+    assert not result.success
+    assert "nobody-knows-it" in failure_of(result, "namespace_listing")
+
+
+def test_the_secret_of_the_server_is_in_no_event_and_no_metadata(
+    marked: Marked, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAKECTL_SERVER_ENDPOINT_URL", "http://127.0.0.1:9")  # nobody listens
+    monkeypatch.setattr("lakegc_core.lakefs.http.time.sleep", lambda seconds: None)
+    failed = marked.lake.run("gc_sweep", "m1")
+    assert failure_of(failed, "swept_report")
+    runs = marked.lake.instance.get_runs()
+    seen = [dg.serialize_value(entry) for run in runs for entry in marked.lake.instance.all_logs(run.run_id)]
+    assert len(seen) > 100
+    seen += [repr(marked.lake.defs.resources), *capfd.readouterr()]
+    for secret in (SECRET, base64.b64encode(f"AKIAREPLAY:{SECRET}".encode()).decode()):
+        assert not any(secret in text for text in seen)
+
+
+def test_objects_that_could_not_be_deleted_fail_the_sweep_and_what_was_done_stays_on_record(
+    marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half_done = SweepResult(marked.lake.repository, "m1", 1, {"deleted": 4, "failed:denied": 2}, 40, 6, 1.0, None)
+    monkeypatch.setattr("lakegc_core.stages.swept_report.swept_report", lambda *args, **kwargs: half_done)
+    result = marked.lake.run("gc_sweep", "m1", sweep={"dry_run": False})
+    assert not result.success
+    assert "2 objects could not be deleted" in failure_of(result, "swept_report")
+    (observed,) = result.get_asset_observation_events()
+    assert observed.asset_observation_data.asset_observation.metadata["deleted"].value == 4
+
+
+def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_nothing(marked: Marked) -> None:
+    lake = marked.lake
+    result = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
+    assert result.success
+    assert marked.before - lake.objects() == lake.garbage
+    assert _metadata(result, "swept_report")["deleted"] == len(lake.garbage)
+    again = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
+    assert again.success
+    assert _metadata(again, "swept_report")["deleted"] == 0
+    assert marked.before - lake.objects() == lake.garbage
 
 
 def test_a_failed_check_stops_the_sweep_in_its_run_and_in_any_other(rich: Lake) -> None:
@@ -60,56 +137,22 @@ def test_a_failed_check_stops_the_sweep_in_its_run_and_in_any_other(rich: Lake) 
     assert not result.success
     assert [check.check_name for check in result.get_asset_check_evaluations() if not check.passed] == ["blast_radius"]
     assert not _ran(result, "swept_report")
-    rich.forward(20 * 60)  # past the quarter of an hour that `standard` waits: only the guard is left
     alone = rich.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert not alone.success
     assert "blast-radius: 22.6% of the objects" in failure_of(alone, "swept_report")
     assert rich.objects() == before
+    accept = {"blast_radius": "the drop was meant"}
+    dry = rich.run("gc_sweep", "m1", sweep={"accept": accept})
+    assert _metadata(dry, "swept_report")["planned"] == len(rich.garbage)
+    early = rich.run("gc_sweep", "m1", sweep={"dry_run": False, "accept": accept})
+    assert "Sweep it in 15 minutes or later" in failure_of(early, "swept_report")
+    assert rich.objects() == before
+    rich.forward(20 * 60)
     wrong = rich.run("gc_sweep", "m1", sweep={"dry_run": False, "accept": {"order": "please"}})
     assert "cannot be accepted" in failure_of(wrong, "swept_report")
-    accepted = rich.run("gc_sweep", "m1", sweep={"dry_run": False, "accept": {"blast_radius": "the drop was meant"}})
+    accepted = rich.run("gc_sweep", "m1", sweep={"dry_run": False, "accept": accept})
     assert accepted.success
     assert before - rich.objects() == rich.garbage
-
-
-def test_a_sweep_without_a_mark_refuses(unified: Lake) -> None:
-    before = unified.objects()
-    alone = unified.run("gc_sweep", "m1", sweep={"dry_run": False})
-    assert not alone.success
-    assert "has no mark m1" in failure_of(alone, "swept_report")
-    assert unified.objects() == before
-
-
-def test_a_malformed_partition_typed_into_the_ui_fails_before_anything_is_asked(unified: Lake) -> None:
-    key = dg.MultiPartitionKey({"repository": "No such name", "mark_id": "m1"})
-    for dimension, name in (("repository", "lakegc_repository"), ("mark_id", "lakegc_mark")):
-        unified.instance.add_dynamic_partitions(name, [key.keys_by_dimension[dimension]])
-    result = unified.defs.resolve_job_def("gc_mark").execute_in_process(
-        partition_key=key, instance=unified.instance, raise_on_error=False
-    )
-    assert "no name of a lakeFS repository" in failure_of(result, "namespace_listing")
-
-
-def test_a_repository_that_lakefs_does_not_know_fails_at_once(unified: Lake) -> None:
-    result = unified.run("gc_mark", "m1", repository="nobody-knows-it")
-    assert not result.success
-    assert "nobody-knows-it" in failure_of(result, "namespace_listing")
-
-
-def test_the_secret_of_the_server_is_in_no_event_and_no_metadata(
-    unified: Lake, capfd: pytest.CaptureFixture[str]
-) -> None:
-    result = unified.run("gc", "m1", mark=UNGUARDED)
-    unified.env.setenv("LAKECTL_SERVER_ENDPOINT_URL", "http://127.0.0.1:9")  # nobody listens
-    unified.env.setattr("lakegc_core.lakefs.http.time.sleep", lambda seconds: None)
-    failed = unified.run("gc_sweep", "m1")
-    assert result.success
-    assert not failed.success
-    assert failure_of(failed, "swept_report")
-    seen = [dg.serialize_value(entry) for run in (result, failed) for entry in unified.instance.all_logs(run.run_id)]
-    seen += [repr(unified.defs), *capfd.readouterr()]
-    for secret in (SECRET, base64.b64encode(f"AKIAREPLAY:{SECRET}".encode()).decode()):
-        assert not any(secret in text for text in seen)
 
 
 def _metadata(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:

@@ -1,0 +1,190 @@
+"""The real command, as a subprocess, over recordings on S3 and on a folder: its exit codes and its contract."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakegc_core.guards import GUARDS
+from lakegc_core.mark import STAGES
+from tests.replays import Replay, replayed
+
+MARK_KEYS = {
+    "repository",
+    "mark_id",
+    "started_at",
+    "cutoff",
+    "objects",
+    "bytes",
+    "commits",
+    "guards",
+    "authorized",
+    "seconds",
+    "artifacts",
+}
+OBJECT_KEYS = {"listed", "committed", "uncommitted", "foreign", "young", "expired"}
+SWEEP_KEYS = {"repository", "mark_id", "sweep", "outcomes", "bytes_deleted", "seconds", "report"}
+OUTCOMES = {"deleted", "already_gone", "rescued", "unconfirmed", "failed"}
+
+
+@dataclass
+class Command:
+    """`lakegc` in a home of its own."""
+
+    replay: Replay
+    home: Path
+
+    def __call__(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        mine = os.environ | self.replay.variables() | {"HOME": str(self.home)} | variables
+        return subprocess.run(
+            [sys.executable, "-m", "lakegc_core.cli", *arguments],
+            env=mine,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def json(self, *arguments: str, code: int = 0, **variables: str) -> Any:
+        """The one JSON object on stdout."""
+        done = self(*arguments, "--json", **variables)
+        assert done.returncode == code, done.stderr
+        assert done.stdout.count("\n") == 1, "exactly one line"
+        return json.loads(done.stdout)
+
+    @property
+    def marking(self) -> list[str]:
+        """The options that make a mark judge as the recording did."""
+        age = f"{int(self.replay.min_age.total_seconds())}s"
+        return [self.replay.repository, "--safety", "none", "--min-age", age]
+
+
+@pytest.fixture(scope="module", params=["unified_gc", "local_rich"])
+def lakegc(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    """The command over a recording on S3, and over one in a folder."""
+    with replayed(request.param, tmp_path_factory.mktemp("cli")) as replay:
+        yield Command(replay, tmp_path_factory.mktemp("home"))
+
+
+def check_mark(found: dict[str, Any], replay: Replay) -> None:
+    assert found.keys() >= MARK_KEYS
+    assert found["objects"].keys() >= OBJECT_KEYS
+    assert found["bytes"].keys() >= {"listed", "expired"}
+    assert found["commits"].keys() >= {"known", "retained"}
+    assert [guard["name"] for guard in found["guards"]] == [guard.name for guard in GUARDS]
+    assert all(guard.keys() >= {"name", "passed", "severity", "description"} for guard in found["guards"])
+    assert set(found["seconds"]) == set(STAGES)
+    assert found["repository"] == replay.repository and found["mark_id"] == "m1"
+    assert found["objects"]["expired"] == len(replay.right())
+    assert found["authorized"] is True
+
+
+def test_a_mark_is_made_reviewed_swept_and_listed(lakegc: Command, tmp_path: Path) -> None:
+    replay, repository = lakegc.replay, lakegc.replay.repository
+    before = replay.files()
+    check_mark(lakegc.json("mark", *lakegc.marking, "--mark-id", "m1"), replay)
+    check_mark(lakegc.json("review", repository, "m1", "--addresses", str(tmp_path / "list")), replay)
+    assert set((tmp_path / "list").read_text(encoding="utf-8").splitlines()) == replay.right()
+
+    refused = lakegc("sweep", repository, "m1")
+    assert refused.returncode == 2 and "--yes" in refused.stderr
+    assert replay.files() == before
+
+    dry = lakegc.json("sweep", repository, "m1", "--dry-run")
+    assert dry.keys() >= SWEEP_KEYS and dry["outcomes"]["deleted"] == 0
+    assert replay.files() == before
+
+    swept = lakegc.json("sweep", repository, "m1", "--yes")
+    assert swept.keys() >= SWEEP_KEYS and swept["outcomes"].keys() >= OUTCOMES
+    assert swept["outcomes"]["deleted"] == len(replay.right()) and swept["outcomes"]["failed"] == 0
+    assert swept["bytes_deleted"] == sum(before[key] for key in replay.right())
+    assert swept["sweep"] == 1 and swept["report"].endswith("report.json")
+    assert replay.files() == {key: size for key, size in before.items() if key not in replay.right()}
+
+    listed = lakegc.json("marks", repository)
+    assert [mark["mark_id"] for mark in listed] == ["m1"]
+    assert listed[0]["state"] == "swept"
+    assert lakegc("marks", repository).stdout.split()[0] == "m1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "VERB"),
+        (["destroy"], "destroy"),
+        (["mark"], "REPO"),
+        (["mark", "REPO", "--safety", "paranoid"], "paranoid"),
+        (["mark", "REPO", "--min-age", "soon"], "duration"),
+        (["mark", "REPO", "--mark-id", "../x"], "mark id"),
+        (["mark", "REPO", "--config", "no-such.yaml"], "no-such.yaml"),
+        (["sweep", "REPO"], "MARK_ID"),
+        (["sweep", "REPO", "m1", "--accept", "order", "--because", "so"], "cannot be accepted"),
+        (["sweep", "REPO", "m1", "--accept", "blast-radius"], "--because"),
+        (["run", "REPO", "--mark-id", "r1"], "--yes"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_wrong_usage_and_wrong_settings_end_with_2(lakegc: Command, arguments: list[str], says: str) -> None:
+    if "sweep" in arguments and "m1" in arguments and not (lakegc.replay.root / "_lakefs/retention/gc/lakegc").exists():
+        pytest.skip("needs the mark of the first test")
+    done = lakegc(*(lakegc.replay.repository if each == "REPO" else each for each in arguments))
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr and "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_what_is_unsafe_needs_its_word_and_the_server_its_settings(lakegc: Command) -> None:
+    repository = lakegc.replay.repository
+    for variables, says in (
+        ({"LAKEGC_UNSAFE": "", "LAKEGC_NOW": ""}, "LAKEGC_UNSAFE=yes"),
+        ({"LAKEGC_UNSAFE": ""}, "LAKEGC_UNSAFE=yes"),
+        ({"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": ""}, "secret access key"),
+    ):
+        error = lakegc.json("mark", repository, "--safety", "none", code=2, **variables)
+        assert says in error["error"] and error["exit_code"] == 2
+
+
+def test_a_minimum_age_below_the_grace_period_ends_with_2(lakegc: Command) -> None:
+    error = lakegc.json("mark", lakegc.replay.repository, "--min-age", "1h", code=2, LAKEGC_UNSAFE="", LAKEGC_NOW="")
+    assert "--min-age" in error["error"]
+
+
+def test_failures_end_with_1(lakegc: Command) -> None:
+    for arguments in (("mark", "no-such-repository"), ("review", lakegc.replay.repository, "no-such-mark")):
+        done = lakegc(*arguments)
+        assert done.returncode == 1
+        assert done.stderr.startswith("lakegc: ") and "Traceback" not in done.stderr and done.stdout == ""
+
+
+def test_a_mark_that_its_guards_do_not_authorise_is_complete_and_its_sweep_ends_with_3(lakegc: Command) -> None:
+    """At level `standard` so large a share is not swept, and the mark that lists too short a time ago neither."""
+    replay = lakegc.replay
+    (lakegc.home / "strict.yaml").write_text("repositories: [{match: '*', safety: standard}]", encoding="utf-8")
+    before = replay.files()
+    error = lakegc.json("sweep", replay.repository, "m1", "--yes", "--config", "strict.yaml", code=3)
+    assert "Nothing was deleted" in error["error"]
+    review = lakegc.json("review", replay.repository, "m1", "--config", "strict.yaml")
+    assert review["authorized"] is False
+    assert replay.files() == before
+
+
+def test_a_repository_without_rules_ends_with_3(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with replayed("no_rules", tmp_path_factory.mktemp("cli")) as replay:
+        lakegc = Command(replay, tmp_path_factory.mktemp("home"))
+        error = lakegc.json("mark", *lakegc.marking, "--mark-id", "m1", code=3)
+        assert "--rules keep-all-commits" in error["error"] and error["exit_code"] == 3
+        before = replay.files()
+        found = lakegc.json("run", *lakegc.marking, "--mark-id", "m2", "--rules", "keep-all-commits", "--yes")
+        assert found["mark"]["objects"]["expired"] == 1
+        assert found["sweep"]["outcomes"]["deleted"] == 1
+        assert before.keys() - replay.files().keys() == replay.right()

@@ -1,0 +1,54 @@
+"""A cell registered by one command and materialised by another, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from conftest import SECRET, Lake, open_lake
+
+from lakegc_core.mark import STAGES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Lake]:
+    yield from open_lake("local_unified_gc", tmp_path, monkeypatch, instance)
+
+
+def test_a_cell_is_registered_by_one_command_and_materialised_by_another(lake: Lake, tmp_path: Path) -> None:
+    home = tmp_path / "dagster-home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml.example").read_text())
+    lake.env.setenv("DAGSTER_HOME", str(home))
+    before = lake.objects()
+    registered = _run("-m", "lakegc_dagster.register", lake.repository, "m1")
+    assert registered.stdout.strip() == f"m1|{lake.repository}"
+    run = _run(
+        *("-m", "dagster", "asset", "materialize", "-m", "lakegc_dagster.definitions", "--select", "*"),
+        *(
+            "--partition",
+            registered.stdout.strip(),
+            "--config-json",
+            '{"ops":{"namespace_listing":{"config":{"safety":"none"}}}}',
+        ),
+    )
+    assert SECRET not in run.stdout + run.stderr
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        for asset in (*STAGES, "swept_report"):
+            assert instance.get_materialized_partitions(dg.AssetKey(asset)) == {registered.stdout.strip()}
+    assert lake.objects() == before
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    found = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=300
+    )
+    assert found.returncode == 0, found.stderr[-3000:]
+    return found

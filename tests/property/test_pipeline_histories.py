@@ -1,0 +1,225 @@
+"""The whole collector over random histories: mark, and for some sweep, go on, and mark again; judged by the oracle.
+
+What belongs here: how many histories are run, how they are marked, and what must hold of the result. What happens in a
+history belongs in `histories`, what is garbage in `oracle`.
+
+LAKEGC_HISTORY_SECONDS (default 180) bounds the time, LAKEGC_HISTORY_SEED (default 0) chooses the histories.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.context import MarkContext, begin_mark, open_repository
+from lakegc_core.errors import LakegcError, RefusedError, SettingsError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.sandbox import SandboxServer
+from lakegc_core.sandbox.refs import GoneError
+from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
+from lakegc_core.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.stages.swept_report import swept_report
+from tests import histories, oracle
+from tests.histories import NOW, History, Player
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIN_AGE = timedelta(days=1)
+TOGETHER = 8  # histories that share a repository, on branches of their own: a mark costs little more for them
+SWEPT_OF = 5  # of so many repositories one is swept
+QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+"""What makes Spark quick on a handful of rows."""
+
+
+@dataclass
+class Court:
+    """A sandbox that is served, and a session to mark its repositories with."""
+
+    spark: SparkSession
+    server: SandboxServer
+    counts: Counter[str] = field(default_factory=Counter)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def judge(self, history: History, *, tags: bool, sweep: bool) -> list[str]:
+        """Play a history and compare what lakegc does with what is right; sentences on what is not."""
+        sandbox, name = self.server.sandbox, f"repo-{next(self.numbers)}"
+        half = len(history) * 2 // 3 if sweep else len(history)
+        player = histories.played(sandbox, name, history[:half])
+        try:
+            wrong = self._mark(player, "first", tags)
+            if sweep and not wrong:
+                wrong = self._sweep(player, tags)
+                player.play(history[half:])  # which may call what was swept back to life, in vain
+                wrong += self._mark(player, "later", tags)
+        except LakegcError as error:
+            wrong = [f"{type(error).__name__}: {error}"]
+        finally:
+            sandbox.delete_repository(name)
+            shutil.rmtree(sandbox.root / name)
+        self.counts["repositories"] += 1
+        self.counts += player.counts
+        return wrong
+
+    def _mark(self, player: Player, mark_id: str, tags: bool) -> list[str]:
+        mark = self.mark(player, mark_id, tags)
+        world = oracle.world_of(player.repository, MIN_AGE // timedelta(microseconds=1))
+        right, live = oracle.garbage(world, tags=tags), oracle.live(world, tags=tags)
+        found = list(pipeline.expired_of(mark))
+        facts = mark.mark.require("expired_addresses").facts
+        self.counts["marks"] += 1
+        self.counts["commits"] += len(world.commits)
+        self.counts["objects"] += len(world.store)
+        self.counts["garbage objects"] += len(right)
+        self.counts["live objects lost"] += len(live.intersection(found))
+        wrong = [f"{name} is live and expired" for name in sorted(live.intersection(found))]
+        wrong += [f"{name} is expired and should not" for name in sorted(set(found) - right - live)]
+        wrong += [f"{name} is garbage and was not found" for name in sorted(right - set(found))]
+        if len(found) != len(set(found)):
+            wrong.append("an address is expired twice")
+        if facts["listed"]["objects"] != len(world.store):
+            wrong.append(f"{facts['listed']['objects']} objects were listed of {len(world.store)}")
+        if mark.mark.require("retention_commits").facts["server_beyond_ours"]:
+            wrong.append("lakeFS keeps commits that lakegc would not")
+        return [f"mark {mark_id!r}: {each}" for each in wrong]
+
+    def mark(self, player: Player, mark_id: str, tags: bool) -> MarkContext:
+        repository = player.repository
+        context = begin_mark(
+            self._open(repository.name),
+            mark_id,
+            min_age=MIN_AGE,
+            safety_level="none",
+            rules="keep-all-commits" if repository.rules is None else None,
+            protect_tags=tags,
+        )
+        pipeline.mark(self.spark, context)
+        return context
+
+    def _open(self, name: str) -> Any:
+        server = ServerSettings(self.server.url, ACCESS_KEY, SECRET_KEY)
+        client = LakeFSClient(server, sleep=lambda seconds: None)
+        try:
+            return open_repository(Settings(server=server), name, client=client)
+        except SettingsError:  # nothing in the repository tells where it lies: no rules, nothing staged, no upload
+            self.counts["told where they lie"] += 1
+            told = StoreMapping("local://", root=str(self.server.sandbox.root))
+            return open_repository(Settings(server=server, stores=(told,)), name, client=client)
+
+    def _sweep(self, player: Player, tags: bool) -> list[str]:
+        repository = player.repository
+        world = oracle.world_of(repository, MIN_AGE // timedelta(microseconds=1))
+        right = oracle.garbage(world, tags=tags)
+        readable = _readable(player, world, tags)
+        mark = self.mark(player, "first", tags)  # which stands
+        nested = histories.NESTED in world.store
+        try:
+            result = swept_report(self.spark, mark)
+        except RefusedError as error:
+            self.counts["sweeps refused"] += 1
+            return [] if nested else [str(error)]
+        if nested:
+            return ["sweep: another repository's metadata lies below data/, which must stop it"]
+        self.counts["sweeps"] += 1
+        self.counts["swept objects"] += result.outcomes["deleted"]
+        wrong = []
+        if result.failed or result.outcomes["deleted"] != len(right):
+            wrong.append(f"the sweep says {dict(result.outcomes)} where {len(right)} objects are garbage")
+        left = set(oracle.stored(repository))
+        wrong += [f"{name} was not swept" for name in sorted(left & right)]
+        lost = sorted(set(world.store) - right - left)
+        wrong += [f"{name} was swept and is not garbage" for name in lost]
+        unreadable = sorted(readable - _readable(player, world, tags))
+        wrong += [f"{path!r} of {ref} does not read any more" for ref, path in unreadable]
+        self.counts["live objects lost"] += len(lost) + len(unreadable)
+        again = self.mark(player, "again", tags)
+        wrong += [f"{name} is garbage after the sweep" for name in pipeline.expired_of(again)]
+        return [f"sweep: {each}" for each in wrong]
+
+
+def _readable(player: Player, world: oracle.World, tags: bool) -> set[tuple[str, str]]:
+    """What can be read on branches, protected tags and commits that count."""
+    found = set()
+    repository = player.repository
+    for ref in {*world.heads, *(world.tags if tags else ()), *oracle.counting(world, tags=tags)}:
+        for path, entry in repository.objects(ref):
+            if "elsewhere" in entry.address:  # imported: its bytes never were here
+                continue
+            try:
+                repository.read(ref, path)
+            except GoneError:
+                continue
+            found.add((ref, path))
+    return found
+
+
+@pytest.fixture
+def court(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Court]:
+    """A sandbox at NOW; a session that is quick while the test lasts."""
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp()))
+    before = {name: spark.conf.get(name) for name in QUICK}
+    with ExitStack() as stack:
+        for name, value in QUICK.items():
+            stack.callback(spark.conf.set, name, before[name])
+            spark.conf.set(name, value)
+        yield Court(spark, stack.enter_context(SandboxServer(histories.sandbox(tmp_path))))
+
+
+def test_every_history_is_marked_and_swept_as_the_oracle_says(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
+    began, seconds = time.monotonic(), float(os.environ.get("LAKEGC_HISTORY_SECONDS", "180"))
+    seed = int(os.environ.get("LAKEGC_HISTORY_SEED", "0"))
+    for number in itertools.count():
+        tags, sweep = number % 2 == 0, number % SWEPT_OF == 0
+        first = seed * 1_000_000 + number * TOGETHER
+        history = histories.together([histories.drawn(first + each) for each in range(TOGETHER)])
+        if sweep and number % 20 != 10:
+            history = [step for step in history if step.arguments.get("name") != histories.NESTED]
+        court.counts["histories"] += TOGETHER
+        wrong = court.judge(history, tags=tags, sweep=sweep)
+        if wrong:
+            pytest.fail(f"Repository {number} of seed {seed}: " + explained(court, history, wrong, tags, sweep))
+        if time.monotonic() - began > seconds:
+            break
+    with capsys.disabled():
+        court.counts["live objects lost"] += 0
+        said = ", ".join(f"{count:,} {name}" for name, count in sorted(court.counts.items()))
+        print(f"\npipeline histories: {said}; {time.monotonic() - began:.0f} s")
+    assert court.counts["garbage objects"] and court.counts["sweeps"]
+
+
+def explained(court: Court, history: History, wrong: list[str], tags: bool, sweep: bool) -> str:
+    """What was wrong, and a script of a smaller history with which something is."""
+    small = histories.smallest(history, lambda shorter: bool(court.judge(shorter, tags=tags, sweep=sweep)))
+    return "\n".join([*wrong, "", script(small, tags=tags, sweep=sweep)])
+
+
+def script(history: History, *, tags: bool, sweep: bool) -> str:
+    """Python that plays a history again and says what is wrong with it; to be run where `tests` lies."""
+    steps = "\n".join(f"    Step({step.verb!r}, {step.arguments!r})," for step in history)
+    return (
+        f"from tests.histories import Step\nfrom {__name__} import replay\n\n"
+        f"history = [\n{steps}\n]\nprint(*replay(history, tags={tags}, sweep={sweep}), sep='\\n')\n"
+    )
+
+
+def replay(history: History, *, tags: bool, sweep: bool) -> list[str]:
+    """What is wrong with a history, apart from any test: for the scripts that a failure prints."""
+    from lakegc_core.spark import session
+
+    os.environ |= {"LAKEGC_UNSAFE": "yes", "LAKEGC_NOW": str(NOW.timestamp())}
+    with tempfile.TemporaryDirectory() as folder, SandboxServer(histories.sandbox(Path(folder))) as server:
+        return Court(session("local[2]", QUICK), server).judge(history, tags=tags, sweep=sweep)

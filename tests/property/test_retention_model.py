@@ -1,0 +1,198 @@
+"""Which commits count and which objects may go, in small random worlds that hold no repository: pure functions only.
+
+What belongs here: `retention` and the rule for candidates against the oracle, many thousand times. Reading
+lakeFS, Spark and stores do not.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from lakegc_core.namespace import Namespace, xid_time
+from lakegc_core.retention import Graph, Rules, retain
+from tests import oracle
+from tests.oracle import DAY, Version, World
+
+EXAMPLES, WORLDS = 2_600, 4  # hypothesis is slow to begin an example, so each holds several worlds
+BYTES = 170  # of randomness, for one world
+NOW = int(datetime(2025, 3, 31, 12, tzinfo=UTC).timestamp()) * 10**6
+HOUR = DAY // 24
+BRANCHES = ("main", "dev", "feature/x", "_hidden")
+DAYS = (7, 0, 1, 2, 30, -1, -400, 365, 2**31 - 1, -(2**31))
+AGES = (0, 1, 24, 25, 47, 48, 49, 7 * 24 - 1, 7 * 24, 7 * 24 + 1, 30 * 24, 31 * 24, 366 * 24, -1, -72)  # hours
+NAMES = (
+    "data/g0q1/a",
+    "data/g0q1/b",
+    "data/g0q1/c,signature",
+    "data/plain",
+    "data/repo-main:0b5c/x",
+    "data/with space/ü%2F+",
+    "0123456789abcdef0123456789abcdef",
+    "data//double",
+    "data/part-00000.parquet",
+    # never candidates
+    "data/g0q1/",
+    "data/other/_lakefs/0123",
+    "data/_lakefs/x",
+    "0123456789ABCDEF0123456789ABCDEF",
+    "0123456789abcdef0123456789abcdef-00001",  # but for blockstore local
+    "exports/x.csv",
+    "_lakefs/dummy",
+    "dataset/x",
+)
+MADE_NOW = "data/g0q1/d5i1b400000000000000"  # whatever the store says, its name was given out in 2026
+COUNTS: Counter[str] = Counter()
+
+
+class Choices:
+    """Picks out of random bytes: much faster than to ask hypothesis for every pick, and it shrinks as well."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._next = data, 0
+
+    def below(self, bound: int) -> int:
+        self._next += 1
+        return self._data[self._next - 1] % bound
+
+    def of(self, options: Sequence[Any]) -> Any:
+        return options[self.below(len(options))]
+
+    def some(self, options: Sequence[Any]) -> list[Any]:
+        bits = self.below(256) | self.below(256) << 8 | self.below(256) << 16
+        return [option for place, option in enumerate(options) if bits >> place & 1]
+
+
+def world(data: bytes) -> World:
+    """A commit graph of any shape, with references, rules, staged objects and a store."""
+    pick = Choices(data)
+    names = [*NAMES, MADE_NOW]
+    commits: dict[str, Version] = {}
+    for number in range(1 + pick.below(12)):
+        earlier = list(commits)
+        parents = [pick.of(earlier) for _ in range(pick.of((1, 1, 1, 2, 2, 0)) if earlier else 0)]
+        commits[f"{pick.below(256):02x}{number}"] = Version(
+            parents=tuple(parents),
+            created=NOW - pick.of(AGES) * HOUR + pick.of((0, 0, 1, -1)),  # microseconds off the threshold
+            objects=frozenset(pick.some(names[:8])),
+            main=pick.of((0, 0, 0, -1)),
+        )
+    ids = list(commits)
+    branches = {name: pick.of(DAYS) for name in pick.some(BRANCHES)}
+    return World(
+        now=NOW,
+        commits=commits,
+        heads={name: pick.of(ids) for name in ("main", *pick.some(BRANCHES[1:]))},
+        tags={name: pick.of(ids) for name in pick.some(("v1", "v2"))},
+        rules=None if pick.below(16) == 15 else (pick.of(DAYS), branches),
+        shown=frozenset(pick.some(names[:4])),
+        store={name: NOW - pick.of(AGES) * HOUR + pick.of((0, 1, -1)) for name in pick.some(names)},
+        min_age=pick.of((24, 0, 48, 1)) * HOUR,
+        local=bool(pick.below(2)),
+    )
+
+
+def kept(world: World, *, tags: bool, margin: int = 0) -> set[str]:
+    """What lakegc keeps; the commits come in the order of their ids, as in lakeFS."""
+    ids = sorted(world.commits)
+    row = {commit: number for number, commit in enumerate(ids)}
+    versions = [world.commits[each] for each in ids]
+    graph, unknown = Graph.build(
+        ids,
+        [f"metarange of {each}" for each in ids],
+        [version.created for version in versions],
+        [version.parents for version in versions],
+        [1 if version.main == 0 else 0 for version in versions],
+    )
+    assert not unknown
+    heads = [(name, row[commit]) for name, commit in world.heads.items()]
+    tagged = [(name, row[commit]) for name, commit in world.tags.items()] if tags else []
+    rules = None if world.rules is None else Rules(*world.rules)
+    return {ids[row] for row in retain(graph, heads, tagged, rules, world.now, margin=margin).kept_by}
+
+
+def renamed(world: World, names: dict[str, str]) -> World:
+    """The same world under other commit ids."""
+    commits = {
+        names[each]: Version(
+            tuple(names[parent] for parent in version.parents), version.created, version.objects, version.main
+        )
+        for each, version in world.commits.items()
+    }
+    return World(
+        world.now,
+        commits,
+        {branch: names[commit] for branch, commit in world.heads.items()},
+        {tag: names[commit] for tag, commit in world.tags.items()},
+        world.rules,
+    )
+
+
+def candidates(world: World) -> set[str]:
+    """What lakegc would take by name and age, by its own judgement of both."""
+    namespace = Namespace("local://repo" if world.local else "s3://bucket/repo")
+    names = sorted(world.store)
+    allowed = namespace.collectable(pa.array(names, pa.string())).to_pylist()
+    written = {name: world.store[name] for name, may in zip(names, allowed, strict=True) if may}
+    named = {name: (xid_time(name.rpartition("/")[2]) or 0) * 10**6 for name in written}
+    return {name for name in written if max(written[name], named[name]) < world.now - world.min_age}
+
+
+def live(world: World, commits: set[str]) -> set[str]:
+    """What is staged, and what these commits show."""
+    return set(world.shown).union(*(world.commits[commit].objects for commit in commits))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counted(request: pytest.FixtureRequest) -> Any:
+    """Says at the end how many worlds were judged, past pytest's capturing."""
+    yield
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        print("\nretention model:", ", ".join(f"{COUNTS[name]:,} {name}" for name in sorted(COUNTS)))
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=list(HealthCheck),
+)
+@given(data=st.binary(min_size=WORLDS * BYTES, max_size=WORLDS * BYTES), seed=st.integers(0, 2**32 - 1))
+def test_exactly_the_commits_of_the_oracle_count_whatever_their_ids(data: bytes, seed: int) -> None:
+    for start in range(0, len(data), BYTES):
+        here = world(data[start : start + BYTES])
+        for_tags = (seed + start) % 2 == 0
+        try:
+            judge(here, tags=for_tags, seed=seed)
+        except AssertionError:
+            note(f"tags={for_tags} seed={seed} in {here}")
+            raise
+
+
+def judge(here: World, *, tags: bool, seed: int) -> None:
+    """Compare one world with the oracle."""
+    right = oracle.counting(here, tags=tags)
+    assert kept(here, tags=tags) == right
+    others = [f"{number:02x}" for number in range(len(here.commits))]
+    random.Random(seed).shuffle(others)
+    names = dict(zip(here.commits, others, strict=True))
+    assert kept(renamed(here, names), tags=tags) == {names[each] for each in right}
+
+    with_margin = kept(here, tags=tags, margin=HOUR)
+    assert with_margin >= right
+    old, garbage = candidates(here), oracle.garbage(here, tags=tags)
+    assert old - live(here, right) == garbage
+    assert old - live(here, with_margin) <= garbage
+    COUNTS["histories"] += 1
+    COUNTS["expired commits"] += len(here.commits) - len(right)
+    COUNTS["objects of garbage"] += len(garbage)
