@@ -80,7 +80,8 @@ def mark_screen(report: Json) -> str:
     objects, size, commits = report["objects"], report["bytes"], report["commits"]
     seconds = sum(report["seconds"].values())
     lines = [
-        f"{report['repository']} · mark {report['mark_id']} · complete, {seconds:.0f} s · cutoff {_minute(report['cutoff'])}",
+        f"{report['repository']} · mark {report['mark_id']} · complete, {seconds:.0f} s · "
+        f"cutoff {_minute(report['cutoff'])}",
         "",
     ]
     kept_by = ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))

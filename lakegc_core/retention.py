@@ -93,8 +93,9 @@ def retain(
 ) -> Retained:
     """The commits that count.
 
-    `heads` and `tags` are names with rows (a branch that moved meanwhile may stand twice); `rules` None means that every commit counts; `now` and `margin` are
-    microseconds; `server` are the rows that lakeFS itself retains, which are united with ours.
+    `heads` and `tags` are names with rows (a branch that moved meanwhile may stand twice); `rules` None means that
+    every commit counts; `now` and `margin` are microseconds; `server` are the rows that lakeFS itself retains, which
+    are united with ours.
 
     With T(b) = now - days(b): a commit is kept if it is a head or a tag, or the main parent of a commit younger than
     the oldest T of all branches on whose main ancestry that child lies, or a dangling commit younger than the default.

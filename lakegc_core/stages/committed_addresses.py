@@ -1,4 +1,4 @@
-"""committed_addresses: everything that the retained commits refer to. Distinct metaranges, then distinct ranges, each read once.
+"""committed_addresses: everything that the retained commits refer to, each metarange and each range read once.
 
 Metaranges are immutable and shared by many commits, ranges by many metaranges, so neither is ever read twice. Reading
 is whole or an error: every count is compared with what the level above says.
@@ -58,7 +58,10 @@ RANGES_SCHEMA = pa.schema(
 
 
 def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
-    """Read what retained commits refer to. Columns: range_id, address, exact, size, e_tag. Datasets metaranges, ranges."""
+    """Read what retained commits refer to. Columns: range_id, address, exact, size, e_tag.
+
+    Datasets: `metaranges` and `ranges`, as they were read.
+    """
 
     def body(spark: SparkSession, context: MarkContext) -> StageOutput:
         commits = context.mark.require(COMMITS).datasets[COMMITS]
@@ -81,7 +84,8 @@ def read_committed(
 ) -> StageOutput:
     """Read all ranges of the metaranges in `retained` (column metarange_id) into parts below `folder`.
 
-    `expected`: how many distinct metaranges that must be. `known`: the mark's own list of ranges, whose addresses need not be read again (for the look of a sweep).
+    `expected`: how many distinct metaranges that must be. `known`: the mark's own list of ranges, whose addresses need
+    not be read again (for the look of a sweep).
     """
     from pyspark.sql import functions as F
 

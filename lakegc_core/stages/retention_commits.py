@@ -22,6 +22,7 @@ from lakegc_core.retention import Rules
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.commit_walk import COMMITS, REFS, REFS_SCHEMA, CommitWalk
+from lakegc_core.stages.rules_memory import remember, rules_json
 from lakegc_core.store.parquet import Part, PartWriter, parts_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> Sta
             f"Set rules in lakeFS; or, to collect only what no commit refers to, say so: --rules {KEEP_ALL} "
             f"(or `rules: {KEEP_ALL}` in lakegc.yaml)."
         )
+    in_force = None if rules is None else Rules(rules.default_retention_days, dict(rules.branches))
+    judged_by, memories = remember(context, in_force)
     prepared = client.prepare_commits(header.repository) if rules is not None else None
     dump = client.dump(header.repository)
     refs = _refs(context, f"{folder}/{REFS}")
@@ -64,7 +67,7 @@ def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> Sta
         branches_metarange=dump.branches_metarange_id,
         tags_metarange=dump.tags_metarange_id,
         server_csv=output_key(context, prepared.commits_location) if prepared else None,
-        rules=None if rules is None else Rules(rules.default_retention_days, dict(rules.branches)),
+        rules=judged_by,
         protect_tags=header.protect_tags,
         now=int(clock.now().timestamp() * _SECOND),
         margin=int(context.level.retention_margin.total_seconds() * _SECOND),
@@ -73,7 +76,9 @@ def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> Sta
     facts = next(result["facts"] for result in results if "facts" in result)
     facts |= {
         "began_at": began,
-        "rules": None if rules is None else {"default": rules.default_retention_days, "branches": dict(rules.branches)},
+        "rules": rules_json(in_force),
+        "judged_by": rules_json(judged_by),
+        "rules_remembered": memories,
         "dump": dump.commits_metarange_id,
         "run_id": prepared.run_id if prepared else None,
     }
@@ -118,7 +123,7 @@ def _walk_until_known(spark: SparkSession, context: MarkContext, walk: CommitWal
     """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known."""
     while True:
         results = run_tasks(spark, [walk], CommitWalk.run)
-        unknown = next((result["unknown"] for result in results if "unknown" in result), [])
+        unknown: list[str] = next((result["unknown"] for result in results if "unknown" in result), [])
         if not unknown:
             return results
         if len(walk.extra) + len(unknown) > _MOST_FETCHED:
