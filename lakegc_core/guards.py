@@ -234,8 +234,8 @@ def _shrink(evidence: Evidence) -> Finding:
             shrunk.append(f"{title} objects went from {had:,} to {has:,}")
     if shrunk:
         return False, (
-            f"Since the last mark {' and '.join(shrunk)}, more than {evidence.level.shrink:.0%} less. A short answer of "
-            "the server looks like this; so does a big clean-up. If that was meant, say so: "
+            f"Since the last mark {' and '.join(shrunk)}, more than {evidence.level.shrink:.0%} less. A short answer "
+            "of the server looks like this; so does a big clean-up. If that was meant, say so: "
             '--accept shrink --because "…".'
         )
     return True, "The live objects have not shrunk suspiciously since the last mark."
@@ -245,9 +245,9 @@ def _known_heads(evidence: Evidence) -> Finding:
     lost = evidence.facts("retention_commits").get("former_heads_unknown", 0)
     if lost:
         return False, (
-            f"{lost:,} heads that earlier marks saw are unknown to lakeFS now. Commits are never deleted, so this server "
-            "was restored from a backup or re-created, and its references are older than the objects in the store. "
-            "Do not collect before the server is whole again."
+            f"{lost:,} heads that earlier marks saw are unknown to lakeFS now. Commits are never deleted, so this "
+            "server was restored from a backup or re-created, and its references are older than the objects in the "
+            "store. Do not collect before the server is whole again."
         )
     return True, "All heads that the last mark saw are still known to lakeFS."
 
@@ -258,8 +258,8 @@ def _reads(evidence: Evidence) -> Finding:
     if evidence.unreadable:
         shown = ", ".join(f"{path} ({status})" for path, status in list(evidence.unreadable.items())[:5])
         return False, (
-            f"{len(evidence.unreadable)} of {evidence.sampled} paths on branch heads do not read: {shown}. Data was lost "
-            "before this sweep, or the store is not reached. Find out which, before anything more is deleted."
+            f"{len(evidence.unreadable)} of {evidence.sampled} paths on branch heads do not read: {shown}. Data was "
+            "lost before this sweep, or the store is not reached. Find out which, before anything more is deleted."
         )
     return True, f"{evidence.sampled} random paths on branch heads read."
 

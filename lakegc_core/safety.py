@@ -91,7 +91,7 @@ FULL = Level(
     age_margin=timedelta(hours=1),
     part_age=timedelta(days=7),
     gap=timedelta(hours=24),
-    look_delay=timedelta(minutes=15),
+    look_delay=timedelta(0),  # the gap is longer
     look_validity=timedelta(minutes=60),
     watch_interval=timedelta(seconds=60),
     suspects=100,
@@ -112,7 +112,7 @@ STANDARD = Level(
     age_margin=FULL.age_margin,
     part_age=FULL.part_age,
     gap=timedelta(0),
-    look_delay=FULL.look_delay,
+    look_delay=timedelta(minutes=15),
     look_validity=FULL.look_validity,
     watch_interval=FULL.watch_interval,
     suspects=FULL.suspects,

@@ -19,7 +19,8 @@ from lakegc_core.lakefs import graveler
 from lakegc_core.namespace import Namespace
 from lakegc_core.spark import Json, run_on_rows
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
-from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA
+from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
+from lakegc_core.stages.path_holds import held_by_path
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, PartWriter, part_results, parts_of, read, spark_width, write
 
@@ -68,7 +69,12 @@ def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResul
         folder = context.mark.stage_folder(COMMITS)
         retained = read(spark, context.workspace, folder, commits, COMMITS_SCHEMA, ["metarange_id"])
         expected = context.mark.require(COMMITS).facts["retained_metaranges"]
-        return read_committed(spark, context, retained, context.mark.stage_folder(STAGE), expected=expected)
+        target = context.mark.stage_folder(STAGE)
+        output = read_committed(spark, context, retained, target, expected=expected)
+        others = context.mark.require(COMMITS).datasets[OTHERS]
+        held = held_by_path(spark, context, folder, others, target, SCHEMA)
+        facts = {**output.facts, "held_by_path": sum(part.rows for part in held)}
+        return StageOutput({**output.datasets, STAGE: [*output.datasets[STAGE], *held]}, facts)
 
     return run_stage(STAGE, spark, context, body)
 

@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
-from lakegc_core.errors import MarkError
-from lakegc_core.mark import STAGES, Header, Manifest, MarkArtifacts, marks
+from lakegc_core.mark import STAGES, Manifest
 from lakegc_core.namespace import UPLOAD_PART, Namespace
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages import committed_addresses, namespace_listing, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
+from lakegc_core.stages.missing_paths import missing_paths
+from lakegc_core.stages.previous_mark import previous_mark
 from lakegc_core.stages.rescues import last_rescues
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, read_part, write
@@ -93,6 +94,12 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     text = _TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
     lists = run_tasks(spark, parts[STAGE], text.write)
     facts = _facts(parts, manifests, sorted(each["list"] for each in lists))
+    if facts["missing"]:
+        missing = read(spark, context.workspace, folders[MISSING], parts[MISSING], SCHEMA, ["address"])
+        stage = committed_addresses
+        folder, of_stage = context.mark.stage_folder(stage.STAGE), manifests[stage.STAGE].datasets[stage.STAGE]
+        entries = read(spark, context.workspace, folder, of_stage, stage.SCHEMA, ["address", "range_id"])
+        facts["missing_paths"] = missing_paths(spark, context, missing, entries)
     return StageOutput(parts, facts | {"previous": _previous_facts(context)})
 
 
@@ -180,29 +187,6 @@ def _previous_facts(context: MarkContext) -> dict[str, Any] | None:
         "mark_id": before.mark_id,
         STAGE: {group: facts[group] for group in ("listed", "committed", "uncommitted", "expired")},
     }
-
-
-def previous_mark(context: MarkContext) -> MarkArtifacts | None:
-    """The newest complete mark of the same repository that was begun before this one."""
-    found: tuple[float, MarkArtifacts] | None = None
-    for mark_id in marks(context.workspace, context.home):
-        mark = context.artifacts(mark_id)
-        try:
-            header = mark.header()
-            if header is None or not _is_earlier(header, context.header) or mark.manifest(STAGE) is None:
-                continue
-        except MarkError:
-            continue  # a damaged mark vouches for nothing
-        if found is None or header.started_at > found[0]:
-            found = (header.started_at, mark)
-    return found[1] if found else None
-
-
-def _is_earlier(header: Header, own: Header) -> bool:
-    return header.started_at < own.started_at and (
-        (header.repository, header.repository_created, header.storage_namespace, header.allow_list, header.format)
-        == (own.repository, own.repository_created, own.storage_namespace, own.allow_list, own.format)
-    )
 
 
 def _missing(

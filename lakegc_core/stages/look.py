@@ -18,7 +18,8 @@ from lakegc_core.retention import Rules
 from lakegc_core.spark import clear_errors
 from lakegc_core.stages import committed_addresses, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput
-from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
+from lakegc_core.stages.path_holds import held_by_path
 from lakegc_core.stages.retention_commits import find_retained
 from lakegc_core.stages.rules_memory import rules_json
 from lakegc_core.stages.uncommitted_addresses import dump_staged
@@ -68,9 +69,22 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
     began = clock.now().timestamp()
     _check_same_server(context)
     staged = dump_staged(spark, context, f"{folder}/uncommitted")
-    commits = find_retained(spark, context, f"{folder}/commits")
+    commits = find_retained(spark, context, f"{folder}/commits", former=context.mark)
+    if commits.facts["former_heads_unknown"]:
+        raise RefusedError(
+            f"{commits.facts['former_heads_unknown']:,} heads that the mark saw are unknown to lakeFS now: the server "
+            "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole."
+        )
     retained = _read(spark, context, f"{folder}/commits", commits.datasets[COMMITS], COMMITS_SCHEMA)
     committed = _read_unknown(spark, context, retained, f"{folder}/committed")
+    held = held_by_path(
+        spark,
+        context,
+        f"{folder}/commits",
+        commits.datasets[OTHERS],
+        f"{folder}/committed",
+        committed_addresses.SCHEMA,
+    )
     return Look(
         began_at=began,
         finished_at=clock.now().timestamp(),
@@ -78,7 +92,7 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         staged=staged.datasets[uncommitted_addresses.STAGE],
         commits=commits.datasets[COMMITS],
         refs=commits.datasets[REFS],
-        committed=committed.datasets[committed_addresses.STAGE],
+        committed=[*committed.datasets[committed_addresses.STAGE], *held],
         metaranges=committed.datasets[committed_addresses.METARANGES],
         facts={
             "uncommitted_addresses": staged.facts,

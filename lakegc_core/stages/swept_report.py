@@ -98,6 +98,14 @@ def confirmed_at(context: MarkContext) -> float:
     return max(listed, read)
 
 
+def ready_at(context: MarkContext) -> float:
+    """Unix seconds from which a sweep of this mark can delete anything at all."""
+    listed = context.mark.require("namespace_listing").finished_at + effective_level(context).look_delay.total_seconds()
+    expired = context.mark.require("expired_addresses").facts
+    some = expired["confirmed"]["objects"] or not expired["expired"]["objects"]
+    return listed if some else confirmed_at(context)
+
+
 def swept_report(
     spark: SparkSession,
     context: MarkContext,
