@@ -97,7 +97,7 @@ def read_committed(
 
     work = _Reading(context.data, context.workspace, folder, context.header.block_prefix, context.namespace)
     width = spark_width(spark)
-    distinct = retained.where(F.col("metarange_id") != "").distinct().repartition(2 * width)
+    distinct = retained.where(F.col("metarange_id") != "").distinct().repartition(_tasks(expected, 16, 4 * width))
     metaranges = write(
         _with_schema(distinct, work.metaranges, METARANGES_SCHEMA),
         context.workspace,
@@ -130,8 +130,7 @@ def read_committed(
         mine = read(spark, context.workspace, _ranges_folder(context), known, RANGES_SCHEMA, ["range_id"])
         ranges = ranges.join(mine, "range_id", "left_anti")
     wanted = ranges.select("range_id", "references", "count", "most", "min_key", "max_key")
-    tasks = max(2 * width, min(512, references // 64))  # the work is in the files, not in these few rows
-    results = run_on_rows(wanted.repartition(tasks), work.ranges)
+    results = run_on_rows(wanted.repartition(_tasks(references, 32, 512)), work.ranges)
     parts = parts_of(results, [STAGE, RANGES])
     facts: dict[str, Any] = {
         "metaranges": read_metaranges,
@@ -147,6 +146,11 @@ def read_committed(
             f"{facts['references_read']:,}. Run the mark again."
         )
     return StageOutput({STAGE: parts[STAGE], RANGES: parts[RANGES], METARANGES: metaranges}, facts)
+
+
+def _tasks(files: int, each: int, most: int) -> int:
+    """How many tasks share the reading of files: the work is in the files, not in the few rows that name them."""
+    return max(1, min(most, -(-files // each)))
 
 
 def _ranges_folder(context: MarkContext) -> str:

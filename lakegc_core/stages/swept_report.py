@@ -30,13 +30,16 @@ from lakegc_core.stages.sample import Sample, read_again, take_sample
 from lakegc_core.stages.suspects import find_suspects
 from lakegc_core.stages.sweep_record import LOST, RESCUED, UNCONFIRMED, SweepRecord
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
-from lakegc_core.store.parquet import Part, read, spark_width, write
+from lakegc_core.store.parquet import Part, read, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 STAGE = "swept_report"
 _PLANNED = "planned"
+_UNIT = "substring_index(address, '/', 2)"
+_ROWS_A_PART = 10_000
+_MOST_PARTS = 1_000
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ class _Sweep:
             attempt = self.record.next_attempt()
             here = f"{self.record.folder}/attempt-{attempt}"
             look = take_look(self.spark, self.context, f"{here}/look")
-            plan = self._plan(candidates, look, here, attempt)
+            plan = self._plan(candidates, look, here, attempt, waiting)
             if self.dry_run:
                 totals = self.record.totals()
                 return self._result(totals.outcomes, 0, sum(part.rows for part in plan))
@@ -190,7 +193,7 @@ class _Sweep:
         folder = self.context.mark.stage_folder(stage)
         return read(self.spark, self.context.workspace, folder, parts, expired_addresses.SCHEMA)
 
-    def _plan(self, candidates: DataFrame, look: Look, here: str, attempt: int) -> list[Part]:
+    def _plan(self, candidates: DataFrame, look: Look, here: str, attempt: int, waiting: int) -> list[Part]:
         """Write what may be deleted as plan parts; journal what the look took out."""
         from pyspark.sql import functions as F
 
@@ -213,16 +216,17 @@ class _Sweep:
                 .withColumn("outcome", F.coalesce("verdict", "outcome"))
                 .drop("verdict")
             )
-        return self._write_plan(judged, here, attempt)
+        return self._write_plan(judged, here, attempt, waiting)
 
-    def _write_plan(self, judged: DataFrame, here: str, attempt: int) -> list[Part]:
+    def _write_plan(self, judged: DataFrame, here: str, attempt: int, waiting: int) -> list[Part]:
         from pyspark.sql import functions as F
 
         stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn(
             "at", expired_addresses.moment(clock.now().timestamp())
         )
         ordered = (
-            stamped.repartitionByRange(4 * spark_width(self.spark), "address")
+            # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
+            stamped.repartition(max(1, min(_MOST_PARTS, -(-waiting // _ROWS_A_PART))), F.expr(_UNIT))
             .sortWithinPartitions("address")
             .select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since")
         )
