@@ -55,9 +55,7 @@ def _rows(batches: Iterator[Any]) -> int:
 
 
 def _paginator(server: S3Server) -> int:
-    pages = (
-        server.client().get_paginator("list_objects_v2").paginate(Bucket=server.bucket, Prefix="bench/data/")
-    )
+    pages = server.client().get_paginator("list_objects_v2").paginate(Bucket=server.bucket, Prefix="bench/data/")
     return sum(len(page.get("Contents", ())) for page in pages)
 
 

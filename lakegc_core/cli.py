@@ -22,7 +22,7 @@ from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.mark import new_mark_id
 from lakegc_core.progress import Reporter, ask
 from lakegc_core.settings import Settings
-from lakegc_core.stages.swept_report import confirmed_at, swept_report
+from lakegc_core.stages.swept_report import ready_at, swept_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -191,7 +191,7 @@ def _next_step(context: MarkContext, review: pipeline.Review) -> str:
         return f"\nnext: lakegc review {repository} {mark_id}"
     if not review.report["objects"]["expired"]:
         return "\nnothing to sweep"
-    when = confirmed_at(context)
+    when = ready_at(context)
     if when > clock.now().timestamp():
         return (
             f"\nnext: lakegc sweep {repository} {mark_id}   (after {report.instant(when)[:16].replace('T', ' ')} UTC)"
@@ -221,7 +221,7 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         result = swept_report(spark, context, dry_run=options.dry_run, accepted=accepted)
     found = report.sweep_report(result)
     _print(options, found, report.sweep_screen(found))
-    return 1 if result.failed else 0
+    return 1 if result.failed or result.lost or result.unreadable else 0
 
 
 def _run(options: argparse.Namespace, reporter: Reporter) -> int:
@@ -234,7 +234,7 @@ def _run(options: argparse.Namespace, reporter: Reporter) -> int:
         review = pipeline.mark(spark, context)
     found: Json = {"mark": review.report, "sweep": None}
     screen = report.mark_screen(review.report)
-    when = confirmed_at(context)
+    when = ready_at(context)
     if when > clock.now().timestamp() and review.authorized:
         found["sweep_after"] = report.instant(when)
         _print(options, found, f"{screen}\nnot swept yet: to be confirmed after {found['sweep_after']}")
@@ -252,7 +252,7 @@ def _run(options: argparse.Namespace, reporter: Reporter) -> int:
         return error.exit_code
     found["sweep"] = report.sweep_report(result)
     _print(options, found, report.sweep_screen(found["sweep"]))
-    return 1 if result.failed else 0
+    return 1 if result.failed or result.lost or result.unreadable else 0
 
 
 def _accepted(options: argparse.Namespace) -> dict[str, str]:

@@ -7,13 +7,15 @@ done with it belongs to the stages.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from lakegc_core import clock, safety
+from lakegc_core import clock, lease, safety
 from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedError, ServerError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Repository
+from lakegc_core.lease import Lease
 from lakegc_core.mark import Header, MarkArtifacts, check_mark_id
 from lakegc_core.namespace import ALLOW_LIST_VERSION, Namespace
 from lakegc_core.safety import Level
@@ -58,6 +60,16 @@ class MarkContext(RepositoryContext):
     @property
     def mark(self) -> MarkArtifacts:
         return self.artifacts(self.header.mark_id)
+
+    def lease(self, verb: str) -> AbstractContextManager[Lease | None]:
+        """Hold the repository's lease while a block runs; shared with whoever holds it in this process."""
+        return lease.held(
+            self.workspace,
+            self.home,
+            f"{verb} {self.header.repository} {self.header.mark_id}",
+            external=self.settings.lease == "external",
+            demanded=self.level is not safety.NONE,
+        )
 
     def metadata_key(self, identifier: str) -> str:
         """Key of a range or metarange, relative to the namespace. Never taken from an answer of the server."""
@@ -107,7 +119,8 @@ def open_mark(context: RepositoryContext, mark_id: str) -> MarkContext:
     header = context.artifacts(mark_id).header()
     if header is None:
         raise MarkError(
-            f"Repository {context.repository.id} has no mark {mark_id}. `lakegc marks {context.repository.id}` lists them."
+            f"Repository {context.repository.id} has no mark {mark_id}. "
+            f"`lakegc marks {context.repository.id}` lists those there are."
         )
     if header.repository != context.repository.id:
         raise MarkError(f"Mark {mark_id} belongs to repository {header.repository!r}, not {context.repository.id!r}.")
@@ -216,15 +229,17 @@ def _local_folder(client: LakeFSClient, settings: Settings, name: str, namespace
 
 
 def _known_locations(client: LakeFSClient, name: str) -> list[str]:
-    for ask in (
-        lambda: [client.prepare_commits(name).commits_location],
-        lambda: list(client.prepare_uncommitted(name).locations),
-        lambda: [
-            stats.physical_address
-            for page in client.objects(name, client.repository(name).default_branch)
-            for stats in page[:1]
-        ][:1],
-    ):
+    def of_commits() -> list[str]:
+        return [client.prepare_commits(name).commits_location]
+
+    def of_staged() -> list[str]:
+        return list(client.prepare_uncommitted(name).locations)
+
+    def of_objects() -> list[str]:
+        branch = client.repository(name).default_branch
+        return [stats.physical_address for page in client.objects(name, branch) for stats in page]
+
+    for ask in (of_commits, of_staged, of_objects):
         try:
             found = [location for location in ask() if location]
         except LakegcError:

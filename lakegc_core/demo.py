@@ -1,4 +1,4 @@
-"""The story of `lakegc demo`, and the embedded lakeFS of `lakegc sandbox`: a lake with a past, marked and swept for real.
+"""The story of `lakegc demo`, and the embedded lakeFS of `lakegc sandbox`: a lake with a past, really marked and swept.
 
 Nothing here is special to lakegc's own code: the demo asks the sandbox over REST and reads its files from a folder, as
 it would with a real lakeFS. Only the clock is set forward, because a full sweep waits for a day.
@@ -69,13 +69,15 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
         settings = Settings(server=server_settings, repositories=(RepositoryPolicy(match="*", safety="full"),))
         client = LakeFSClient(server_settings)
         paths = _paths(client, name)
-        tell(f"   {len(paths):,} objects are visible on {sum(1 for _ in client.branches(name))} branches; all of them read")
+        tell(f"   {len(paths):,} objects are visible on {sum(1 for _ in client.branches(name))} branches; all read")
         _check_reads(client, name, paths)
         spark = session("local[*]", {"spark.driver.memory": "1g"})
         context = begin_mark(
             open_repository(settings, name, client=client, say=reporter.say), new_mark_id(sandbox_now(sandbox))
         )
-        tell("\n2. lakegc mark: what is there, what is staged, which commits count, what they refer to, the difference\n")
+        tell(
+            "\n2. lakegc mark: what is there, what is staged, which commits count, what they refer to, the difference\n"
+        )
         with reporter.watch(spark):
             review = pipeline.mark(spark, context)
         tell(report.mark_screen(review.report))
@@ -85,9 +87,11 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
             verdict.name: "demo: two months of garbage at once" for verdict in review.verdicts if not verdict.passed
         }
         if accepted:
-            tell(f"\n   {', '.join(accepted)} refused, rightly: nobody has collected here before. The sweep must say why.")
+            tell(f"\n   {', '.join(accepted)} refused, rightly: nobody has collected here before. The sweep says why.")
         later = sandbox_now(sandbox) + timedelta(hours=25)
-        tell("\n3. A day later (level `full` waits for 24 h), lakegc sweep: guards, a fresh look, plan, delete, report\n")
+        tell(
+            "\n3. A day later (level `full` waits for 24 h), lakegc sweep: guards, a fresh look, plan, delete, report\n"
+        )
         with _clock_at(later), reporter.watch(spark):
             result = swept_report(spark, context, accepted=accepted)
         found = report.sweep_report(result)
@@ -150,4 +154,3 @@ def serve(folder: str | None, port: int, reporter: Reporter) -> int:
         reporter.say("The sandbox forgets everything when it ends. Ctrl-C ends it.")
         server.serve_forever()
     return 0
-

@@ -41,6 +41,11 @@ class Evidence:
     manifests: Mapping[str, Manifest]
     level: Level
     now: float
+    previous: Mapping[str, Any] | None = None
+    """Facts of the mark before this one: `expired_addresses`, `retention_commits`; None on the first mark."""
+    unreadable: Mapping[str, int] | None = None
+    """Paths of the sample that did not read, with their status; None while none were asked for."""
+    sampled: int = 0
 
     def facts(self, stage: str) -> Mapping[str, Any]:
         return self.manifests[stage].facts
@@ -141,7 +146,7 @@ def _candidates(evidence: Evidence) -> Finding:
         )
     return (
         True,
-        f"Every expired address bears a name that lakeFS gives to data and is older than {cutoff:%Y-%m-%d %H:%M:%S} UTC.",
+        f"Every expired address has a name that lakeFS gives to data and is older than {cutoff:%Y-%m-%d %H:%M:%S} UTC.",
     )
 
 
@@ -218,6 +223,49 @@ def _namespace(evidence: Evidence) -> Finding:
     return True, f"No other repository has its data in {evidence.header.storage_namespace}."
 
 
+def _shrink(evidence: Evidence) -> Finding:
+    if evidence.previous is None:
+        return True, "This is the first mark of the repository: there is nothing to compare with."
+    before, now = evidence.previous["expired_addresses"], evidence.expired
+    shrunk = []
+    for group, title in (("committed", "committed"), ("uncommitted", "staged")):
+        had, has = before[group]["objects"], now[group]["objects"]
+        if had - has > max(evidence.level.shrink * had, _FEW):
+            shrunk.append(f"{title} objects went from {had:,} to {has:,}")
+    if shrunk:
+        return False, (
+            f"Since the last mark {' and '.join(shrunk)}, more than {evidence.level.shrink:.0%} less. A short answer "
+            "of the server looks like this; so does a big clean-up. If that was meant, say so: "
+            '--accept shrink --because "…".'
+        )
+    return True, "The live objects have not shrunk suspiciously since the last mark."
+
+
+def _known_heads(evidence: Evidence) -> Finding:
+    lost = evidence.facts("retention_commits").get("former_heads_unknown", 0)
+    if lost:
+        return False, (
+            f"{lost:,} heads that earlier marks saw are unknown to lakeFS now. Commits are never deleted, so this "
+            "server was restored from a backup or re-created, and its references are older than the objects in the "
+            "store. Do not collect before the server is whole again."
+        )
+    return True, "All heads that the last mark saw are still known to lakeFS."
+
+
+def _reads(evidence: Evidence) -> Finding:
+    if evidence.unreadable is None:
+        return True, "Reads of paths on branch heads are tried when the mark is swept."
+    if evidence.unreadable:
+        shown = ", ".join(f"{path} ({status})" for path, status in list(evidence.unreadable.items())[:5])
+        return False, (
+            f"{len(evidence.unreadable)} of {evidence.sampled} paths on branch heads do not read: {shown}. Data was "
+            "lost before this sweep, or the store is not reached. Find out which, before anything more is deleted."
+        )
+    return True, f"{evidence.sampled} random paths on branch heads read."
+
+
+_FEW = 20  # a change of so few objects is no sign of anything
+
 GUARDS: tuple[Guard, ...] = (
     Guard("order", "ERROR", "data that moves between two readings is in neither", _order),
     Guard("completeness", "ERROR", "what was not read looks like garbage", _completeness),
@@ -231,6 +279,9 @@ GUARDS: tuple[Guard, ...] = (
         _blast_radius,
         True,
     ),
+    Guard("shrink", "ERROR", "a short answer of the server looks like garbage", _shrink, True),
+    Guard("known-heads", "ERROR", "a restored server refers to less than the store holds", _known_heads),
+    Guard("reads", "ERROR", "something is wrong that no other guard sees", _reads),
     Guard("mark-age", "ERROR", "an old mark knows nothing of what came back to life since", _mark_age),
     Guard("clocks", "ERROR", "a wrong clock makes young objects look old", _clocks),
     Guard("namespace", "ERROR", "another repository's data looks like garbage here", _namespace),

@@ -95,7 +95,8 @@ class Header:
 class Manifest:
     """The record that makes a stage count: its datasets, its facts, and the digest of the manifest before it.
 
-    `started_at` and `finished_at` are unix seconds by the collector's clock, `seconds` what the work took. `digest` covers everything else in the manifest.
+    `started_at` and `finished_at` are unix seconds by the collector's clock, `seconds` is what the work took. `digest`
+    covers everything else in the manifest.
     """
 
     stage: str

@@ -55,8 +55,9 @@ class Review:
 
 def mark(spark: SparkSession, context: MarkContext) -> Review:
     """Run the five marking stages, each unless its manifest stands, and judge the result."""
-    for stage in MARKING.values():
-        stage(spark, context)
+    with context.lease("mark"):
+        for stage in MARKING.values():
+            stage(spark, context)
     return review(context)
 
 

@@ -23,7 +23,7 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
     """The contract of `lakegc mark --json` and `lakegc review --json`."""
     header, facts = context.header, manifests["expired_addresses"].facts
     commits = manifests["retention_commits"].facts
-    groups = ("listed", "committed", "uncommitted", "foreign", "young", "expired")
+    groups = ("listed", "committed", "uncommitted", "foreign", "young", "expired", "confirmed")
     return {
         "repository": header.repository,
         "mark_id": header.mark_id,
@@ -39,6 +39,7 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         },
         "guards": [verdict_json(verdict) for verdict in verdicts],
         "authorized": guards.authorized(verdicts),
+        "missing": facts.get("missing_paths", []),
         "confirmed_at": instant(confirmed_at(context)),
         "seconds": {stage: round(manifests[stage].seconds, 3) for stage in STAGES},
         "artifacts": context.mark.location,
@@ -70,6 +71,7 @@ def sweep_report(result: SweepResult) -> Json:
         "bytes_deleted": result.bytes_deleted,
         "planned": result.planned,
         "dry_run": result.dry_run,
+        "unreadable": dict(result.unreadable),
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }
@@ -80,7 +82,8 @@ def mark_screen(report: Json) -> str:
     objects, size, commits = report["objects"], report["bytes"], report["commits"]
     seconds = sum(report["seconds"].values())
     lines = [
-        f"{report['repository']} · mark {report['mark_id']} · complete, {seconds:.0f} s · cutoff {_minute(report['cutoff'])}",
+        f"{report['repository']} · mark {report['mark_id']} · complete, {seconds:.0f} s · "
+        f"cutoff {_minute(report['cutoff'])}",
         "",
     ]
     kept_by = ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
@@ -97,11 +100,22 @@ def mark_screen(report: Json) -> str:
         ("garbage", "expired", _share(objects["expired"], objects["listed"])),
     )
     for title, group, remark in rows:
-        lines.append(f"  {title:<18} {objects[group]:>14,} objects {human_bytes(size[group]):>10}   {remark}".rstrip())
+        lines.append(_row(title, objects[group], size[group], remark))
+        if group == "expired" and objects["expired"] and report["safety"] == "full":
+            newly = {kind: report[kind]["expired"] - report[kind]["confirmed"] for kind in ("objects", "bytes")}
+            when = _minute(report["confirmed_at"])
+            lines.append(_row("  unreferenced ≥ gap", objects["confirmed"], size["confirmed"], "may be swept now"))
+            lines.append(_row("  newly unreferenced", newly["objects"], newly["bytes"], f"may be swept after {when}"))
     if objects["missing"]:
-        lines.append(f"  {'missing':<18} {objects['missing']:>14,} objects              live, but not in the store")
+        lines.append(_row("missing", objects["missing"], None, "live, but not in the store: reads of them fail"))
+        lines += [f"      {each['path'] or '(staged)'}   {each['address']}" for each in report["missing"][:10]]
     lines += ["", *guard_lines(report["guards"]), ""]
     return "\n".join(lines)
+
+
+def _row(title: str, objects: int, size: int | None, remark: str) -> str:
+    shown = "" if size is None else human_bytes(size)
+    return f"  {title:<20} {objects:>14,} objects {shown:>10}   {remark}".rstrip()
 
 
 def guard_lines(verdicts: Sequence[Json]) -> list[str]:
@@ -135,11 +149,14 @@ def sweep_screen(report: Json) -> str:
         ALREADY_GONE: "somebody else had deleted them",
         "rescued": "live again: kept",
         "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
+        "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them from a backup, and report this",
         "failed": "run the same sweep again to finish them",
     }
     for outcome, count in outcomes.items():
         if count or outcome == DELETED:
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
+    for path, status in report["unreadable"].items():
+        lines.append(f"  {path} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:
         lines += ["", f"  report   {report['report']}"]
     return "\n".join(lines)

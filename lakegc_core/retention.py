@@ -7,6 +7,7 @@ done here.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -89,12 +90,15 @@ def retain(
     now: int,
     *,
     margin: int = 0,
+    held: Iterable[tuple[str, int]] = (),
     server: Iterable[int] = (),
 ) -> Retained:
     """The commits that count.
 
-    `heads` and `tags` are names with rows (a branch that moved meanwhile may stand twice); `rules` None means that every commit counts; `now` and `margin` are
-    microseconds; `server` are the rows that lakeFS itself retains, which are united with ours.
+    `heads` and `tags` are names with rows (a branch that moved meanwhile may stand twice); `held` are holds with the
+    rows they keep; `rules` None means that
+    every commit counts; `now` and `margin` are microseconds; `server` are the rows that lakeFS itself retains, which
+    are united with ours.
 
     With T(b) = now - days(b): a commit is kept if it is a head or a tag, or the main parent of a commit younger than
     the oldest T of all branches on whose main ancestry that child lies, or a dangling commit younger than the default.
@@ -104,6 +108,8 @@ def retain(
         kept.setdefault(row, f"head:{name}")
     for name, row in tags:
         kept.setdefault(row, f"tag:{name}")
+    for name, row in held:
+        kept.setdefault(row, f"hold:{name}")
     if rules is None:
         for row in range(len(graph.commit_ids)):
             kept.setdefault(row, "all")
@@ -134,3 +140,27 @@ def retain(
     for row in server:
         kept.setdefault(row, "server")
     return Retained(kept)
+
+
+def held_rows(
+    graph: Graph, heads: Sequence[tuple[str, int]], tags: Sequence[tuple[str, int]], holds: Sequence[str]
+) -> list[tuple[str, int]]:
+    """The rows that holds keep, each with its hold: `tag:GLOB`, `commit:ID` (or the beginning of one), `branch:GLOB`.
+
+    A branch that is held keeps every commit on its first-parent history, whatever its rule. `path:GLOB` is not about
+    commits and keeps no row here.
+    """
+    found: list[tuple[str, int]] = []
+    for hold in holds:
+        kind, _, pattern = hold.partition(":")
+        if kind == "tag":
+            found += [(hold, row) for name, row in tags if fnmatch.fnmatchcase(name, pattern)]
+        elif kind == "commit":
+            found += [(hold, row) for row, commit_id in enumerate(graph.commit_ids) if commit_id.startswith(pattern)]
+        elif kind == "branch":
+            for name, head in heads:
+                row = head if fnmatch.fnmatchcase(name, pattern) else -1
+                while row >= 0:
+                    found.append((hold, row))
+                    row = graph.main_parent[row]
+    return found

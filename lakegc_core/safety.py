@@ -12,6 +12,12 @@ from datetime import timedelta
 from lakegc_core.clock import unsafe_allowed
 from lakegc_core.errors import SettingsError
 
+LEASE = timedelta(minutes=10)
+"""How long a collector that no longer renews its lease keeps others out: longer than any pause of a living one."""
+
+LEASE_RENEWAL = timedelta(minutes=2)
+"""How often a living collector renews its lease; four renewals may fail before it is lost."""
+
 DEFAULT_MIN_AGE = timedelta(hours=25)
 """lakeFS lets a client link an upload for 24 h; one hour more for clocks that differ."""
 
@@ -40,6 +46,17 @@ class Level:
     look_validity: timedelta
     """A look at the references is believed for so long; after it, content can have come back to life unseen."""
 
+    watch_interval: timedelta
+    """While deleting, heads, tags and rules are asked for at least so often: a branch may be made of old content."""
+
+    suspects: int
+    """Most paths that a look asks the server about, to learn whether an identical re-upload (which the server's dump
+    does not name) is the candidate itself. Beyond it, such candidates stay unconfirmed."""
+
+    rules_memory: timedelta
+    """A shorter rule takes effect only after it has been seen for so long: a mistaken one would otherwise be confirmed
+    by every later mark."""
+
     mark_validity: timedelta
     """A mark older than this is not swept: the world has moved on, and a new mark costs little."""
 
@@ -57,6 +74,13 @@ class Level:
     blast_radius_bytes: float
     """The same in bytes: few large objects can be most of a repository."""
 
+    shrink: float
+    """Largest share of the previous mark's live objects that may be gone from the live ones of this mark, committed and
+    staged apart: a short answer of the server looks like that."""
+
+    samples: int
+    """Paths on branch heads of which one byte is read before and after a sweep: the surest sign that reads work."""
+
     missing_live: float
     """Largest share of live addresses that the store may lack: above it, listing and references do not speak of
     the same place."""
@@ -67,13 +91,18 @@ FULL = Level(
     age_margin=timedelta(hours=1),
     part_age=timedelta(days=7),
     gap=timedelta(hours=24),
-    look_delay=timedelta(minutes=15),
+    look_delay=timedelta(0),  # the gap is longer
     look_validity=timedelta(minutes=60),
+    watch_interval=timedelta(seconds=60),
+    suspects=100,
+    rules_memory=timedelta(days=7),
     mark_validity=timedelta(days=14),
     retention_margin=timedelta(hours=1),
     clock_skew=timedelta(minutes=10),
     blast_radius_objects=0.10,
     blast_radius_bytes=0.10,
+    shrink=0.30,
+    samples=20,
     missing_live=0.001,
 )
 """Deleted only what two looks, a day apart, found unreferenced, and no mark or look between them found live."""
@@ -83,13 +112,18 @@ STANDARD = Level(
     age_margin=FULL.age_margin,
     part_age=FULL.part_age,
     gap=timedelta(0),
-    look_delay=FULL.look_delay,
+    look_delay=timedelta(minutes=15),
     look_validity=FULL.look_validity,
+    watch_interval=FULL.watch_interval,
+    suspects=FULL.suspects,
+    rules_memory=FULL.rules_memory,
     mark_validity=timedelta(days=7),
     retention_margin=FULL.retention_margin,
     clock_skew=FULL.clock_skew,
     blast_radius_objects=FULL.blast_radius_objects,
     blast_radius_bytes=FULL.blast_radius_bytes,
+    shrink=FULL.shrink,
+    samples=FULL.samples,
     missing_live=FULL.missing_live,
 )
 """No gap: a mark may be swept a quarter of an hour after its listing."""
@@ -101,11 +135,16 @@ NONE = Level(
     gap=timedelta(0),
     look_delay=timedelta(0),
     look_validity=FULL.look_validity,
+    watch_interval=FULL.watch_interval,
+    suspects=FULL.suspects,
+    rules_memory=timedelta(0),
     mark_validity=timedelta(days=36500),
     retention_margin=timedelta(0),
     clock_skew=timedelta(days=36500),
     blast_radius_objects=1.0,
     blast_radius_bytes=1.0,
+    shrink=1.0,
+    samples=0,
     missing_live=1.0,
 )
 """Tests and throw-away repositories: no waiting and no limits of size. Order and completeness are still demanded."""

@@ -23,7 +23,7 @@ from lakegc_core.lakefs.settings import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, 
 CONFIG = "LAKEGC_CONFIG"
 CONFIG_FILE = "lakegc.yaml"
 SAFETY_LEVELS = ("full", "standard", "none")
-HOLD_KINDS = ("tag", "path")
+HOLD_KINDS = ("tag", "commit", "branch", "path")
 API = "/api/v1"
 
 Rules = Literal["required", "keep-all-commits"]

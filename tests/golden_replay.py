@@ -84,9 +84,7 @@ class Recording:
     def load(cls, folder: Path) -> Recording:
         about = _json(folder / "recording.json")
         with (folder / "listing.csv").open(encoding="utf-8", newline="") as file:
-            rows = tuple(
-                Row(row["key"], int(row["size"]), float(row["last_modified"])) for row in csv.DictReader(file)
-            )
+            rows = tuple(Row(row["key"], int(row["size"]), float(row["last_modified"])) for row in csv.DictReader(file))
         return cls(
             folder=folder,
             repository=about["repository"],
@@ -220,9 +218,7 @@ class ReplayServer:
         self._lock = threading.Lock()
         self._keys = {row.key: row.size for row in recording.listing}
         self._server = _QuietServer(("127.0.0.1", 0), _handler(self._answer))
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property
     def url(self) -> str:
@@ -247,9 +243,7 @@ class ReplayServer:
         except KeyError:
             as_recorded = (c for c in self.recording.calls if (c.method, c.path) == (method, path))
             call = next(as_recorded, Call(method, path, {}, None, 404, {"message": "not found"}))
-            status, text = (
-                (call.status, call.text) if call.status >= 400 else (404, '{"message": "not found"}')
-            )
+            status, text = (call.status, call.text) if call.status >= 400 else (404, '{"message": "not found"}')
         if self._folder != RECORDED_FOLDER:
             text = text.replace(RECORDED_FOLDER, json.dumps(self._folder)[1:-1])
         return status, text
@@ -305,9 +299,7 @@ class ReplayServer:
         call = self.recording.find(method, path)
         return call.status, call.text
 
-    def _page(
-        self, path: str, query: Mapping[str, str], *, key: str = "id", in_order: bool = True
-    ) -> tuple[int, str]:
+    def _page(self, path: str, query: Mapping[str, str], *, key: str = "id", in_order: bool = True) -> tuple[int, str]:
         items = self.recording.results(path)
         after, prefix = query.get("after", ""), query.get("prefix", "")
         items = [item for item in items if item[key].startswith(prefix)]

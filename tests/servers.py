@@ -145,9 +145,7 @@ def seaweedfs(tmp: Path, bucket: str = "lakegc-test") -> Iterator[S3Server]:
 
 
 @contextmanager
-def rclone_s3(
-    folder: Path, bucket: str = "lakegc-test", log_folder: Path | None = None
-) -> Iterator[S3Server]:
+def rclone_s3(folder: Path, bucket: str = "lakegc-test", log_folder: Path | None = None) -> Iterator[S3Server]:
     """`rclone serve s3` over a local folder: each folder in it is a bucket, each file an object.
 
     LastModified is the file's mtime, so `os.utime` makes objects old.

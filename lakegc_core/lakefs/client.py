@@ -140,9 +140,7 @@ class LakeFSClient:
         if done.has("error"):
             raise ServerError(f"{what} failed on the server: {done.below('error').text('message')}")
         if not done.has("result"):
-            raise ServerError(
-                f"{what} is completed, with neither a result nor an error; look into the server's log"
-            )
+            raise ServerError(f"{what} is completed, with neither a result nor an error; look into the server's log")
         return _prepared(done.below("result"))
 
     def _prepare_commits_now(self, where: str, timeout: float) -> PreparedCommits:
@@ -204,9 +202,7 @@ class LakeFSClient:
             pages += 1
             page_run = answer.name("run_id")
             if run_id and page_run != run_id:
-                raise _RunChangedError(
-                    f"page {pages} belonged to run {page_run}, the ones before to {run_id}"
-                )
+                raise _RunChangedError(f"page {pages} belonged to run {page_run}, the ones before to {run_id}")
             run_id = page_run
             if location := answer.text("gc_uncommitted_location"):
                 if locations and location.rstrip("/") != locations[0].rstrip("/"):
@@ -258,9 +254,7 @@ class LakeFSClient:
             except LakeFSError as error:
                 if error.status != 404:
                     raise
-                raise ServerError(
-                    f"lakeFS no longer knows {what}, so its outcome is not known: {error}"
-                ) from None
+                raise ServerError(f"lakeFS no longer knows {what}, so its outcome is not known: {error}") from None
             if finished(answer):
                 return answer
             if max(waited, time.monotonic() - begun) >= timeout:
@@ -273,9 +267,7 @@ class LakeFSClient:
     def commit(self, repository: str, commit_id: str) -> Commit:
         """One commit by its full id. LakeFSError with status 404 if there is none."""
         where = path("repositories", repository, "commits", commit_id)
-        found = models.commit(
-            answer := self._http.call("GET", where, action="fs:ReadCommit on the repository")
-        )
+        found = models.commit(answer := self._http.call("GET", where, action="fs:ReadCommit on the repository"))
         if found.id != commit_id:
             raise answer.odd(f"it is about commit {found.id}")
         return found

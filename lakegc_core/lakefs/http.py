@@ -163,8 +163,7 @@ class Http:
                 continue
             except requests.RequestException as error:
                 raise ServerError(
-                    f"{method} {path} could not be sent to {self._settings.endpoint_url}: "
-                    f"{self._clean(str(error))}"
+                    f"{method} {path} could not be sent to {self._settings.endpoint_url}: {self._clean(str(error))}"
                 ) from None
             if status in expect:
                 return Reply(status, content)
@@ -176,9 +175,7 @@ class Http:
             raise self._error(method, path, status, message, action, attempt, more, elsewhere)
         raise AssertionError("attempts must be 1 or more")
 
-    def pages(
-        self, path: str, *, action: str = "", params: Mapping[str, str] | None = None
-    ) -> Iterator[list[Answer]]:
+    def pages(self, path: str, *, action: str = "", params: Mapping[str, str] | None = None) -> Iterator[list[Answer]]:
         """Every page of a listing, in order.
 
         IncompleteError if a page holds fewer elements than it says, ServerError if none leads to the next.

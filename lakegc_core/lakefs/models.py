@@ -239,8 +239,7 @@ def gc_rules(answer: Answer) -> GcRules:
         default_retention_days=answer.number("default_retention_days"),
         # lakeFS keeps the last one of two rules for a branch; so does a mapping.
         branches={
-            rule.text("branch_id"): rule.number("retention_days")
-            for rule in answer.each("branches", optional=True)
+            rule.text("branch_id"): rule.number("retention_days") for rule in answer.each("branches", optional=True)
         },
     )
 

@@ -75,9 +75,7 @@ def _section(path: Path, document: object, name: str) -> Mapping[str, object]:
     if document is None or document == "":
         return {}
     if not isinstance(document, dict):
-        raise SettingsError(
-            f"{path} is not in lakectl's form: `server:` and `credentials:` are expected in it"
-        )
+        raise SettingsError(f"{path} is not in lakectl's form: `server:` and `credentials:` are expected in it")
     section = document.get(name)
     if section is None or section == "":
         return {}

@@ -107,9 +107,7 @@ def _list_tags(sandbox: Sandbox, request: Request) -> Answer:
 def _create_tag(sandbox: Sandbox, request: Request) -> Answer:
     body = request.json()
     name = _text(body, "id")
-    return Answer(
-        201, {"commit_id": repository_of(sandbox, request).tag(name, _text(body, "ref")), "id": name}
-    )
+    return Answer(201, {"commit_id": repository_of(sandbox, request).tag(name, _text(body, "ref")), "id": name})
 
 
 def _delete_tag(sandbox: Sandbox, request: Request) -> Answer:

@@ -96,9 +96,7 @@ def _get_rules(sandbox: Sandbox, request: Request) -> Answer:
 def _set_rules(sandbox: Sandbox, request: Request) -> Answer:
     body = request.json()
     try:
-        branches = {
-            str(rule["branch_id"]): int(rule["retention_days"]) for rule in body.get("branches") or []
-        }
+        branches = {str(rule["branch_id"]): int(rule["retention_days"]) for rule in body.get("branches") or []}
         default_days = int(body["default_retention_days"])
     except (KeyError, TypeError, ValueError):
         raise SandboxError(400, "invalid garbage collection rules") from None
@@ -171,9 +169,7 @@ def gc_routes() -> list[Route]:
     rules = [
         route(method, repo + path, endpoint)
         for path, (method, endpoint) in itertools.chain(
-            itertools.product(
-                ["/settings/gc_rules", "/gc/rules"], [("GET", _get_rules), ("DELETE", _delete_rules)]
-            ),
+            itertools.product(["/settings/gc_rules", "/gc/rules"], [("GET", _get_rules), ("DELETE", _delete_rules)]),
             [("/settings/gc_rules", ("PUT", _set_rules)), ("/gc/rules", ("POST", _set_rules))],
         )
     ]

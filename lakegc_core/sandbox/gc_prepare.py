@@ -103,9 +103,7 @@ def _dumped_address(repository: Repository, entry: Entry) -> str | None:
 
 def _uncommitted_file(rows: list[tuple[str, int]]) -> bytes:
     addresses, dates = zip(*rows, strict=True)
-    table = pa.table(
-        [pa.array(addresses, pa.string()), pa.array(dates, pa.int64())], schema=_UNCOMMITTED_SCHEMA
-    )
+    table = pa.table([pa.array(addresses, pa.string()), pa.array(dates, pa.int64())], schema=_UNCOMMITTED_SCHEMA)
     sink = io.BytesIO()
     pq.write_table(
         table,
@@ -192,9 +190,7 @@ def _starting_points(repository: Repository) -> list[tuple[str, str | None]]:
     refs = repository.refs
     heads = {branch.commit_id for branch in refs.branches.values()}
     parents = {commit.main_parent for commit in refs.commits.values()}
-    starts: list[tuple[str, str | None]] = [
-        (branch.commit_id, branch.name) for branch in refs.branches.values()
-    ]
+    starts: list[tuple[str, str | None]] = [(branch.commit_id, branch.name) for branch in refs.branches.values()]
     starts += [(commit_id, None) for commit_id in refs.commits if commit_id not in parents | heads]
     return sorted(starts, key=lambda start: (start[0], start[1] or ""))
 
@@ -207,9 +203,7 @@ def dump_refs(repository: Repository) -> dict[str, str]:
     with repository.place.lock:
         refs = repository.refs
         commits = {commit.id: commit.value for commit in refs.commits.values()}
-        branches = {
-            name: graveler_writer.ref_value(name, branch.commit_id) for name, branch in refs.branches.items()
-        }
+        branches = {name: graveler_writer.ref_value(name, branch.commit_id) for name, branch in refs.branches.items()}
         tags = {name: graveler_writer.ref_value(name, commit_id) for name, commit_id in refs.tags.items()}
         return {
             "commits_meta_range_id": _dump_table(repository, "commit", commits),

@@ -336,9 +336,7 @@ def _schema_definition(entity: str) -> str:
             _schema_field("generation", 9, "INT32"),
         ]
         pair = f"{_schema_field('key', 1, 'STRING')}, {_schema_field('value', 2, 'STRING')}"
-        nested = (
-            f', "nestedType":[{{"name":"MetadataEntry", "field":[{pair}], "options":{{"mapEntry":true}}}}]'
-        )
+        nested = f', "nestedType":[{{"name":"MetadataEntry", "field":[{pair}], "options":{{"mapEntry":true}}}}]'
     else:
         fields = [_schema_field("id", 1, "STRING"), _schema_field("commit_id", 2, "STRING")]
     if entity == "branch":

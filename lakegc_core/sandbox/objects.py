@@ -84,9 +84,7 @@ class Objects:
             address = self.place.names.data_address(at)
         self.files.write(address, content, at)
         checksum = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        entry = Entry(
-            address, len(content), checksum, int(at * 1e9), RELATIVE, dict(metadata or {}), content_type
-        )
+        entry = Entry(address, len(content), checksum, int(at * 1e9), RELATIVE, dict(metadata or {}), content_type)
         with self._lock:
             target.staging[path] = entry
         return address
@@ -127,9 +125,7 @@ class Objects:
             self._branch(branch).staging[path] = entry
         return entry
 
-    def copy(
-        self, branch: str, path: str, source_ref: str, source_path: str, *, shallow: bool = False
-    ) -> Entry:
+    def copy(self, branch: str, path: str, source_ref: str, source_path: str, *, shallow: bool = False) -> Entry:
         """Copy an object to a path: with `shallow` the new entry names the same stored object."""
         entry = self.entry(source_ref, source_path)
         at = self.place.clock()
@@ -183,9 +179,7 @@ class Objects:
             staged = self.refs.branches[ref].staged() if ref in self.refs.branches else {}
             tree = self.refs.tree(self.refs.resolve(ref).id)
         committed = ((path, entry) for path, entry in tree.items(start) if path not in staged)
-        added = (
-            (path, entry) for path, entry in sorted(staged.items()) if entry is not None and path >= start
-        )
+        added = ((path, entry) for path, entry in sorted(staged.items()) if entry is not None and path >= start)
         return heapq.merge(committed, added, key=lambda item: item[0])
 
     def uncommitted(self, branch: str) -> list[tuple[str, str, Entry]]:

@@ -23,9 +23,7 @@ _STRATEGY = ".lakefs.merge.strategy"
 class Repository(Objects):
     """Branches over commits over ranges. Every public method is safe to call from any thread."""
 
-    def __init__(
-        self, name: str, place: Place, *, default_branch: str = "main", age: timedelta = NOW
-    ) -> None:
+    def __init__(self, name: str, place: Place, *, default_branch: str = "main", age: timedelta = NOW) -> None:
         super().__init__(place)
         self.name = name
         self.default_branch = default_branch
@@ -138,9 +136,7 @@ class Repository(Objects):
                 second_parent=None if squash else theirs.id,
             )
 
-    def revert(
-        self, branch: str, ref: str, *, parent_number: int = 1, date: datetime | None = None
-    ) -> Commit:
+    def revert(self, branch: str, ref: str, *, parent_number: int = 1, date: datetime | None = None) -> Commit:
         """Commit the opposite of a commit."""
         with self._lock:
             target = self._branch(branch)
@@ -150,21 +146,15 @@ class Repository(Objects):
             changes = self._carry_over(self.refs.tree(commit.id), parent, head)
             return self._advance(target, changes, f"Revert {commit.id}", date=date)
 
-    def cherry_pick(
-        self, branch: str, ref: str, *, parent_number: int = 1, date: datetime | None = None
-    ) -> Commit:
+    def cherry_pick(self, branch: str, ref: str, *, parent_number: int = 1, date: datetime | None = None) -> Commit:
         """Commit what another commit changed."""
         with self._lock:
             target = self._branch(branch)
             commit = self.refs.resolve(ref)
             head = self.refs.tree(target.commit_id)
-            changes = self._carry_over(
-                self._parent_tree(commit, parent_number), self.refs.tree(commit.id), head
-            )
+            changes = self._carry_over(self._parent_tree(commit, parent_number), self.refs.tree(commit.id), head)
             origin = {"cherry-pick-origin": commit.id, "cherry-pick-committer": commit.committer}
-            return self._advance(
-                target, changes, commit.message, date=date, metadata={**commit.metadata, **origin}
-            )
+            return self._advance(target, changes, commit.message, date=date, metadata={**commit.metadata, **origin})
 
     def reset(self, branch: str, prefix: str = "") -> None:
         """Forget what is staged below a prefix."""
@@ -247,9 +237,7 @@ class Repository(Objects):
         generation = 1 + max(self.refs.commits[parent].generation for parent in parents)
         at = self.place.clock() if date is None else date.astimezone(UTC).timestamp()
         commit = self._add_commit(
-            Commit(
-                "admin", message, int(at * 1e9), tree.meta_range_id, parents, generation, dict(metadata or {})
-            )
+            Commit("admin", message, int(at * 1e9), tree.meta_range_id, parents, generation, dict(metadata or {}))
         )
         branch.commit_id = commit.id
         return commit

@@ -122,9 +122,7 @@ class TreeWriter:
         for table in tables:
             self._write(table.id, table.data)
         paths = tuple(path for path, _ in items)
-        segment = Segment(
-            digest, paths, tuple(entry for _, entry in items), tuple(table.info for table in tables)
-        )
+        segment = Segment(digest, paths, tuple(entry for _, entry in items), tuple(table.info for table in tables))
         self._segments[digest] = segment
         return segment
 

@@ -37,6 +37,11 @@ StageBody = Callable[["SparkSession", MarkContext], StageOutput]
 
 def run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody) -> StageResult:
     """Run one marking stage, unless its manifest stands. MarkError if the stage before it is not finished."""
+    with context.lease(stage):
+        return _run_stage(stage, spark, context, body)
+
+
+def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody) -> StageResult:
     upstream = context.mark.upstream_digest(stage)
     standing = context.mark.manifest(stage)
     if standing is not None:

@@ -17,19 +17,21 @@ import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs import graveler
-from lakegc_core.retention import Graph, Rules, retain
+from lakegc_core.retention import Graph, Rules, held_rows, retain
 from lakegc_core.spark import Json
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, PartWriter, part_results, read_part
 
 COMMITS = "retention_commits"
 REFS = "refs"
+OTHERS = "others"
+"""Commits that are not retained; written only where a hold by path needs them."""
 
 COMMITS_SCHEMA = pa.schema(
     [
         pa.field("commit_id", pa.string(), nullable=False),
         pa.field("metarange_id", pa.string(), nullable=False),  # "" on the repository's first commit
-        pa.field("kept_by", pa.string(), nullable=False),  # head:NAME, tag:NAME, rules, dangling, server, all
+        pa.field("kept_by", pa.string(), nullable=False),  # head:NAME, tag:NAME, hold:HOLD, rules, dangling, …
     ]
 )
 REFS_SCHEMA = pa.schema(
@@ -57,8 +59,11 @@ class CommitWalk:
     server_csv: str | None
     rules: Rules | None
     protect_tags: bool
+    holds: tuple[str, ...]
     now: int
     margin: int
+    former_folder: str = ""
+    former: tuple[Part, ...] = ()  # heads and tags as the mark before saw them
     extra: tuple[Json, ...] = ()
 
     def run(self) -> Iterator[Json]:
@@ -72,20 +77,15 @@ class CommitWalk:
             yield {"unknown": sorted(unknown)}
             return
         protected = tags if self.protect_tags else []
-        kept = retain(graph, heads, protected, self.rules, self.now, margin=self.margin, server=server).kept_by
-        ours = retain(graph, heads, protected, self.rules, self.now, margin=self.margin).kept_by
-        writer = PartWriter(self.artifacts, self.folder, COMMITS_SCHEMA)
-        writer.write(
-            pa.RecordBatch.from_arrays(
-                [
-                    pa.array([ids[number] for number in kept], pa.string()),
-                    pa.array([metaranges[number] for number in kept], pa.string()),
-                    pa.array(list(kept.values()), pa.string()),
-                ],
-                schema=COMMITS_SCHEMA,
-            )
-        )
-        yield from part_results(COMMITS, writer.close())
+        held = held_rows(graph, heads, tags, self.holds)
+        kept = retain(
+            graph, heads, protected, self.rules, self.now, margin=self.margin, held=held, server=server
+        ).kept_by
+        ours = retain(graph, heads, protected, self.rules, self.now, margin=self.margin, held=held).kept_by
+        yield from self._write(COMMITS, self.folder, ids, metaranges, kept)
+        if any(hold.startswith("path:") for hold in self.holds):
+            others = {number: "not retained" for number in range(len(ids)) if number not in kept}
+            yield from self._write(OTHERS, f"{self.folder}/{OTHERS}", ids, metaranges, others)
         server_rows = set(server)
         yield {
             "facts": {
@@ -95,12 +95,35 @@ class CommitWalk:
                 "branches": len({name for name, _ in heads}),
                 "tags": len(tags),
                 "tags_protected": self.protect_tags,
+                "holds": list(self.holds),
+                "former_heads_unknown": len(self._former() - row.keys()),
                 "refs_not_retained": len({number for _, number in (*heads, *protected)} - set(kept)),
                 "server_retained": len(server_rows) if self.server_csv else None,
                 "kept_beyond_server": len(set(ours) - server_rows) if self.server_csv else None,
                 "server_beyond_ours": len(server_rows - set(ours)) if self.server_csv else None,
                 "kept_by": _counts(reason.partition(":")[0] for reason in kept.values()),
             }
+        }
+
+    def _write(
+        self, dataset: str, folder: str, ids: Sequence[str], metaranges: Sequence[str], chosen: Mapping[int, str]
+    ) -> Iterator[Json]:
+        writer = PartWriter(self.artifacts, folder, COMMITS_SCHEMA)
+        columns = [
+            pa.array([ids[number] for number in chosen], pa.string()),
+            pa.array([metaranges[number] for number in chosen], pa.string()),
+            pa.array(list(chosen.values()), pa.string()),
+        ]
+        writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
+        yield from part_results(dataset, writer.close())
+
+    def _former(self) -> set[str]:
+        """Commits that heads and tags pointed at when the mark before was made."""
+        return {
+            commit_id
+            for part in self.former
+            for batch in read_part(self.artifacts, self.former_folder, part, ["commit_id"])
+            for commit_id in batch.column(0).to_pylist()
         }
 
     def _commits(self) -> tuple[list[str], list[str], list[int], list[list[str]], list[int]]:

@@ -1,4 +1,4 @@
-"""committed_addresses: everything that the retained commits refer to. Distinct metaranges, then distinct ranges, each read once.
+"""committed_addresses: everything that the retained commits refer to, each metarange and each range read once.
 
 Metaranges are immutable and shared by many commits, ranges by many metaranges, so neither is ever read twice. Reading
 is whole or an error: every count is compared with what the level above says.
@@ -19,7 +19,8 @@ from lakegc_core.lakefs import graveler
 from lakegc_core.namespace import Namespace
 from lakegc_core.spark import Json, run_on_rows
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
-from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA
+from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
+from lakegc_core.stages.path_holds import held_by_path
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, PartWriter, part_results, parts_of, read, spark_width, write
 
@@ -58,14 +59,22 @@ RANGES_SCHEMA = pa.schema(
 
 
 def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
-    """Read what retained commits refer to. Columns: range_id, address, exact, size, e_tag. Datasets metaranges, ranges."""
+    """Read what retained commits refer to. Columns: range_id, address, exact, size, e_tag.
+
+    Datasets: `metaranges` and `ranges`, as they were read.
+    """
 
     def body(spark: SparkSession, context: MarkContext) -> StageOutput:
         commits = context.mark.require(COMMITS).datasets[COMMITS]
         folder = context.mark.stage_folder(COMMITS)
         retained = read(spark, context.workspace, folder, commits, COMMITS_SCHEMA, ["metarange_id"])
         expected = context.mark.require(COMMITS).facts["retained_metaranges"]
-        return read_committed(spark, context, retained, context.mark.stage_folder(STAGE), expected=expected)
+        target = context.mark.stage_folder(STAGE)
+        output = read_committed(spark, context, retained, target, expected=expected)
+        others = context.mark.require(COMMITS).datasets[OTHERS]
+        held = held_by_path(spark, context, folder, others, target, SCHEMA)
+        facts = {**output.facts, "held_by_path": sum(part.rows for part in held)}
+        return StageOutput({**output.datasets, STAGE: [*output.datasets[STAGE], *held]}, facts)
 
     return run_stage(STAGE, spark, context, body)
 
@@ -81,13 +90,14 @@ def read_committed(
 ) -> StageOutput:
     """Read all ranges of the metaranges in `retained` (column metarange_id) into parts below `folder`.
 
-    `expected`: how many distinct metaranges that must be. `known`: the mark's own list of ranges, whose addresses need not be read again (for the look of a sweep).
+    `expected`: how many distinct metaranges that must be. `known`: the mark's own list of ranges, whose addresses need
+    not be read again (for the look of a sweep).
     """
     from pyspark.sql import functions as F
 
     work = _Reading(context.data, context.workspace, folder, context.header.block_prefix, context.namespace)
     width = spark_width(spark)
-    distinct = retained.where(F.col("metarange_id") != "").distinct().repartition(2 * width)
+    distinct = retained.where(F.col("metarange_id") != "").distinct().repartition(_tasks(expected, 16, 4 * width))
     metaranges = write(
         _with_schema(distinct, work.metaranges, METARANGES_SCHEMA),
         context.workspace,
@@ -120,8 +130,7 @@ def read_committed(
         mine = read(spark, context.workspace, _ranges_folder(context), known, RANGES_SCHEMA, ["range_id"])
         ranges = ranges.join(mine, "range_id", "left_anti")
     wanted = ranges.select("range_id", "references", "count", "most", "min_key", "max_key")
-    tasks = max(2 * width, min(512, references // 64))  # the work is in the files, not in these few rows
-    results = run_on_rows(wanted.repartition(tasks), work.ranges)
+    results = run_on_rows(wanted.repartition(_tasks(references, 32, 512)), work.ranges)
     parts = parts_of(results, [STAGE, RANGES])
     facts: dict[str, Any] = {
         "metaranges": read_metaranges,
@@ -137,6 +146,11 @@ def read_committed(
             f"{facts['references_read']:,}. Run the mark again."
         )
     return StageOutput({STAGE: parts[STAGE], RANGES: parts[RANGES], METARANGES: metaranges}, facts)
+
+
+def _tasks(files: int, each: int, most: int) -> int:
+    """How many tasks share the reading of files: the work is in the files, not in the few rows that name them."""
+    return max(1, min(most, -(-files // each)))
 
 
 def _ranges_folder(context: MarkContext) -> str:

@@ -20,13 +20,15 @@ from lakegc_core.spark import Json
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, PartWriter, read_part
 
+_MOMENT = pa.timestamp("us", tz="UTC")
+
 PLAN_SCHEMA = pa.schema(
     [
         pa.field("address", pa.string(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),  # bytes
-        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("last_modified", _MOMENT, nullable=False),
         pa.field("etag", pa.string(), nullable=True),
-        pa.field("since", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("since", _MOMENT, nullable=False),
     ]
 )
 OUTCOMES_SCHEMA = pa.schema(
@@ -35,6 +37,7 @@ OUTCOMES_SCHEMA = pa.schema(
         pa.field("size", pa.int64(), nullable=False),  # bytes
         pa.field("outcome", pa.string(), nullable=False),
         pa.field("attempt", pa.int32(), nullable=False),  # the last attempt's outcome is the final one
+        pa.field("at", _MOMENT, nullable=False),
     ]
 )
 
@@ -44,8 +47,19 @@ _JOURNAL = 4 * BATCH * _IN_FLIGHT  # outcomes that a killed task may have to ask
 
 
 @dataclass(frozen=True)
+class Piece:
+    """What is left of one part of a plan: its rows from `start` on."""
+
+    part: Part
+    start: int = 0
+
+
+@dataclass(frozen=True)
 class Deletion:
-    """Deletes plan parts; a picklable value that tasks carry. `until`: unix seconds up to which the look is valid."""
+    """Deletes pieces of a plan; a picklable value that tasks carry.
+
+    `until`: unix seconds, by the collector's clock, up to which this may go on without asking the server again.
+    """
 
     data: StoreConfig
     artifacts: StoreConfig
@@ -56,45 +70,55 @@ class Deletion:
     cutoff: float
     until: float
 
-    def run(self, part: Part) -> Iterator[Json]:
-        """Delete one part of the plan, batch by batch; stops without error when the look runs out."""
-        group: list[pa.RecordBatch] = []
-        rows = 0
-        for batch in read_part(self.artifacts, self.plan_folder, part):
-            self._judge(batch)
-            for start in range(0, batch.num_rows, BATCH):
-                group.append(batch.slice(start, BATCH))
-                rows += group[-1].num_rows
-                if rows >= _JOURNAL:
-                    if not self._delete(group):
-                        return
-                    group, rows = [], 0
-        if group:
+    def run(self, piece: Piece) -> Iterator[Json]:
+        """Delete one piece, batch by batch, until it is done or the time is up; tell up to which row."""
+        row = piece.start
+        for group in self._groups(piece):
+            if clock.now().timestamp() >= self.until:
+                break
             self._delete(group)
-        yield {"swept": part.name}
+            row += sum(batch.num_rows for batch in group)
+        yield {"part": piece.part.name, "row": row, "done": row == piece.part.rows}
+
+    def _groups(self, piece: Piece) -> Iterator[list[pa.RecordBatch]]:
+        """The piece's rows as groups of batches, each to be deleted and journalled together."""
+        group: list[pa.RecordBatch] = []
+        skip = piece.start
+        for batch in read_part(self.artifacts, self.plan_folder, piece.part):
+            self._judge(batch)
+            rest, skip = batch.slice(min(skip, batch.num_rows)), max(0, skip - batch.num_rows)
+            for start in range(0, rest.num_rows, BATCH):
+                group.append(rest.slice(start, BATCH))
+                if len(group) * BATCH >= _JOURNAL:
+                    yield group
+                    group = []
+        if group:
+            yield group
 
     def _judge(self, batch: pa.RecordBatch) -> None:
-        cutoff = pa.scalar(datetime.fromtimestamp(self.cutoff, UTC), pa.timestamp("us", tz="UTC"))
+        cutoff = pa.scalar(datetime.fromtimestamp(self.cutoff, UTC), _MOMENT)
         fit = pc.and_(self.namespace.collectable(batch["address"]), pc.less(batch["last_modified"], cutoff))
         if not pc.all(fit).as_py():
             raise MarkError(
                 "The plan names an object that is not lakeFS's or too young. It was altered: make a new mark."
             )
 
-    def _delete(self, group: list[pa.RecordBatch]) -> bool:
-        """Delete and journal a group of batches; False when the look has run out before the first."""
-        if clock.now().timestamp() >= self.until:
-            return False
+    def _delete(self, group: list[pa.RecordBatch]) -> None:
         store = connect(self.data)
         keys = [batch["address"].to_pylist() for batch in group]
         with ThreadPoolExecutor(_IN_FLIGHT) as pool:
             outcomes = list(pool.map(store.delete_many, keys))
         journal = PartWriter(self.artifacts, self.journal, OUTCOMES_SCHEMA)
+        now = clock.now()
         for batch, found in zip(group, outcomes, strict=True):
             if len(found) != batch.num_rows:
                 raise MarkError("The store answered for another number of keys than were sent.")
-            columns = [batch["address"], batch["size"], pa.array(found, pa.string())]
-            attempts = pa.array([self.attempt] * batch.num_rows, pa.int32())
-            journal.write(pa.RecordBatch.from_arrays([*columns, attempts], schema=OUTCOMES_SCHEMA))
+            columns = [
+                batch["address"],
+                batch["size"],
+                pa.array(found, pa.string()),
+                pa.array([self.attempt] * batch.num_rows, pa.int32()),
+                pa.array([now] * batch.num_rows, _MOMENT),
+            ]
+            journal.write(pa.RecordBatch.from_arrays(columns, schema=OUTCOMES_SCHEMA))
         journal.close()
-        return True

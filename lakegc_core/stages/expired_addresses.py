@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import STAGES, Manifest
 from lakegc_core.namespace import UPLOAD_PART, Namespace
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages import committed_addresses, namespace_listing, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
+from lakegc_core.stages.missing_paths import missing_paths
+from lakegc_core.stages.previous_mark import previous_mark
+from lakegc_core.stages.rescues import last_rescues
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, read_part, write
 
@@ -46,6 +50,9 @@ SCHEMA = pa.schema(
 )
 _ROW_GROUPS = (STAGE, KEPT, MISSING)
 _UNREFERENCED = "unreferenced"
+_UNREFERENCED_REASONS = (_UNREFERENCED, "young", "foreign")
+"""Reasons under which nothing refers to the object; all others interrupt the series."""
+
 _MISSING = "missing"
 
 
@@ -71,12 +78,8 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     live = committed.select(F.xxhash64("address").alias("h"))
     unreferenced = hashed.join(live.hint("shuffle_hash"), "h", "left_anti")
     staged_hashes = staged.select(F.xxhash64("address").alias("h")).distinct().withColumn("staged", F.lit(True))
-    judged = (
-        unreferenced.join(staged_hashes, "h", "left")
-        .withColumn("reason", _reason(context))
-        .withColumn("since", _since(spark, context, read_commits_at))
-        .select(*SCHEMA.names)
-    )
+    reasoned = unreferenced.join(staged_hashes, "h", "left").withColumn("reason", _reason(context))
+    judged = _with_since(spark, context, reasoned, read_commits_at).select(*SCHEMA.names)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     parts = write(
         judged.unionByName(_missing(listing, committed, staged, manifests)),
@@ -84,11 +87,20 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
         folders,
         SCHEMA,
         split=_split,
-        summarise=_Summary(context.namespace, context.header.cutoff),
+        summarise=_Summary(
+            context.namespace, context.header.cutoff, clock.now().timestamp() - context.level.gap.total_seconds()
+        ),
     )
     text = _TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
     lists = run_tasks(spark, parts[STAGE], text.write)
-    return StageOutput(parts, _facts(parts, manifests, sorted(each["list"] for each in lists)))
+    facts = _facts(parts, manifests, sorted(each["list"] for each in lists))
+    if facts["missing"]:
+        missing = read(spark, context.workspace, folders[MISSING], parts[MISSING], SCHEMA, ["address"])
+        stage = committed_addresses
+        folder, of_stage = context.mark.stage_folder(stage.STAGE), manifests[stage.STAGE].datasets[stage.STAGE]
+        entries = read(spark, context.workspace, folder, of_stage, stage.SCHEMA, ["address", "range_id"])
+        facts["missing_paths"] = missing_paths(spark, context, missing, entries)
+    return StageOutput(parts, facts | {"previous": _previous_facts(context)})
 
 
 def _dataset(
@@ -136,9 +148,45 @@ def moment(seconds: float) -> Column:
     return F.lit(datetime.fromtimestamp(seconds, UTC))
 
 
-def _since(spark: SparkSession, context: MarkContext, read_commits_at: float) -> Column:
-    """When this mark had begun to read its commits: from then on the object is known to be unreferenced."""
-    return moment(read_commits_at)
+def _with_since(spark: SparkSession, context: MarkContext, rows: DataFrame, read_commits_at: float) -> DataFrame:
+    """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had begun to
+    read its commits. Whatever found it staged, held or live in between starts the clock anew.
+
+    Joined by the address itself: a hash that collides would make an object look older than it is.
+    """
+    from pyspark.sql import functions as F
+
+    now = moment(read_commits_at)
+    before = previous_mark(context)
+    if before is None:
+        return rows.withColumn("since", now)
+    manifest = before.require(STAGE)
+    earlier = [
+        read(spark, context.workspace, before.stage_folder(STAGE, name), manifest.datasets[name], SCHEMA)
+        for name in (STAGE, KEPT)
+    ]
+    carried = (
+        earlier[0]
+        .unionByName(earlier[1])
+        .where(F.col("reason").isin(*_UNREFERENCED_REASONS))
+        .select("address", F.col("since").alias("before"))
+        .join(last_rescues(spark, context), "address", "left")
+        .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
+        .select("address", "before")
+    )
+    return rows.join(carried, "address", "left").withColumn("since", F.coalesce(F.least("before", now), now))
+
+
+def _previous_facts(context: MarkContext) -> dict[str, Any] | None:
+    """What the guards compare this mark with."""
+    before = previous_mark(context)
+    if before is None:
+        return None
+    facts = before.require(STAGE).facts
+    return {
+        "mark_id": before.mark_id,
+        STAGE: {group: facts[group] for group in ("listed", "committed", "uncommitted", "expired")},
+    }
 
 
 def _missing(
@@ -183,6 +231,7 @@ class _Summary:
 
     namespace: Namespace
     cutoff: float
+    confirmed: float  # unix seconds: what is unreferenced at least since then may be swept now
 
     def __call__(self, table: pa.Table) -> dict[str, int]:
         grouped = table.group_by("reason").aggregate([("size", "sum"), ("size", "count")]).to_pylist()
@@ -191,10 +240,17 @@ class _Summary:
             found[f"{row['reason']}:objects"] = row["size_count"]
             found[f"{row['reason']}:bytes"] = row["size_sum"]
         expired = table.filter(pc.equal(table["reason"], _UNREFERENCED))
-        cutoff = pa.scalar(datetime.fromtimestamp(self.cutoff, UTC), pa.timestamp("us", tz="UTC"))
-        fit = pc.and_(self.namespace.collectable(expired["address"]), pc.less(expired["last_modified"], cutoff))
+        old = pc.less(expired["last_modified"], _scalar(self.cutoff))
+        fit = pc.and_(self.namespace.collectable(expired["address"]), old)
+        ready = expired.filter(pc.less_equal(expired["since"], _scalar(self.confirmed)))
+        found["confirmed:objects"] = ready.num_rows
+        found["confirmed:bytes"] = pc.sum(ready["size"]).as_py() or 0
         found["violations"] = expired.num_rows - (pc.sum(fit).as_py() or 0)
         return found
+
+
+def _scalar(seconds: float) -> pa.Scalar:
+    return pa.scalar(datetime.fromtimestamp(seconds, UTC), pa.timestamp("us", tz="UTC"))
 
 
 def _facts(parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], lists: list[str]) -> dict[str, Any]:
@@ -219,6 +275,7 @@ def _facts(parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], l
         "listed": everything,
         "committed": kept,
         **groups,
+        "confirmed": of("confirmed"),
         "missing": of(_MISSING)["objects"],
         "violations": sums.get("violations", 0),
         "text_lists": lists,

@@ -1,22 +1,27 @@
 """The look: before anything is deleted, what refers to what is read once more, and what came back to life is taken out.
 
 A look is one whole staged dump, then everything that counts as of now; only ranges that the mark did not know are read.
-It is believed for `look_validity`, then taken again. What is done with it is decided in `swept_report`.
+It is believed for `look_validity`, then taken again; a glance looks at refs and rules alone, every minute or so.
+What is done with what they see is decided in `swept_report`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import RefusedError
+from lakegc_core.retention import Rules
 from lakegc_core.spark import clear_errors
 from lakegc_core.stages import committed_addresses, uncommitted_addresses
-from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA
+from lakegc_core.stages.base import StageOutput
+from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
+from lakegc_core.stages.path_holds import held_by_path
 from lakegc_core.stages.retention_commits import find_retained
+from lakegc_core.stages.rules_memory import rules_json
 from lakegc_core.stages.uncommitted_addresses import dump_staged
 from lakegc_core.store.parquet import Part, read
 
@@ -30,33 +35,30 @@ class Look:
 
     began_at: float
     finished_at: float
-    staged_folder: str
+    folder: str
     staged: Sequence[Part]
-    committed_folder: str
+    commits: Sequence[Part]
+    refs: Sequence[Part]
     committed: Sequence[Part]
-    facts: dict[str, Any]
+    metaranges: Sequence[Part]
+    facts: dict[str, Any] = field(default_factory=dict)
 
     def live(self, spark: SparkSession, context: MarkContext) -> DataFrame:
         """Hashes (column `h`, xxhash64 of the address) of all that is staged now or newly committed since the mark."""
         from pyspark.sql import functions as F
 
-        staged = read(
-            spark,
-            context.workspace,
-            self.staged_folder,
-            self.staged,
-            uncommitted_addresses.SCHEMA,
-            ["address"],
-        )
-        committed = read(
-            spark,
-            context.workspace,
-            self.committed_folder,
-            self.committed,
-            committed_addresses.SCHEMA,
-            ["address"],
-        )
-        return staged.unionByName(committed).select(F.xxhash64("address").alias("h")).distinct()
+        staged = _read(spark, context, f"{self.folder}/uncommitted", self.staged, uncommitted_addresses.SCHEMA)
+        committed = _read(spark, context, f"{self.folder}/committed", self.committed, committed_addresses.SCHEMA)
+        both = staged.select("address").unionByName(committed.select("address"))
+        return both.select(F.xxhash64("address").alias("h")).distinct()
+
+    def read_refs(self, spark: SparkSession, context: MarkContext) -> DataFrame:
+        """Heads and tags as the look saw them: kind, name, commit_id."""
+        return _read(spark, context, f"{self.folder}/commits/{REFS}", self.refs, REFS_SCHEMA)
+
+    def read_commits(self, spark: SparkSession, context: MarkContext) -> DataFrame:
+        """The commits that the look found retained: commit_id, metarange_id, kept_by."""
+        return _read(spark, context, f"{self.folder}/commits", self.commits, COMMITS_SCHEMA)
 
 
 def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
@@ -66,46 +68,108 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
     """
     began = clock.now().timestamp()
     _check_same_server(context)
-    staged_folder, commits_folder = f"{folder}/uncommitted", f"{folder}/commits"
-    committed_folder = f"{folder}/committed"
-    staged = dump_staged(spark, context, staged_folder)
-    commits = find_retained(spark, context, commits_folder)
-    marked = context.mark.require(committed_addresses.STAGE)
-    known = read(
-        spark,
-        context.workspace,
-        context.mark.stage_folder(committed_addresses.STAGE, committed_addresses.METARANGES),
-        marked.datasets[committed_addresses.METARANGES],
-        committed_addresses.METARANGES_SCHEMA,
-        ["metarange_id"],
-    )
-    retained = read(
-        spark, context.workspace, commits_folder, commits.datasets[COMMITS], COMMITS_SCHEMA, ["metarange_id"]
-    ).where("metarange_id != ''")
-    unknown = retained.distinct().join(known.distinct(), "metarange_id", "left_anti")
-    with clear_errors():
-        count = unknown.count()
-    committed = committed_addresses.read_committed(
+    staged = dump_staged(spark, context, f"{folder}/uncommitted")
+    commits = find_retained(spark, context, f"{folder}/commits", former=context.mark)
+    if commits.facts["former_heads_unknown"]:
+        raise RefusedError(
+            f"{commits.facts['former_heads_unknown']:,} heads that the mark saw are unknown to lakeFS now: the server "
+            "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole."
+        )
+    retained = _read(spark, context, f"{folder}/commits", commits.datasets[COMMITS], COMMITS_SCHEMA)
+    committed = _read_unknown(spark, context, retained, f"{folder}/committed")
+    held = held_by_path(
         spark,
         context,
-        unknown,
-        committed_folder,
-        expected=count,
-        known=marked.datasets[committed_addresses.RANGES],
+        f"{folder}/commits",
+        commits.datasets[OTHERS],
+        f"{folder}/committed",
+        committed_addresses.SCHEMA,
     )
     return Look(
         began_at=began,
         finished_at=clock.now().timestamp(),
-        staged_folder=staged_folder,
+        folder=folder,
         staged=staged.datasets[uncommitted_addresses.STAGE],
-        committed_folder=committed_folder,
-        committed=committed.datasets[committed_addresses.STAGE],
+        commits=commits.datasets[COMMITS],
+        refs=commits.datasets[REFS],
+        committed=[*committed.datasets[committed_addresses.STAGE], *held],
+        metaranges=committed.datasets[committed_addresses.METARANGES],
         facts={
             "uncommitted_addresses": staged.facts,
             "retention_commits": commits.facts,
             "committed_addresses": committed.facts,
         },
     )
+
+
+@dataclass
+class Glance:
+    """Watches the refs and the rules between two looks. Knows every commit that a look has taken into account."""
+
+    spark: SparkSession
+    context: MarkContext
+    look: Look
+    _known: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        with clear_errors():
+            rows = self.look.read_refs(self.spark, self.context).select("commit_id").distinct().collect()
+        self._known = {row[0] for row in rows}
+
+    def rules_changed(self) -> bool:
+        """True when the rules in force are other ones than the look saw: a whole look is due."""
+        rules = self.context.client.gc_rules(self.context.header.repository)
+        now = None if rules is None else rules_json(Rules(rules.default_retention_days, dict(rules.branches)))
+        return bool(now != self.look.facts["retention_commits"]["rules"])
+
+    def new_metaranges(self) -> list[str]:
+        """Metaranges of heads and tags that appeared since, each told once."""
+        client, repository = self.context.client, self.context.header.repository
+        refs = [*client.branches(repository), *client.tags(repository)]
+        unknown = {ref.commit_id for ref in refs} - self._known
+        self._known |= unknown
+        return sorted({client.commit(repository, commit_id).metarange_id for commit_id in unknown} - {""})
+
+    def read(self, metaranges: Sequence[str], folder: str) -> Look:
+        """A look at these metaranges alone: what they refer to and the mark did not know."""
+        retained = self.spark.createDataFrame([(each,) for each in metaranges], "metarange_id string")
+        committed = _read_unknown(self.spark, self.context, retained, f"{folder}/committed")
+        return Look(
+            began_at=self.look.began_at,
+            finished_at=clock.now().timestamp(),
+            folder=folder,
+            staged=(),
+            commits=(),
+            refs=(),
+            committed=committed.datasets[committed_addresses.STAGE],
+            metaranges=committed.datasets[committed_addresses.METARANGES],
+        )
+
+
+def _read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame, folder: str) -> StageOutput:
+    """Read the metaranges in `retained` that the mark did not read, and of them the ranges that it did not."""
+    marked = context.mark.require(committed_addresses.STAGE)
+    known = _read(
+        spark,
+        context,
+        context.mark.stage_folder(committed_addresses.STAGE, committed_addresses.METARANGES),
+        marked.datasets[committed_addresses.METARANGES],
+        committed_addresses.METARANGES_SCHEMA,
+    ).select("metarange_id")
+    wanted = retained.select("metarange_id").where("metarange_id != ''").distinct()
+    unknown = wanted.join(known.distinct(), "metarange_id", "left_anti")
+    with clear_errors():
+        count = unknown.count()
+    if count == 0:  # the usual case: nothing was committed since, and no job is needed to learn it
+        empty: dict[str, Sequence[Part]] = {committed_addresses.STAGE: (), committed_addresses.METARANGES: ()}
+        return StageOutput(empty, {"metaranges": 0})
+    return committed_addresses.read_committed(
+        spark, context, unknown, folder, expected=count, known=marked.datasets[committed_addresses.RANGES]
+    )
+
+
+def _read(spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], schema: Any) -> DataFrame:
+    return read(spark, context.workspace, folder, parts, schema)
 
 
 def _check_same_server(context: MarkContext) -> None:

@@ -53,7 +53,7 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput:
     if not found_metadata:
         raise IncompleteError(
             f"{context.data.root} holds no {context.header.block_prefix}/, where lakeFS keeps its metadata. "
-            "This is not the namespace that the server writes to: check endpoint, credentials and `stores` in lakegc.yaml."
+            "This is not where the server writes: check endpoint, credentials and `stores` in lakegc.yaml."
         )
     context.say(f"{STAGE}: {len(units):,} units to list")
     width = 4 * spark_width(spark)

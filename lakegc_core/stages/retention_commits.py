@@ -18,10 +18,13 @@ from lakegc_core import clock
 from lakegc_core.context import MarkContext, output_key
 from lakegc_core.errors import IncompleteError, RefusedError, ServerError
 from lakegc_core.lakefs.models import Ref
+from lakegc_core.mark import MarkArtifacts
 from lakegc_core.retention import Rules
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
-from lakegc_core.stages.commit_walk import COMMITS, REFS, REFS_SCHEMA, CommitWalk
+from lakegc_core.stages.commit_walk import COMMITS, OTHERS, REFS, REFS_SCHEMA, CommitWalk
+from lakegc_core.stages.previous_mark import previous_mark
+from lakegc_core.stages.rules_memory import remember, rules_json
 from lakegc_core.store.parquet import Part, PartWriter, parts_of
 
 if TYPE_CHECKING:
@@ -36,11 +39,20 @@ _SECOND = 1_000_000
 
 def retention_commits(spark: SparkSession, context: MarkContext) -> StageResult:
     """Find the commits that count. Columns: commit_id, metarange_id, kept_by. Dataset `refs`: heads and tags."""
-    return run_stage(STAGE, spark, context, lambda s, c: find_retained(s, c, c.mark.stage_folder(STAGE)))
+
+    def body(spark: SparkSession, context: MarkContext) -> StageOutput:
+        return find_retained(spark, context, context.mark.stage_folder(STAGE), former=previous_mark(context))
+
+    return run_stage(STAGE, spark, context, body)
 
 
-def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> StageOutput:
-    """The retained commits as of now, into parts below `folder`: for the mark, and for every look of a sweep."""
+def find_retained(
+    spark: SparkSession, context: MarkContext, folder: str, *, former: MarkArtifacts | None
+) -> StageOutput:
+    """The retained commits as of now, into parts below `folder`: for the mark, and for every look of a sweep.
+
+    `former`: the mark whose heads and tags the server must still know.
+    """
     began = clock.now().timestamp()
     client, header = context.client, context.header
     rules = client.gc_rules(header.repository)
@@ -50,6 +62,8 @@ def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> Sta
             f"Set rules in lakeFS; or, to collect only what no commit refers to, say so: --rules {KEEP_ALL} "
             f"(or `rules: {KEEP_ALL}` in lakegc.yaml)."
         )
+    in_force = None if rules is None else Rules(rules.default_retention_days, dict(rules.branches))
+    judged_by, memories = remember(context, in_force)
     prepared = client.prepare_commits(header.repository) if rules is not None else None
     dump = client.dump(header.repository)
     refs = _refs(context, f"{folder}/{REFS}")
@@ -64,8 +78,11 @@ def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> Sta
         branches_metarange=dump.branches_metarange_id,
         tags_metarange=dump.tags_metarange_id,
         server_csv=output_key(context, prepared.commits_location) if prepared else None,
-        rules=None if rules is None else Rules(rules.default_retention_days, dict(rules.branches)),
+        rules=judged_by,
         protect_tags=header.protect_tags,
+        holds=tuple(sorted({*header.holds, *context.policy.holds})),
+        former_folder=former.stage_folder(STAGE, REFS) if former else "",
+        former=tuple(former.require(STAGE).datasets[REFS]) if former else (),
         now=int(clock.now().timestamp() * _SECOND),
         margin=int(context.level.retention_margin.total_seconds() * _SECOND),
     )
@@ -73,11 +90,14 @@ def find_retained(spark: SparkSession, context: MarkContext, folder: str) -> Sta
     facts = next(result["facts"] for result in results if "facts" in result)
     facts |= {
         "began_at": began,
-        "rules": None if rules is None else {"default": rules.default_retention_days, "branches": dict(rules.branches)},
+        "rules": rules_json(in_force),
+        "judged_by": rules_json(judged_by),
+        "rules_remembered": memories,
         "dump": dump.commits_metarange_id,
         "run_id": prepared.run_id if prepared else None,
     }
-    return StageOutput({STAGE: parts_of(results, [STAGE])[STAGE], REFS: refs}, facts)
+    parts = parts_of(results, [STAGE, OTHERS])
+    return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: refs}, facts)
 
 
 def _refs(context: MarkContext, folder: str) -> list[Part]:
@@ -118,7 +138,7 @@ def _walk_until_known(spark: SparkSession, context: MarkContext, walk: CommitWal
     """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known."""
     while True:
         results = run_tasks(spark, [walk], CommitWalk.run)
-        unknown = next((result["unknown"] for result in results if "unknown" in result), [])
+        unknown: list[str] = next((result["unknown"] for result in results if "unknown" in result), [])
         if not unknown:
             return results
         if len(walk.extra) + len(unknown) > _MOST_FETCHED:

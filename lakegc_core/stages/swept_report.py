@@ -1,39 +1,45 @@
 """swept_report: deletes what a mark found expired and a fresh look confirmed, and says what became of every object.
 
-A sweep is a plan, durable before the first delete, and a journal of outcomes, written batch by batch. A sweep that broke
-off is taken up where its journal ends; one that left failures is followed by another. How a batch is deleted is the
-store's business; which objects are live is the look's.
+Look, plan, delete in waves with a glance at the refs between them, look again: an object found referenced before its
+delete is rescued, one found so afterwards is `lost`, loudly. A sweep that broke off is taken up where its
+journal ends; one that left failures is followed by another. How a batch is deleted is the store's business.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core import clock, guards, safety
 from lakegc_core.context import MarkContext
-from lakegc_core.errors import IncompleteError, RefusedError
+from lakegc_core.errors import RefusedError
 from lakegc_core.guards import Evidence, Verdict
-from lakegc_core.mark import decode, encode
+from lakegc_core.lease import Lease
 from lakegc_core.safety import Level
 from lakegc_core.spark import clear_errors, run_tasks
-from lakegc_core.stages import expired_addresses, lakefs_report
-from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion
-from lakegc_core.stages.look import Look, take_look
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, connect
-from lakegc_core.store.parquet import Part, list_parts, read, spark_width, write
+from lakegc_core.stages import expired_addresses, lakefs_report, rescues
+from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece
+from lakegc_core.stages.look import Glance, Look, take_look
+from lakegc_core.stages.sample import Sample, read_again, take_sample
+from lakegc_core.stages.suspects import find_suspects
+from lakegc_core.stages.sweep_record import LOST, RESCUED, UNCONFIRMED, SweepRecord
+from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
+from lakegc_core.store.parquet import Part, read, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 STAGE = "swept_report"
-RESCUED = "rescued"
-UNCONFIRMED = "unconfirmed"
-FINAL = (DELETED, ALREADY_GONE, RESCUED)
-"""Outcomes after which a mark never asks for an object again: gone, or found live since."""
+_PLANNED = "planned"
+_UNIT = "substring_index(address, '/', 2)"
+_ROWS_A_PART = 10_000
+_MOST_PARTS = 1_000
 
 
 @dataclass(frozen=True)
@@ -49,19 +55,34 @@ class SweepResult:
     seconds: float
     report: str | None  # URI of report.json; None when nothing was begun
     dry_run: bool = False
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    """Sampled paths on branch heads that read before the sweep and do not after it, with their status."""
+
+    @property
+    def lost(self) -> int:
+        """Objects that were found referenced after they had been deleted. Never silent."""
+        return self.outcomes.get(LOST, 0)
 
     @property
     def failed(self) -> int:
         return sum(count for outcome, count in self.outcomes.items() if outcome.startswith(FAILED))
 
 
-def judge(context: MarkContext, accepted: Mapping[str, str] | None = None) -> list[Verdict]:
-    """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's."""
+def judge(
+    context: MarkContext, accepted: Mapping[str, str] | None = None, sample: Sample | None = None
+) -> list[Verdict]:
+    """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's.
+
+    `sample`: what reading some paths has shown, when it was tried.
+    """
     evidence = Evidence(
         header=context.header,
         manifests=context.mark.chain(),
         level=effective_level(context),
         now=clock.now().timestamp(),
+        previous=context.mark.require("expired_addresses").facts["previous"],
+        unreadable=sample.unreadable if sample else None,
+        sampled=sample.asked if sample else 0,
     )
     return guards.evaluate(evidence, accepted)
 
@@ -80,6 +101,14 @@ def confirmed_at(context: MarkContext) -> float:
     return max(listed, read)
 
 
+def ready_at(context: MarkContext) -> float:
+    """Unix seconds from which a sweep of this mark can delete anything at all."""
+    listed = context.mark.require("namespace_listing").finished_at + effective_level(context).look_delay.total_seconds()
+    expired = context.mark.require("expired_addresses").facts
+    some = expired["confirmed"]["objects"] or not expired["expired"]["objects"]
+    return listed if some else confirmed_at(context)
+
+
 def swept_report(
     spark: SparkSession,
     context: MarkContext,
@@ -92,12 +121,14 @@ def swept_report(
     Each object of the plan gets exactly one outcome; those that fail stay for the next call.
     """
     started = time.monotonic()
-    verdicts = judge(context, accepted)
-    if not guards.authorized(verdicts):
-        raise RefusedError(refusal(context, verdicts))
-    if not dry_run:
-        _check_look_delay(context)
-    return _Sweep(spark, context, verdicts, dry_run, started).run()
+    with context.lease("sweep") as lease:
+        sample = take_sample(spark, context, effective_level(context).samples)
+        verdicts = judge(context, accepted, sample)
+        if not guards.authorized(verdicts):
+            raise RefusedError(refusal(context, verdicts))
+        if not dry_run:
+            _check_look_delay(context)
+        return _Sweep(spark, context, verdicts, sample, lease, dry_run, started).run()
 
 
 def refusal(context: MarkContext, verdicts: Sequence[Verdict]) -> str:
@@ -124,102 +155,49 @@ class _Sweep:
         spark: SparkSession,
         context: MarkContext,
         verdicts: list[Verdict],
+        sample: Sample,
+        lease: Lease | None,
         dry_run: bool,
         started: float,
     ) -> None:
-        self.spark, self.context, self.verdicts, self.dry_run = spark, context, verdicts, dry_run
-        self.started = started
-        self.config = context.workspace
-        self.store = connect(context.workspace)
+        self.spark, self.context, self.verdicts, self.lease = spark, context, verdicts, lease
+        self.sample, self.dry_run, self.started = sample, dry_run, started
+        self.level = effective_level(context)
+        self.record = SweepRecord(spark, context, dry_run=dry_run)
 
     def run(self) -> SweepResult:
-        number, resumed = self._number()
-        self.folder = f"{self.context.mark.folder}/sweeps/{number}"
-        if self.dry_run:
-            self.folder = f"{self.context.mark.folder}/dry-runs/{clock.now():%Y%m%dT%H%M%S%f}"
-        self.journal = f"{self.folder}/outcomes"
-        candidates = self._resumed_plan() if resumed else self._fresh_plan(number)
+        candidates = self.record.left() if self.record.is_begun else self.record.unfinished(self._expired())
         with clear_errors():
             waiting = candidates.count()
-        if waiting == 0 and not resumed:
-            return self._nothing_left(number)
-        begun = resumed
+        if waiting == 0 and not self.record.is_begun:
+            return self._result({DELETED: 0, ALREADY_GONE: 0, RESCUED: 0, UNCONFIRMED: 0}, 0, 0)
         while True:
-            attempt = self._attempts()
-            here = f"{self.folder}/attempt-{attempt}"
+            attempt = self.record.next_attempt()
+            here = f"{self.record.folder}/attempt-{attempt}"
             look = take_look(self.spark, self.context, f"{here}/look")
-            plan = self._plan(candidates, look, here, attempt)
+            plan = self._plan(candidates, look, here, attempt, waiting)
             if self.dry_run:
-                return self._result(number, sum(part.rows for part in plan))
-            if not begun:
-                self.store.write(f"{self.folder}/plan.json", encode(self._plan_record(number, plan, look, here)))
+                totals = self.record.totals()
+                return self._result(totals.outcomes, 0, sum(part.rows for part in plan))
+            if not self.record.is_begun:
                 lakefs_report.write(self.spark, self.context, f"{here}/plan", plan)
-                begun = True
+                more = {"guards": [asdict(each) for each in self.verdicts], "look_began_at": look.began_at}
+                self.record.begin(plan, f"{here}/plan", more)
             if self._delete(plan, here, attempt, look):
-                return self._finish(number, look)
-            self.context.say(f"{STAGE}: the look has run out; looking again")
-            candidates = self._resumed_plan()
-
-    def _number(self) -> tuple[int, bool]:
-        """The sweep to run, and whether it was begun before: the last one, until its report stands."""
-        prefix = f"{self.context.mark.folder}/sweeps/"
-        numbers = [
-            int(name)
-            for level in self.store.list_level(prefix)
-            for name in (each.rstrip("/").rpartition("/")[2] for each in level.prefixes)
-            if name.isdecimal()
-        ]
-        last = max(numbers, default=0)
-        if last == 0:
-            return 1, False
-        names = {
-            key.rpartition("/")[2]
-            for level in self.store.list_level(f"{prefix}{last}/")
-            for key in level.objects["address"].to_pylist()
-        }
-        if "report.json" in names or self.dry_run:
-            return last + 1, False
-        return last, "plan.json" in names
-
-    def _attempts(self) -> int:
-        return 1 + sum(
-            each.rstrip("/").rpartition("/")[2].startswith("attempt-")
-            for level in self.store.list_level(f"{self.folder}/")
-            for each in level.prefixes
-        )
+                return self._finish(attempt + 1)
+            candidates = self.record.left()
 
     def _expired(self) -> DataFrame:
         stage = expired_addresses.STAGE
         parts = self.context.mark.require(stage).datasets[stage]
         folder = self.context.mark.stage_folder(stage)
-        return read(self.spark, self.config, folder, parts, expired_addresses.SCHEMA)
+        return read(self.spark, self.context.workspace, folder, parts, expired_addresses.SCHEMA)
 
-    def _fresh_plan(self, number: int) -> DataFrame:
-        """Everything expired that no earlier sweep of this mark has finished with."""
-        expired = self._expired()
-        for earlier in range(1, number):
-            expired = self._without_finished(expired, f"{self.context.mark.folder}/sweeps/{earlier}/outcomes")
-        return expired
-
-    def _resumed_plan(self) -> DataFrame:
-        """What the plan of the broken sweep held and its journal does not call done."""
-        record = decode(self.store.read(f"{self.folder}/plan.json"), f"{self.folder}/plan.json")
-        parts = [Part.from_json(part) for part in record["parts"]]
-        planned = read(self.spark, self.config, record["folder"], parts, PLAN_SCHEMA)
-        return self._without_finished(planned, self.journal)
-
-    def _without_finished(self, frame: DataFrame, journal: str) -> DataFrame:
-        done = self._outcomes(journal).where(f"outcome in {FINAL}").select("address").distinct()
-        return frame.join(done, "address", "left_anti")
-
-    def _outcomes(self, journal: str) -> DataFrame:
-        return read(self.spark, self.config, journal, list_parts(self.config, journal), OUTCOMES_SCHEMA)
-
-    def _plan(self, candidates: DataFrame, look: Look, here: str, attempt: int) -> list[Part]:
+    def _plan(self, candidates: DataFrame, look: Look, here: str, attempt: int, waiting: int) -> list[Part]:
         """Write what may be deleted as plan parts; journal what the look took out."""
         from pyspark.sql import functions as F
 
-        ready = look.began_at - effective_level(self.context).gap.total_seconds()
+        ready = look.began_at - self.level.gap.total_seconds()
         live = look.live(self.spark, self.context).withColumn("live", F.lit(True))
         judged = (
             candidates.withColumn("h", F.xxhash64("address"))
@@ -228,122 +206,153 @@ class _Sweep:
                 "outcome",
                 F.when(F.col("live").isNotNull(), RESCUED)
                 .when(F.col("since") > expired_addresses.moment(ready), UNCONFIRMED)
-                .otherwise("planned"),
+                .otherwise(_PLANNED),
             )
-            .withColumn("attempt", F.lit(attempt))
         )
-        width = spark_width(self.spark)
+        suspects = find_suspects(self.spark, self.context, look, judged.where(f"outcome = '{_PLANNED}'"), self.level)
+        if suspects is not None:
+            judged = (
+                judged.join(suspects, "address", "left")
+                .withColumn("outcome", F.coalesce("verdict", "outcome"))
+                .drop("verdict")
+            )
+        return self._write_plan(judged, here, attempt, waiting)
+
+    def _write_plan(self, judged: DataFrame, here: str, attempt: int, waiting: int) -> list[Part]:
+        from pyspark.sql import functions as F
+
+        stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn(
+            "at", expired_addresses.moment(clock.now().timestamp())
+        )
         ordered = (
-            judged.repartitionByRange(4 * width, "address")
+            # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
+            stamped.repartition(max(1, min(_MOST_PARTS, -(-waiting // _ROWS_A_PART))), F.expr(_UNIT))
             .sortWithinPartitions("address")
             .select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since")
         )
         parts = write(
             ordered,
-            self.config,
-            {"plan": f"{here}/plan", "outcomes": self.journal},
+            self.context.workspace,
+            {"plan": f"{here}/plan", "outcomes": self.record.journal, "rescues": rescues.folder(self.context)},
             PLAN_SCHEMA,
             split=_split_plan,
-            schemas={"outcomes": OUTCOMES_SCHEMA},
+            schemas={"outcomes": OUTCOMES_SCHEMA, "rescues": rescues.SCHEMA},
         )
         return parts["plan"]
 
     def _delete(self, plan: Sequence[Part], here: str, attempt: int, look: Look) -> bool:
-        """Delete the parts of a plan. False if the look ran out before all were done."""
-        level = effective_level(self.context)
-        work = Deletion(
-            data=self.context.data,
-            artifacts=self.config,
-            plan_folder=f"{here}/plan",
-            journal=self.journal,
-            attempt=attempt,
-            namespace=self.context.namespace,
-            cutoff=self.context.header.cutoff,
-            until=look.began_at + level.look_validity.total_seconds(),
-        )
+        """Delete a plan in waves. False when a whole look is due before all is done."""
+        pieces = [Piece(part) for part in plan]
+        glance = Glance(self.spark, self.context, look)
+        expires = look.began_at + self.level.look_validity.total_seconds()
+        number = 0
         self.context.say(f"{STAGE}: deleting {sum(part.rows for part in plan):,} objects")
-        swept = run_tasks(self.spark, list(plan), work.run)
-        return len(swept) == len(plan)
+        while pieces:
+            if self.lease is not None:
+                self.lease.check()
+            now = clock.now().timestamp()
+            if now >= expires:
+                self.context.say(f"{STAGE}: the look is too old; looking again")
+                return False
+            work = Deletion(
+                data=self.context.data,
+                artifacts=self.context.workspace,
+                plan_folder=f"{here}/plan",
+                journal=self.record.journal,
+                attempt=attempt,
+                namespace=self.context.namespace,
+                cutoff=self.context.header.cutoff,
+                until=min(expires, now + self.level.watch_interval.total_seconds()),
+            )
+            told = {each["part"]: each for each in run_tasks(self.spark, pieces, work.run)}
+            pieces = [
+                Piece(piece.part, told[piece.part.name]["row"]) for piece in pieces if not told[piece.part.name]["done"]
+            ]
+            if not pieces:
+                return True
+            number += 1
+            if self._came_back(glance, plan, here, number):
+                self.context.say(f"{STAGE}: refs or rules have changed; looking again")
+                return False
+        return True
 
-    def _finish(self, number: int, look: Look) -> SweepResult:
-        result = self._result(number, None)
-        record = asdict(result) | {
-            "guards": [asdict(verdict) for verdict in self.verdicts],
-            "look": look.facts | {"began_at": look.began_at, "finished_at": look.finished_at},
-            "finished_at": clock.now().timestamp(),
-        }
-        self.store.write(f"{self.folder}/report.json", encode(record))
+    def _came_back(self, glance: Glance, plan: Sequence[Part], here: str, number: int) -> bool:
+        """Between two waves: does any object of the plan belong to a head or tag that appeared since the look?"""
+        if glance.rules_changed():
+            return True
+        metaranges = glance.new_metaranges()
+        if not metaranges:
+            return False
+        seen = glance.read(metaranges, f"{here}/glance-{number}")
+        planned = read(self.spark, self.context.workspace, f"{here}/plan", plan, PLAN_SCHEMA, ["address"])
+        with clear_errors():
+            return bool(_among(planned, seen.live(self.spark, self.context)).limit(1).count())
+
+    def _finish(self, attempt: int) -> SweepResult:
+        """Look once more: what was deleted and is found referenced now is lost, and says so."""
+        here = f"{self.record.folder}/attempt-{attempt}"
+        look = take_look(self.spark, self.context, f"{here}/look")
+        self._record_lost(look, attempt)
+        unreadable = read_again(self.context, self.sample)
+        totals = self.record.totals()
+        planned = self.record.check_sums(totals)
+        result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
+        self.record.close(
+            asdict(result)
+            | {
+                "guards": [asdict(verdict) for verdict in self.verdicts],
+                "look": look.facts | {"began_at": look.began_at, "finished_at": look.finished_at},
+                "finished_at": clock.now().timestamp(),
+            }
+        )
         return result
 
-    def _result(self, number: int, planned: int | None) -> SweepResult:
+    def _record_lost(self, look: Look, attempt: int) -> None:
         from pyspark.sql import functions as F
 
-        with clear_errors():
-            rows = (
-                self._outcomes(self.journal)
-                .groupBy("address")
-                .agg(F.max_by("outcome", "attempt").alias("outcome"), F.max("size").alias("size"))
-                .groupBy("outcome")
-                .agg(F.count("*").alias("objects"), F.sum("size").alias("bytes"))
-                .collect()
-            )
-        outcomes = {DELETED: 0, ALREADY_GONE: 0, RESCUED: 0, UNCONFIRMED: 0}
-        outcomes |= {row["outcome"]: row["objects"] for row in rows}
-        if planned is None:
-            planned = self._check_sums(outcomes)
+        deleted = self.record.outcomes().where(f"outcome = '{DELETED}'").select("address", "size").distinct()
+        lost = (
+            _among(deleted, look.live(self.spark, self.context))
+            .withColumn("outcome", F.lit(LOST))
+            .withColumn("attempt", F.lit(attempt))
+            .withColumn("at", expired_addresses.moment(clock.now().timestamp()))
+            .select(*OUTCOMES_SCHEMA.names)
+        )
+        write(lost, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
+
+    def _result(
+        self,
+        outcomes: Mapping[str, int],
+        bytes_deleted: int,
+        planned: int,
+        unreadable: Mapping[str, int] | None = None,
+    ) -> SweepResult:
+        begun = self.record.is_begun
         return SweepResult(
             repository=self.context.header.repository,
             mark_id=self.context.header.mark_id,
-            sweep=number,
+            sweep=self.record.number if begun else self.record.number - 1,
             outcomes=outcomes,
-            bytes_deleted=sum(row["bytes"] for row in rows if row["outcome"] == DELETED),
+            bytes_deleted=bytes_deleted,
             planned=planned,
             seconds=time.monotonic() - self.started,
-            report=None if self.dry_run else f"{self.config.root}/{self.folder}/report.json",
+            report=self.record.location if begun else None,
             dry_run=self.dry_run,
-        )
-
-    def _check_sums(self, outcomes: Mapping[str, int]) -> int:
-        """The objects of the first plan, after checking that each one has an outcome: nothing is left over."""
-        record = decode(self.store.read(f"{self.folder}/plan.json"), f"{self.folder}/plan.json")
-        planned = sum(part["rows"] for part in record["parts"])
-        counted = sum(outcomes.values())
-        if counted < planned:
-            raise IncompleteError(
-                f"{planned - counted:,} of {planned:,} planned objects have no outcome in the journal at "
-                f"{self.config.root}/{self.journal}. Run the same sweep again; it goes on where it stopped."
-            )
-        return planned
-
-    def _plan_record(self, number: int, plan: Sequence[Part], look: Look, here: str) -> dict[str, Any]:
-        return {
-            "repository": self.context.header.repository,
-            "mark_id": self.context.header.mark_id,
-            "sweep": number,
-            "planned_at": clock.now().timestamp(),
-            "mark_digest": self.context.mark.require(expired_addresses.STAGE).digest,
-            "folder": f"{here}/plan",
-            "parts": [asdict(part) for part in plan],
-            "guards": [asdict(verdict) for verdict in self.verdicts],
-            "look_began_at": look.began_at,
-        }
-
-    def _nothing_left(self, number: int) -> SweepResult:
-        return SweepResult(
-            repository=self.context.header.repository,
-            mark_id=self.context.header.mark_id,
-            sweep=number - 1,
-            outcomes={DELETED: 0, ALREADY_GONE: 0, RESCUED: 0, UNCONFIRMED: 0},
-            bytes_deleted=0,
-            planned=0,
-            seconds=time.monotonic() - self.started,
-            report=None,
-            dry_run=self.dry_run,
+            unreadable=dict(unreadable or {}),
         )
 
 
-def _split_plan(table: Any) -> dict[str, Any]:
-    import pyarrow.compute as pc
+def _among(rows: DataFrame, live: DataFrame) -> DataFrame:
+    """The rows whose address is among the live hashes."""
+    from pyspark.sql import functions as F
 
-    planned = pc.equal(table["outcome"], "planned")
-    return {"plan": table.filter(planned), "outcomes": table.filter(pc.invert(planned))}
+    return rows.withColumn("h", F.xxhash64("address")).join(live, "h", "left_semi").drop("h")
+
+
+def _split_plan(table: pa.Table) -> dict[str, pa.Table]:
+    planned, rescued = pc.equal(table["outcome"], _PLANNED), pc.equal(table["outcome"], RESCUED)
+    return {
+        "plan": table.filter(planned),
+        "outcomes": table.filter(pc.invert(planned)),
+        "rescues": table.filter(rescued),
+    }

@@ -179,9 +179,7 @@ def test_empty_sections_read_as_absent(home: Path, config: str) -> None:
         ("repositories: [{match: a, minage: 1h}]", "minage", "min_age"),
     ],
 )
-def test_an_unknown_key_is_named_with_the_allowed_ones(
-    home: Path, config: str, key: str, allowed: str
-) -> None:
+def test_an_unknown_key_is_named_with_the_allowed_ones(home: Path, config: str, key: str, allowed: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load(home, config)
     assert f"unknown key `{key}`" in str(caught.value)

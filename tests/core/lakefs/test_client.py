@@ -128,9 +128,7 @@ class Scripted:
                 pass
 
         self._server = QuietServer(("127.0.0.1", 0), Handler)
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        ).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def _say(self, asked: Asked) -> Say:
         self.asked.append(asked)
@@ -353,9 +351,7 @@ def test_no_error_repeats_the_credentials_even_if_the_server_does(
     for call in calls:
         with pytest.raises(ServerError) as caught:
             call()
-        shown = (
-            "".join(traceback.format_exception(caught.value)) + repr(caught.value) + str(vars(caught.value))
-        )
+        shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + str(vars(caught.value))
         assert SECRET not in shown
         assert TOKEN not in shown
     assert SECRET not in caplog.text
@@ -419,9 +415,7 @@ def config(storages: list[dict[str, Any]] | None, main: dict[str, Any] | None = 
 
 
 @pytest.mark.parametrize("storages", [None, [], [{"blockstore_type": "gs", "blockstore_id": "only"}]])
-def test_one_storage_is_taken_from_the_old_field(
-    server: Scripted, storages: list[dict[str, Any]] | None
-) -> None:
+def test_one_storage_is_taken_from_the_old_field(server: Scripted, storages: list[dict[str, Any]] | None) -> None:
     server.on("GET", "/config", config(storages, {"blockstore_type": "s3", "pre_sign_support": True}))
     server.on("GET", R, Say(200, REPOSITORY))
     found = server.client.config()
@@ -552,9 +546,7 @@ def test_no_rules_takes_their_own_404_and_a_repository_that_is_there(server: Scr
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410, 500])
-def test_a_404_of_the_rules_proves_nothing_when_the_repository_does_not_answer(
-    server: Scripted, status: int
-) -> None:
+def test_a_404_of_the_rules_proves_nothing_when_the_repository_does_not_answer(server: Scripted, status: int) -> None:
     server.on("GET", f"{R}/settings/gc_rules", refused(404, "not found")).on("GET", R, refused(status))
     with pytest.raises(LakeFSError):
         server.client.gc_rules("repo")
@@ -684,9 +676,7 @@ def test_only_201_is_a_success_of_the_direct_form(server: Scripted) -> None:
 
 def test_a_read_only_repository_is_refused_cleanly_by_both_prepares(server: Scripted) -> None:
     answer = refused(403, "read-only repository")
-    server.on("POST", f"{R}/gc/prepare_commits/async", answer).on(
-        "POST", f"{R}/gc/prepare_uncommited", answer
-    )
+    server.on("POST", f"{R}/gc/prepare_commits/async", answer).on("POST", f"{R}/gc/prepare_uncommited", answer)
     for call in (server.client.prepare_commits, server.client.prepare_uncommitted):
         with pytest.raises(LakeFSError, match="the repository is read-only"):
             call("repo")

@@ -148,9 +148,7 @@ def test_reset_forgets_staging_below_a_prefix(repo: Repository) -> None:
     assert paths(repo, "main") == []
 
 
-def test_linked_objects_are_full_addresses_on_local_and_missing_from_the_dump(
-    repo: Repository, tmp_path: Path
-) -> None:
+def test_linked_objects_are_full_addresses_on_local_and_missing_from_the_dump(repo: Repository, tmp_path: Path) -> None:
     address = repo.physical_address("main")
     assert address.startswith(f"local://{tmp_path}/lake/data/")
     assert len(address.rpartition(",")[2]) == 43
@@ -479,9 +477,7 @@ def test_the_commits_file_has_a_line_for_every_active_commit(repo: Repository) -
     answer = prepare_commits(repo)
     lines = Path(answer["gc_commits_location"].removeprefix("local://")).read_text().splitlines()
     assert lines[0] == "commit_id,expired,metarange_id"
-    assert sorted(lines[1:]) == sorted(
-        [f"{commit.id},false,{commit.meta_range_id}", f"{commit.parents[0]},false,"]
-    )
+    assert sorted(lines[1:]) == sorted([f"{commit.id},false,{commit.meta_range_id}", f"{commit.parents[0]},false,"])
 
 
 def test_a_dump_holds_all_commits_branches_and_tags(repo: Repository, tmp_path: Path) -> None:

@@ -112,9 +112,7 @@ def test_listings_go_over_pages_and_deletes_over_batches(place: Place) -> None:
     place.fill([*keys, "_lakefs/keep"])
     assert sorted(place.addresses("data/")) == sorted(keys)
     assert len(place.addresses()) == 2501
-    assert sorted(place.addresses("data/1/object-000")) == [
-        key for key in sorted(keys) if "/1/object-000" in key
-    ]
+    assert sorted(place.addresses("data/1/object-000")) == [key for key in sorted(keys) if "/1/object-000" in key]
     levels = list(place.store.list_level("data/1/"))
     assert sum(level.objects.num_rows for level in levels) == 833
     assert place.store.delete_many(keys) == ["deleted"] * 2500
@@ -371,9 +369,7 @@ def test_a_conditional_write_whose_answer_was_lost_is_known_for_our_own(faulty: 
 
 def test_no_secret_in_any_text(faulty: Faulty, seaweed: S3Server) -> None:
     wrong = replace(faulty.config, secret_access_key="hush-a")
-    gone = replace(
-        faulty.config, endpoint_url="http://127.0.0.1:9", access_key_id="hush-b", session_token="hush-c"
-    )
+    gone = replace(faulty.config, endpoint_url="http://127.0.0.1:9", access_key_id="hush-b", session_token="hush-c")
     texts = [repr(faulty.config), repr(wrong), repr(gone), repr(faulty.store), str(gone)]
     for config in (wrong, gone, replace(faulty.config, bucket="no-such-bucket")):
         store = config.connect()
@@ -384,9 +380,7 @@ def test_no_secret_in_any_text(faulty: Faulty, seaweed: S3Server) -> None:
             texts += traceback.format_exception(caught.value)
     joined = "\n".join(texts)
     assert "hush" not in joined and SECRET_KEY not in joined
-    assert all(
-        code in joined for code in ("SignatureDoesNotMatch", "EndpointConnectionError", "NoSuchBucket")
-    )
+    assert all(code in joined for code in ("SignatureDoesNotMatch", "EndpointConnectionError", "NoSuchBucket"))
     with pytest.raises(SettingsError, match="holds credentials") as refused:
         S3Config("bucket", endpoint_url="http://id:hush-a@127.0.0.1:9")
     assert "hush" not in str(refused.value)

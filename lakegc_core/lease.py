@@ -1,0 +1,207 @@
+"""The lease: one collector a repository, whatever machine it runs on.
+
+An object in the store, taken and renewed by conditional writes. It expires, so that a dead collector keeps nobody out;
+one that died on this very machine is seen to be dead at once. A process that holds the lease already shares it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lakegc_core import clock
+from lakegc_core.errors import (
+    LakegcError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RefusedError,
+    SettingsError,
+    StoreError,
+)
+from lakegc_core.safety import LEASE, LEASE_RENEWAL
+from lakegc_core.store.base import Store, StoreConfig, connect
+
+NAME = "lease.json"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease, as it stands in the store. Times are unix seconds."""
+
+    owner: str
+    verb: str
+    host: str
+    boot: str
+    process: int
+    process_started: str
+    taken_at: float
+    expires_at: float
+
+    @property
+    def is_dead(self) -> bool:
+        """True when the holder was a process of this machine that runs no more."""
+        return (
+            (self.host, self.boot) == (socket.gethostname(), _boot())
+            and self.boot != ""
+            and _started(self.process) != self.process_started
+        )
+
+
+class Lease:
+    """A lease that this process holds. `check` before anything that cannot be undone."""
+
+    def __init__(self, store: Store, key: str, verb: str) -> None:
+        self._store, self._key, self._verb = store, key, verb
+        self._owner = uuid.uuid4().hex
+        self._taken_at = clock.now().timestamp()
+        self._etag = ""
+        self._lost: str | None = None
+        self._stop = threading.Event()
+        self._expires_at = 0.0
+        self._thread = threading.Thread(target=self._renew, name="lakegc-lease", daemon=True)
+
+    def take(self) -> None:
+        """Take the lease, or a dead collector's. RefusedError if a living one holds it."""
+        try:
+            self._etag = self._store.write(self._key, self._body(), if_absent=True)
+        except PreconditionFailedError:
+            self._take_over()
+        self._thread.start()
+
+    def check(self) -> None:
+        """RefusedError if the lease is no longer ours: somebody may have begun to work."""
+        if self._lost is None and clock.now().timestamp() >= self._expires_at:
+            self._lost = "it could not be renewed in time"
+        if self._lost is not None:
+            raise RefusedError(
+                f"The lease of this repository was lost ({self._lost}), so that another collector may be at work. "
+                "What was done is on record; run the same command again."
+            )
+
+    def give_back(self) -> None:
+        """Let the next collector in. A failure is harmless: the lease expires by itself."""
+        self._stop.set()
+        self._thread.join(timeout=10)
+        if self._lost is None:
+            with suppress(StoreError):
+                self._store.write(self._key, self._body(expires_at=0.0), if_match=self._etag)
+
+    def _take_over(self) -> None:
+        try:
+            etag = self._store.head(self._key).etag
+            holder = _read(self._store, self._key)
+        except ObjectNotFoundError:
+            raise RefusedError("Another collector has just given the lease back. Run the command again.") from None
+        if holder is not None and holder.expires_at > clock.now().timestamp() and not holder.is_dead:
+            until = datetime.fromtimestamp(holder.expires_at, UTC)
+            raise RefusedError(
+                f"Another collector works on this repository: `{holder.verb}` on {holder.host}, process "
+                f"{holder.process}, whose lease runs until {until:%H:%M:%S} UTC. Wait for it; if it is dead, its lease "
+                "runs out by itself."
+            )
+        try:
+            self._etag = self._store.write(self._key, self._body(), if_match=etag)
+        except PreconditionFailedError:
+            raise RefusedError("Another collector has just taken the lease. Wait for it.") from None
+
+    def _renew(self) -> None:
+        while not self._stop.wait(LEASE_RENEWAL.total_seconds()):
+            try:
+                self._etag = self._store.write(self._key, self._body(), if_match=self._etag)
+            except PreconditionFailedError:
+                self._lost = "somebody else took it"
+                return
+            except LakegcError:
+                continue  # `check` judges by the time of the last renewal
+
+    def _body(self, expires_at: float | None = None) -> bytes:
+        if expires_at is None:
+            expires_at = self._expires_at = clock.now().timestamp() + LEASE.total_seconds()
+        holder = Holder(
+            owner=self._owner,
+            verb=self._verb,
+            host=socket.gethostname(),
+            boot=_boot(),
+            process=os.getpid(),
+            process_started=_started(os.getpid()),
+            taken_at=self._taken_at,
+            expires_at=expires_at,
+        )
+        return json.dumps(asdict(holder), indent=1).encode() + b"\n"
+
+
+_held: dict[tuple[StoreConfig, str], tuple[Lease, int]] = {}
+_guard = threading.RLock()
+
+
+@contextmanager
+def held(config: StoreConfig, home: str, verb: str, *, external: bool, demanded: bool) -> Iterator[Lease | None]:
+    """Hold the lease of a repository while the block runs; None where the operator says `lease: external`.
+
+    `demanded` False (safety level none) goes on without one where the store has no conditional writes.
+    """
+    if external:
+        yield None
+        return
+    key = (config, home)
+    with _guard:
+        lease, users = _held.get(key, (None, 0))
+        if lease is None:
+            lease = _new(config, home, verb, demanded)
+        if lease is not None:
+            _held[key] = (lease, users + 1)
+    try:
+        yield lease
+    finally:
+        if lease is not None:
+            with _guard:
+                lease, users = _held.pop(key)
+                if users > 1:
+                    _held[key] = (lease, users - 1)
+                else:
+                    lease.give_back()
+
+
+def _new(config: StoreConfig, home: str, verb: str, demanded: bool) -> Lease | None:
+    store = connect(config)
+    if not store.probe().conditional_writes:
+        if not demanded:
+            return None
+        raise SettingsError(
+            f"{config.root} has no conditional writes, so that lakegc cannot make sure to be the only collector there. "
+            "If something else makes sure (one Dagster queue, one cron line), say `lease: external` in lakegc.yaml."
+        )
+    lease = Lease(store, f"{home}/{NAME}", verb)
+    lease.take()
+    return lease
+
+
+def _read(store: Store, key: str) -> Holder | None:
+    """The holder, or None for a lease that does not read: it keeps nobody out."""
+    try:
+        return Holder(**json.loads(store.read(key)))
+    except (ValueError, TypeError):
+        return None
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _started(process: int) -> str:
+    """When a process of this machine was started, in the kernel's own form; empty if it is not there (any more)."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,160 @@
+"""Suspects: candidates that may be identical re-uploads, which no dump of the server names and a branch yet shows.
+
+lakeFS compares entries by content, not by address: an upload of the same bytes to the same path is not "uncommitted",
+though reads of the branch go to the new object. A candidate of the size (and checksum) of an entry of a current head is
+asked for, path by path. On blockstore `local` the look lists every branch instead, and sees all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.context import MarkContext
+from lakegc_core.lakefs import graveler
+from lakegc_core.safety import Level
+from lakegc_core.spark import Json, clear_errors, run_tasks
+from lakegc_core.stages import committed_addresses
+from lakegc_core.stages.look import Look
+from lakegc_core.stages.sweep_record import RESCUED, UNCONFIRMED
+from lakegc_core.stages.uncommitted_addresses import protect_listed
+from lakegc_core.store.base import connect
+from lakegc_core.store.parquet import read
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_MD5 = "^[0-9a-f]{32}$"
+
+
+def find_suspects(
+    spark: SparkSession, context: MarkContext, look: Look, planned: DataFrame, level: Level
+) -> DataFrame | None:
+    """Addresses of `planned` that must not be deleted, with column verdict: rescued or unconfirmed. None: no suspects.
+
+    More paths than `level.suspects` are not asked for: all suspects then stay unconfirmed.
+    """
+    if context.namespace.is_local:
+        return None
+    entries = _entries(spark, context, look).join(_head_ranges(spark, context, look), "range_id", "left_semi")
+    candidates = planned.select("address", "size", "etag")
+    suspected = _alike(candidates, "etag", entries, "e_tag").select("address").distinct()
+    alike = _alike(entries, "e_tag", candidates, "etag").select("range_id", "size", "e_tag").distinct()
+    with clear_errors():
+        found = [row.asDict() for row in alike.limit(level.suspects + 1).collect()]
+    if not found:
+        return None
+    paths = _paths(spark, context, found) if len(found) <= level.suspects else []
+    if not paths or len(paths) > level.suspects:
+        return _all_unconfirmed(suspected)
+    shown = _shown_addresses(spark, context, look, paths)
+    if shown is None:
+        return _all_unconfirmed(suspected)
+    with clear_errors():
+        rescued = [(row[0], RESCUED) for row in suspected.where(suspected["address"].isin(shown)).collect()]
+    return spark.createDataFrame(rescued, "address string, verdict string") if rescued else None
+
+
+def _all_unconfirmed(suspected: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return suspected.withColumn("verdict", F.lit(UNCONFIRMED))
+
+
+def _alike(rows: DataFrame, tag: str, others: DataFrame, other_tag: str) -> DataFrame:
+    """The rows for which another row has the same size, and the same MD5 where both have one."""
+    from pyspark.sql import functions as F
+
+    def is_md5(name: str) -> Column:
+        return F.coalesce(F.col(name).rlike(_MD5), F.lit(False))
+
+    mine, plain = rows.where(is_md5(tag)), rows.where(~is_md5(tag))
+    sizes = others.select("size")
+    hashed = others.where(is_md5(other_tag)).select("size", F.col(other_tag).alias(tag))
+    plain_sizes = others.where(~is_md5(other_tag)).select("size")
+    return (
+        mine.join(hashed, ["size", tag], "left_semi")
+        .unionByName(mine.join(plain_sizes, "size", "left_semi"))
+        .unionByName(plain.join(sizes, "size", "left_semi"))
+    )
+
+
+def _entries(spark: SparkSession, context: MarkContext, look: Look) -> DataFrame:
+    stage = committed_addresses
+    marked = context.mark.require(stage.STAGE).datasets[stage.STAGE]
+    columns = ["range_id", "address", "size", "e_tag"]
+    mine = read(spark, context.workspace, context.mark.stage_folder(stage.STAGE), marked, stage.SCHEMA, columns)
+    new = read(spark, context.workspace, f"{look.folder}/committed", look.committed, stage.SCHEMA, columns)
+    return mine.unionByName(new)
+
+
+def _head_metaranges(spark: SparkSession, context: MarkContext, look: Look) -> DataFrame:
+    """Branches with the metaranges of their heads: name, metarange_id."""
+    heads = look.read_refs(spark, context).where("kind = 'branch'").select("name", "commit_id").distinct()
+    return heads.join(look.read_commits(spark, context).select("commit_id", "metarange_id"), "commit_id")
+
+
+def _ranges_of(spark: SparkSession, context: MarkContext, look: Look) -> DataFrame:
+    """Metaranges with their ranges, as the mark and the look read them: metarange_id, range_id."""
+    stage, columns = committed_addresses, ["metarange_id", "range_id"]
+    marked = context.mark.require(stage.STAGE).datasets[stage.METARANGES]
+    folder = context.mark.stage_folder(stage.STAGE, stage.METARANGES)
+    mine = read(spark, context.workspace, folder, marked, stage.METARANGES_SCHEMA, columns)
+    place = f"{look.folder}/committed/{stage.METARANGES}"
+    new = read(spark, context.workspace, place, look.metaranges, stage.METARANGES_SCHEMA, columns)
+    return mine.unionByName(new).where("range_id != ''")
+
+
+def _head_ranges(spark: SparkSession, context: MarkContext, look: Look) -> DataFrame:
+    heads = _head_metaranges(spark, context, look)
+    return _ranges_of(spark, context, look).join(heads, "metarange_id", "left_semi").select("range_id").distinct()
+
+
+def _paths(spark: SparkSession, context: MarkContext, entries: list[Json]) -> list[tuple[str, str]]:
+    """The paths of entries (range_id, size, e_tag), with their range: read from the ranges themselves."""
+    wanted: dict[str, set[tuple[int, str]]] = {}
+    for entry in entries:
+        wanted.setdefault(entry["range_id"], set()).add((entry["size"], entry["e_tag"]))
+    data, prefix = context.data, context.header.block_prefix
+
+    def task(item: tuple[str, set[tuple[int, str]]]) -> Iterator[Json]:
+        range_id, sought = item
+        table = graveler.read_range(connect(data).read(f"{prefix}/{range_id}"), paths=True)
+        for row in table.filter(pc.is_in(table["size"], pa.array([size for size, _ in sought]))).to_pylist():
+            if (row["size"], row["e_tag"]) in sought:
+                yield {"range_id": range_id, "path": row["path"].decode("utf-8", "surrogateescape")}
+
+    return [(found["range_id"], found["path"]) for found in run_tasks(spark, list(wanted.items()), task)]
+
+
+def _shown_addresses(
+    spark: SparkSession, context: MarkContext, look: Look, paths: list[tuple[str, str]]
+) -> list[str] | None:
+    """The addresses that the branches whose heads hold these ranges show at these paths. None: too many to ask."""
+    from pyspark.sql import functions as F
+
+    ranges = sorted({range_id for range_id, _ in paths})
+    limit = 10 * context.level.suspects
+    holding = (
+        _ranges_of(spark, context, look)
+        .where(F.col("range_id").isin(ranges))
+        .join(_head_metaranges(spark, context, look), "metarange_id")
+        .select("range_id", "name")
+        .distinct()
+        .limit(limit + 1)
+    )
+    with clear_errors():
+        branches = [(row["range_id"], row["name"]) for row in holding.collect()]
+    asked = [(branch, path) for range_id, path in paths for held, branch in branches if held == range_id]
+    if len(branches) > limit or len(asked) > limit:
+        return None
+    shown: list[str] = []
+    for branch, path in sorted(set(asked)):
+        stats = context.client.stat(context.header.repository, branch, path)
+        if stats is not None:
+            shown.append(stats.physical_address)
+    addresses: list[str] = protect_listed(context.namespace, shown)["address"].to_pylist()
+    return addresses

@@ -1,0 +1,169 @@
+"""What is on record of the sweeps of a mark: numbers, sealed plans, the journal of outcomes, totals.
+
+`sweeps/<n>/plan.json` is written once, before the first delete; `outcomes/` grows batch by batch; `report.json` closes
+the sweep. What is planned and what is deleted is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakegc_core import clock
+from lakegc_core.context import MarkContext
+from lakegc_core.errors import IncompleteError, MarkError
+from lakegc_core.mark import decode, digest, encode
+from lakegc_core.spark import clear_errors
+from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.store.base import ALREADY_GONE, DELETED, connect
+from lakegc_core.store.parquet import Part, list_parts, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RESCUED = "rescued"
+UNCONFIRMED = "unconfirmed"
+LOST = "lost"
+FINAL = (DELETED, ALREADY_GONE, RESCUED, LOST)
+"""Outcomes after which a mark never asks for an object again: gone, or found live since."""
+
+_ALWAYS_SHOWN = (DELETED, ALREADY_GONE, RESCUED, UNCONFIRMED)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Objects by final outcome, and the bytes of those that this sweep deleted."""
+
+    outcomes: Mapping[str, int]
+    bytes_deleted: int
+
+
+class SweepRecord:
+    """The record of one sweep of a mark: the last one if it was broken off, else a new one."""
+
+    def __init__(self, spark: SparkSession, context: MarkContext, *, dry_run: bool) -> None:
+        self._spark, self._context = spark, context
+        self._store = connect(context.workspace)
+        last, names = self._last()
+        open_still = bool(names) and "report.json" not in names and not dry_run
+        self.number = last if open_still else last + 1
+        self.is_begun = open_still and "plan.json" in names
+        self.folder = f"{context.mark.folder}/sweeps/{self.number}"
+        if dry_run:
+            self.folder = f"{context.mark.folder}/dry-runs/{clock.now():%Y%m%dT%H%M%S%f}"
+        self.journal = f"{self.folder}/outcomes"
+
+    @property
+    def location(self) -> str:
+        """URI of the report, for people."""
+        return f"{self._context.workspace.root}/{self.folder}/report.json"
+
+    def _last(self) -> tuple[int, set[str]]:
+        prefix = f"{self._context.mark.folder}/sweeps/"
+        numbers = [
+            int(name)
+            for level in self._store.list_level(prefix)
+            for name in (each.rstrip("/").rpartition("/")[2] for each in level.prefixes)
+            if name.isdecimal()
+        ]
+        last = max(numbers, default=0)
+        found = {
+            name.rstrip("/").removeprefix(f"{prefix}{last}/")
+            for level in self._store.list_level(f"{prefix}{last}/")
+            for name in (*level.objects["address"].to_pylist(), *level.prefixes)
+        }
+        return last, found
+
+    def next_attempt(self) -> int:
+        """Number of the attempt that begins now; each resumption and each new look is one."""
+        return 1 + sum(
+            each.rstrip("/").rpartition("/")[2].startswith("attempt-")
+            for level in self._store.list_level(f"{self.folder}/")
+            for each in level.prefixes
+        )
+
+    def unfinished(self, expired: DataFrame) -> DataFrame:
+        """The expired rows that no sweep of this mark has finished with."""
+        for number in range(1, self.number):
+            expired = self._without_finished(expired, f"{self._context.mark.folder}/sweeps/{number}/outcomes")
+        return expired
+
+    def left(self) -> DataFrame:
+        """What this sweep planned at first and its journal does not call finished."""
+        record = self.plan()
+        parts = [Part.from_json(part) for part in record["parts"]]
+        planned = read(self._spark, self._context.workspace, record["folder"], parts, PLAN_SCHEMA)
+        return self._without_finished(planned, self.journal)
+
+    def plan(self) -> dict[str, Any]:
+        """plan.json, after checking that nobody changed it and that it belongs to this mark."""
+        key = f"{self.folder}/plan.json"
+        record = decode(self._store.read(key), key)
+        stated = record.pop("digest", None)
+        if (
+            stated != digest(record)
+            or record.get("mark_digest") != self._context.mark.require("expired_addresses").digest
+        ):
+            raise MarkError(f"{key} was changed after it was written. Nothing more is deleted by it: make a new mark.")
+        return record
+
+    def begin(self, parts: Sequence[Part], folder: str, more: Mapping[str, Any]) -> None:
+        """Seal the plan. From here on objects may be deleted."""
+        record = {
+            "repository": self._context.header.repository,
+            "mark_id": self._context.header.mark_id,
+            "sweep": self.number,
+            "planned_at": clock.now().timestamp(),
+            "mark_digest": self._context.mark.require("expired_addresses").digest,
+            "folder": folder,
+            "parts": [asdict(part) for part in parts],
+            **more,
+        }
+        # A record of numbers and names only, so that what is read back has the digest of what was written.
+        record = decode(encode(record), "plan")
+        self._store.write(f"{self.folder}/plan.json", encode(record | {"digest": digest(record)}))
+        self.is_begun = True
+
+    def close(self, report: Mapping[str, Any]) -> None:
+        """Write the report: the sweep is over."""
+        self._store.write(f"{self.folder}/report.json", encode(report))
+
+    def outcomes(self) -> DataFrame:
+        """The journal of this sweep: every outcome of every attempt."""
+        return self._outcomes(self.journal)
+
+    def totals(self) -> Totals:
+        """Final outcomes: of several outcomes of an object, that of the last attempt counts."""
+        from pyspark.sql import functions as F
+
+        with clear_errors():
+            rows = (
+                self.outcomes()
+                .groupBy("address")
+                .agg(F.max_by("outcome", "attempt").alias("outcome"), F.max("size").alias("size"))
+                .groupBy("outcome")
+                .agg(F.count("*").alias("objects"), F.sum("size").alias("bytes"))
+                .collect()
+            )
+        found = dict.fromkeys(_ALWAYS_SHOWN, 0) | {row["outcome"]: row["objects"] for row in rows}
+        return Totals(found, sum(row["bytes"] for row in rows if row["outcome"] in (DELETED, LOST)))
+
+    def check_sums(self, totals: Totals) -> int:
+        """How many objects were planned, after checking that each has an outcome: nothing is left over."""
+        planned = sum(int(part["rows"]) for part in self.plan()["parts"])
+        counted = sum(totals.outcomes.values())
+        if counted < planned:
+            raise IncompleteError(
+                f"{planned - counted:,} of {planned:,} planned objects have no outcome in the journal at "
+                f"{self._context.workspace.root}/{self.journal}. Run the same sweep again; it goes on where it stopped."
+            )
+        return planned
+
+    def _without_finished(self, frame: DataFrame, journal: str) -> DataFrame:
+        done = self._outcomes(journal).where(f"outcome in {FINAL}").select("address").distinct()
+        return frame.join(done, "address", "left_anti")
+
+    def _outcomes(self, journal: str) -> DataFrame:
+        parts = list_parts(self._context.workspace, journal)
+        return read(self._spark, self._context.workspace, journal, parts, OUTCOMES_SCHEMA)
