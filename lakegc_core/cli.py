@@ -22,7 +22,7 @@ from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.mark import new_mark_id
 from lakegc_core.progress import Reporter, ask
 from lakegc_core.settings import Settings
-from lakegc_core.stages.swept_report import ready_at, swept_report
+from lakegc_core.stages.swept_report import SweepResult, ready_at, swept_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -221,7 +221,7 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         result = swept_report(spark, context, dry_run=options.dry_run, accepted=accepted)
     found = report.sweep_report(result)
     _print(options, found, report.sweep_screen(found))
-    return 1 if result.failed or result.lost or result.unreadable else 0
+    return _end(result)
 
 
 def _run(options: argparse.Namespace, reporter: Reporter) -> int:
@@ -252,7 +252,14 @@ def _run(options: argparse.Namespace, reporter: Reporter) -> int:
         return error.exit_code
     found["sweep"] = report.sweep_report(result)
     _print(options, found, report.sweep_screen(found["sweep"]))
-    return 1 if result.failed or result.lost or result.unreadable else 0
+    return _end(result)
+
+
+def _end(result: SweepResult) -> int:
+    """The exit code of a sweep; trouble is said on stderr as well."""
+    if result.trouble:
+        sys.stderr.write(f"lakegc: {result.trouble}\n")
+    return 1 if result.trouble else 0
 
 
 def _accepted(options: argparse.Namespace) -> dict[str, str]:

@@ -64,6 +64,23 @@ class SweepResult:
         return self.outcomes.get(LOST, 0)
 
     @property
+    def trouble(self) -> str:
+        """What went wrong and what to do, in sentences; empty when nothing did."""
+        said = []
+        if self.lost:
+            said.append(
+                f"{self.lost:,} objects were found referenced after they had been deleted: restore them from a backup, "
+                "and report this."
+            )
+        if self.unreadable:
+            said.append(f"{len(self.unreadable):,} sampled paths read before the sweep and do not now: find out why.")
+        if self.failed:
+            said.append(
+                f"{self.failed:,} objects could not be deleted; the rest is done. Run the same sweep again to finish."
+            )
+        return " ".join(said)
+
+    @property
     def failed(self) -> int:
         return sum(count for outcome, count in self.outcomes.items() if outcome.startswith(FAILED))
 

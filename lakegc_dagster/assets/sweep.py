@@ -59,12 +59,11 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
             authorize_sweep(context.instance, options, cell, mark, accepted)
             result = core.swept_report(lakegc.spark, mark, dry_run=config.dry_run, accepted=accepted)
         metadata = sweep_metadata(result)
-        if result.failed or result.lost or result.unreadable:
+        if result.trouble:
             # What was deleted stays recorded on the asset although the step fails; logged events would be lost.
             yield dg.AssetObservation(options.key("swept_report"), partition=str(cell.key), metadata=metadata)
             raise dg.Failure(
-                f"{result.failed:,} objects could not be deleted; the rest is done. Launch the same sweep again to "
-                "finish them.",
+                result.trouble,
                 metadata=metadata,
                 allow_retries=False,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -87,7 +88,9 @@ def run(
         ran.append(stage)
         return body(spark, context) if body else StageOutput({stage: []}, {"of": stage})
 
-    context = SimpleNamespace(mark=artifacts, header=HEADER, say=lambda message: None)
+    context = SimpleNamespace(
+        mark=artifacts, header=HEADER, say=lambda message: None, lease=lambda verb: contextlib.nullcontext()
+    )
     return run_stage(stage, None, context, work), ran  # type: ignore[arg-type]
 
 

@@ -43,8 +43,9 @@ def test_the_stricter_of_two_levels_wins_whatever_the_order() -> None:
 
 
 def test_no_limit_of_a_stricter_level_is_weaker_than_that_of_a_looser_one() -> None:
-    larger_is_stricter = {"age_margin", "part_age", "gap", "look_delay", "retention_margin"}
-    exempt = {"name", "mark_validity"}  # without a gap a mark need not live as long
+    larger_is_stricter = {"age_margin", "part_age", "gap", "retention_margin", "rules_memory", "samples"}
+    # Without a gap a mark need not live as long; with one no delay is needed beside it.
+    exempt = {"name", "mark_validity", "look_delay"}
     for strict, loose in ((FULL, STANDARD), (STANDARD, NONE)):
         for each in fields(strict):
             if each.name in exempt:
@@ -56,7 +57,8 @@ def test_no_limit_of_a_stricter_level_is_weaker_than_that_of_a_looser_one() -> N
 def test_full_asks_for_a_day_without_interruption_and_standard_for_none() -> None:
     assert FULL.gap == DAY
     assert STANDARD.gap == timedelta(0)
-    assert STANDARD.look_delay == FULL.look_delay == timedelta(minutes=15)
+    assert STANDARD.look_delay == timedelta(minutes=15)
+    assert FULL.gap + FULL.look_delay >= STANDARD.gap + STANDARD.look_delay
 
 
 @pytest.mark.parametrize("chosen", [FULL, STANDARD])
