@@ -23,8 +23,8 @@ setup: $(STAMP)  ## make .venv with the locked dependencies
 demo: $(STAMP)  ## the whole story on an embedded lakeFS: history, mark, guards, sweep, 410
 	@$(BIN)/lakegc demo
 
-test: $(STAMP)  ## every test
-	$(PYTEST)
+test: $(STAMP)  ## every test, two files side by side
+	$(PYTEST) -n 2 --dist loadfile
 
 test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR: other recordings)
 	$(PYTEST) -m golden tests/golden

@@ -23,7 +23,7 @@ from lakegc_core.stages import (
 )
 from lakegc_core.stages.base import StageResult
 from lakegc_core.stages.commit_walk import COMMITS_SCHEMA
-from lakegc_core.stages.swept_report import SweepResult, confirmed_at
+from lakegc_core.stages.swept_report import SweepResult, confirmed_at, ready_at
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
 
 Metadata = dict[str, Any]
@@ -56,6 +56,7 @@ _OUTCOMES = {
     ALREADY_GONE: "somebody else had deleted it",
     "rescued": "live again: kept",
     "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
+    "lost": "found referenced after it was deleted: restore it from a backup, and report this",
 }
 
 
@@ -97,7 +98,7 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
 
 
 def _judged(mark: MarkContext, review: Review) -> Metadata:
-    """How the guards stand, and from when on the mark may be swept. Short, or the UI hides it; the checks say more."""
+    """How the guards stand, and when the mark may be swept. Short, or the UI hides it; the checks say more."""
     failed = [verdict for verdict in review.verdicts if not verdict.passed]
     rows = [(verdict.name, "yes" if verdict.passed else f"**no** ({verdict.severity})") for verdict in review.verdicts]
     why = {"guards_failed": dg.MetadataValue.md("\n".join(f"- **{each.name}**: {each.description}" for each in failed))}
@@ -105,7 +106,8 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
         "guards": _table(("guard", "holds"), rows),
         **(why if failed else {}),
         "authorized": review.authorized,
-        "may_be_swept_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
+        "may_be_swept_from": dg.MetadataValue.timestamp(ready_at(mark)),
+        "all_confirmed_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
     }
 
 
@@ -132,6 +134,7 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "bytes_deleted": result.bytes_deleted,
         "seconds": round(result.seconds, 3),
         "sweep": result.sweep,
+        **({"unreadable": dict(result.unreadable)} if result.unreadable else {}),
         **({"report": dg.MetadataValue.path(result.report)} if result.report else {}),
     }
 
@@ -198,6 +201,7 @@ def _expired(facts: Facts) -> Metadata:
         "kept: too young": "young",
         "not lakeFS's": "foreign",
         "**garbage**": "expired",
+        "unreferenced for long enough": "confirmed",
     }
     listed = max(1, facts["listed"]["objects"])
     rows = [

@@ -21,7 +21,7 @@ def spark() -> SparkSession:
     from lakegc_core.spark import session
 
     with environment(AWS):
-        return session("local[2]")
+        return session("local[2]", {"spark.sql.shuffle.partitions": "2"})  # the tests' tables are small
 
 
 @pytest.fixture

@@ -117,6 +117,11 @@ def test_a_mark_is_made_reviewed_swept_and_listed(lakegc: Command, tmp_path: Pat
     assert lakegc("marks", repository).stdout.split()[0] == "m1"
 
 
+ON_S3_ALONE = pytest.mark.parametrize("lakegc", ["unified_gc"], indirect=True)
+"""For what does not depend on the store: each command is a process of its own."""
+
+
+@ON_S3_ALONE
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -143,6 +148,7 @@ def test_wrong_usage_and_wrong_settings_end_with_2(lakegc: Command, arguments: l
     assert done.stdout == ""
 
 
+@ON_S3_ALONE
 def test_what_is_unsafe_needs_its_word_and_the_server_its_settings(lakegc: Command) -> None:
     repository = lakegc.replay.repository
     for variables, says in (
@@ -154,11 +160,13 @@ def test_what_is_unsafe_needs_its_word_and_the_server_its_settings(lakegc: Comma
         assert says in error["error"] and error["exit_code"] == 2
 
 
+@ON_S3_ALONE
 def test_a_minimum_age_below_the_grace_period_ends_with_2(lakegc: Command) -> None:
     error = lakegc.json("mark", lakegc.replay.repository, "--min-age", "1h", code=2, LAKEGC_UNSAFE="", LAKEGC_NOW="")
     assert "--min-age" in error["error"]
 
 
+@ON_S3_ALONE
 def test_failures_end_with_1(lakegc: Command) -> None:
     for arguments in (("mark", "no-such-repository"), ("review", lakegc.replay.repository, "no-such-mark")):
         done = lakegc(*arguments)

@@ -109,13 +109,16 @@ def test_the_secret_of_the_server_is_in_no_event_and_no_metadata(
 def test_objects_that_could_not_be_deleted_fail_the_sweep_and_what_was_done_stays_on_record(
     marked: Marked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    half_done = SweepResult(marked.lake.repository, "m1", 1, {"deleted": 4, "failed:denied": 2}, 40, 6, 1.0, None)
+    half_done = SweepResult(
+        marked.lake.repository, "m1", 1, {"deleted": 4, "lost": 1, "failed:denied": 2}, 40, 7, 1.0, None
+    )
     monkeypatch.setattr("lakegc_core.stages.swept_report.swept_report", lambda *args, **kwargs: half_done)
     result = marked.lake.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert not result.success
     assert "2 objects could not be deleted" in failure_of(result, "swept_report")
     (observed,) = result.get_asset_observation_events()
     assert observed.asset_observation_data.asset_observation.metadata["deleted"].value == 4
+    assert "1 objects were found referenced after" in failure_of(result, "swept_report")
 
 
 def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_nothing(marked: Marked) -> None:
