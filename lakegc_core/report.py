@@ -148,7 +148,7 @@ def sweep_screen(report: Json) -> str:
         DELETED: f"{human_bytes(report['bytes_deleted'])} freed",
         ALREADY_GONE: "somebody else had deleted them",
         "rescued": "live again: kept",
-        "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
+        "unconfirmed": "not yet proved dead (too new, or perhaps a re-upload): kept for a later sweep",
         "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them from a backup, and report this",
         "failed": "run the same sweep again to finish them",
     }

@@ -41,6 +41,7 @@ FOREIGN = (
     "dataset/part-0",
     "data.txt",
 )
+COMMITS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233)  # by number, from the first one on
 RANGE_MODULUS = 3  # a third of the paths ends a range, so that metaranges hold several
 
 
@@ -269,7 +270,7 @@ def smallest(history: History, fails: Callable[[History], bool], seconds: float 
 # --- strategies ---
 
 branches = st.sampled_from((*BRANCHES, "main", "dev"))
-refs = st.sampled_from((*BRANCHES, *TAGS, "main~1", "main~2", "dev~1", "main^2", *(f"#{n}" for n in range(0, 24, 2))))
+refs = st.sampled_from((*BRANCHES, *TAGS, "main~1", "main~2", "dev~1", "main^2", *(f"#{n}" for n in COMMITS)))
 paths = st.sampled_from(PATHS)
 contents = st.sampled_from(tuple(bytes(size) for size in range(16)))
 moments = st.sampled_from((3, 0.5, 1, 2, 5, 6.75, 7, 7.25, 10, 14, 15, 29, 30, 31, 60, 90, 365, 0, -0.5, -40))
@@ -294,7 +295,7 @@ rare_steps: tuple[st.SearchStrategy[Step], ...] = (
     _step("upload_again", branch=branches, path=paths, days=ages),
     _step("link", branch=branches, path=paths, content=contents, days=ages, written=ages),
     _step("leave", branch=branches, content=contents, days=ages, written=ages),
-    _step("stage", branch=branches, path=paths, number=st.integers(0, 30), content=contents, days=ages),
+    _step("stage", branch=branches, path=paths, number=st.integers(0, 500), content=contents, days=ages),
     _step("copy", branch=branches, path=paths, source=refs, source_path=paths, shallow=flags),
     _step(
         "old_object", branch=branches, path=paths, layout=st.integers(0, 3), content=contents, days=ages, staged=flags

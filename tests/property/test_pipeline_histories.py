@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIN_AGE = timedelta(days=1)
-TOGETHER = 8  # histories that share a repository, on branches of their own: a mark costs little more for them
+TOGETHER = 24  # histories that share a repository, on branches of their own: a mark costs little more for them
 SWEPT_OF = 5  # of so many repositories one is swept
 QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 """What makes Spark quick on a handful of rows."""
