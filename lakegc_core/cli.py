@@ -42,6 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps({"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}))
         sys.stderr.write(f"lakegc: {error}\n")
         return error.exit_code
+    except Exception as error:  # a fault of lakegc or of what it stands on: said in a line, the trace on demand
+        if os.environ.get("LAKEGC_DEBUG"):
+            raise
+        first = (str(error).strip().splitlines() or [""])[0][:300]
+        if options.json:
+            print(json.dumps({"error": first, "kind": type(error).__name__, "exit_code": 1}))
+        sys.stderr.write(f"lakegc: {type(error).__name__}: {first}\nLAKEGC_DEBUG=1 shows where. Please report this.\n")
+        return 1
     except KeyboardInterrupt:
         sys.stderr.write("lakegc: interrupted. Run the same command again; it goes on where it stopped.\n")
         return 130
