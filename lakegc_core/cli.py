@@ -213,8 +213,7 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
     if options.addresses:
         count = pipeline.write_addresses(context, Path(options.addresses))
         reporter.say(f"{count:,} addresses written to {options.addresses}")
-    lines = "\n".join(report.all_guard_lines(review.report["guards"]))
-    screen = f"{report.mark_screen(review.report)}\n{lines}\n\n  artifacts   {review.report['artifacts']}"
+    screen = f"{report.mark_screen(review.report, every_guard=True)}\n  artifacts   {review.report['artifacts']}"
     _print(options, review.report, screen + "\n" + _next_step(context, review))
     return 0
 

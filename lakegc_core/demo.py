@@ -80,8 +80,7 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
         )
         with reporter.watch(spark):
             review = pipeline.mark(spark, context)
-        tell(report.mark_screen(review.report))
-        tell("\n".join(report.all_guard_lines(review.report["guards"])))
+        tell(report.mark_screen(review.report, every_guard=True).rstrip())
         garbage = list(pipeline.expired_of(context))
         accepted = {
             verdict.name: "demo: two months of garbage at once" for verdict in review.verdicts if not verdict.passed

@@ -77,8 +77,8 @@ def sweep_report(result: SweepResult) -> Json:
     }
 
 
-def mark_screen(report: Json) -> str:
-    """The one screen on which a mark ends."""
+def mark_screen(report: Json, *, every_guard: bool = False) -> str:
+    """The one screen on which a mark ends: with the guards that failed, or with all of them."""
     objects, size, commits = report["objects"], report["bytes"], report["commits"]
     seconds = sum(report["seconds"].values())
     lines = [
@@ -109,7 +109,7 @@ def mark_screen(report: Json) -> str:
     if objects["missing"]:
         lines.append(_row("missing", objects["missing"], None, "live, but not in the store: reads of them fail"))
         lines += [f"      {each['path'] or '(staged)'}   {each['address']}" for each in report["missing"][:10]]
-    lines += ["", *guard_lines(report["guards"]), ""]
+    lines += ["", *guard_lines(report["guards"], every_guard=every_guard), ""]
     return "\n".join(lines)
 
 
@@ -118,23 +118,19 @@ def _row(title: str, objects: int, size: int | None, remark: str) -> str:
     return f"  {title:<20} {objects:>14,} objects {shown:>10}   {remark}".rstrip()
 
 
-def guard_lines(verdicts: Sequence[Json]) -> list[str]:
-    """How the guards stand, the failed ones with their reasons."""
+def guard_lines(verdicts: Sequence[Json], *, every_guard: bool) -> list[str]:
+    """How the guards stand: the failed ones, or all, each with its sentence."""
     held = sum(verdict["passed"] for verdict in verdicts)
     lines = [f"  guards   {held} of {len(verdicts)} hold"]
     for verdict in verdicts:
-        if verdict["passed"]:
+        if verdict["passed"] and not every_guard:
             continue
-        mark = "!" if verdict["severity"] == "WARN" or "accepted_because" in verdict else "✗"
-        lines.append(f"    {mark} {verdict['name']:<16} {verdict['description']}")
+        harmless = verdict["severity"] == "WARN" or "accepted_because" in verdict
+        sign = "✓" if verdict["passed"] else "!" if harmless else "✗"
+        lines.append(f"    {sign} {verdict['name']:<16} {verdict['description']}")
         if "accepted_because" in verdict:
             lines.append(f"      {'':<16} accepted: {verdict['accepted_because']}")
     return lines
-
-
-def all_guard_lines(verdicts: Sequence[Json]) -> list[str]:
-    """Every guard with its sentence, for `review`."""
-    return [f"    {'✓' if each['passed'] else '✗'} {each['name']:<16} {each['description']}" for each in verdicts]
 
 
 def sweep_screen(report: Json) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lakegc_core.sandbox import Entry, Repository
+from lakegc_core.sandbox import Repository
 
 DAY = 86_400 * 10**6  # microseconds, like every time here
 
@@ -130,17 +130,14 @@ def world_of(repository: Repository, min_age: int) -> World:
 
 
 def _names(repository: Repository, ref: str) -> Iterator[str]:
+    """The objects that a reference shows, but for those that lie outside the repository."""
+    place = repository.place
     for _, entry in repository.objects(ref):
-        yield from _name(repository, entry)
-
-
-def _name(repository: Repository, entry: Entry) -> Iterator[str]:
-    if "://" not in entry.address:
-        yield entry.address
-        return
-    for start in (repository.place.qualify(""), repository.place.namespace_slash):
-        if entry.address.startswith(start):
-            yield entry.address.removeprefix(start)
+        if "://" not in entry.address:
+            yield entry.address
+        for start in (place.qualify(""), place.namespace_slash):
+            if entry.address.startswith(start):
+                yield entry.address.removeprefix(start)
 
 
 def stored(repository: Repository) -> dict[str, int]:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
+from lakegc_core.errors import ServerError
 from lakegc_core.mark import STAGES, Manifest
 from lakegc_core.namespace import UPLOAD_PART, Namespace
 from lakegc_core.spark import Json, run_tasks
@@ -26,6 +27,7 @@ from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.missing_paths import missing_paths
 from lakegc_core.stages.previous_mark import previous_mark
 from lakegc_core.stages.rescues import last_rescues
+from lakegc_core.stages.suspects import RESCUED, find_suspects, heads_of_mark
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, read_part, write
 
@@ -87,10 +89,9 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
         folders,
         SCHEMA,
         split=_split,
-        summarise=_Summary(
-            context.namespace, context.header.cutoff, clock.now().timestamp() - context.level.gap.total_seconds()
-        ),
+        summarise=_Summary.of(context),
     )
+    parts = _without_reuploads(spark, context, parts, folders)
     text = _TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
     lists = run_tasks(spark, parts[STAGE], text.write)
     facts = _facts(parts, manifests, sorted(each["list"] for each in lists))
@@ -101,6 +102,40 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
         entries = read(spark, context.workspace, folder, of_stage, stage.SCHEMA, ["address", "range_id"])
         facts["missing_paths"] = missing_paths(spark, context, missing, entries)
     return StageOutput(parts, facts | {"previous": _previous_facts(context)})
+
+
+def _without_reuploads(
+    spark: SparkSession, context: MarkContext, parts: dict[str, list[Part]], folders: Mapping[str, str]
+) -> dict[str, list[Part]]:
+    """The parts, after moving identical re-uploads that a branch shows from the expired rows to the kept ones.
+
+    Only to say what is garbage: the sweep's look finds them again, so a server that cannot answer is no failure here.
+    """
+    from pyspark.sql import functions as F
+
+    if context.namespace.is_local or not parts[STAGE]:
+        return parts
+    expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA)
+    try:
+        found = find_suspects(spark, context, heads_of_mark(spark, context), expired, context.level)
+    except ServerError as error:
+        context.say(f"{STAGE}: identical re-uploads are left to the sweep ({error})")
+        return parts
+    if found is None:
+        return parts
+    shown = found.where(F.col("verdict") == RESCUED).select("address")
+    moved = expired.join(shown.withColumn("shown", F.lit(True)), "address", "left").withColumn(
+        "reason", F.when(F.col("shown"), "staged").otherwise(F.col("reason"))
+    )
+    again = write(
+        moved.select(*SCHEMA.names),
+        context.workspace,
+        folders,
+        SCHEMA,
+        split=_split,
+        summarise=_Summary.of(context),
+    )
+    return {STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]], MISSING: parts[MISSING]}
 
 
 def _dataset(
@@ -232,6 +267,11 @@ class _Summary:
     namespace: Namespace
     cutoff: float
     confirmed: float  # unix seconds: what is unreferenced at least since then may be swept now
+
+    @classmethod
+    def of(cls, context: MarkContext) -> _Summary:
+        now = clock.now().timestamp()
+        return cls(context.namespace, context.header.cutoff, now - context.level.gap.total_seconds())
 
     def __call__(self, table: pa.Table) -> dict[str, int]:
         grouped = table.group_by("reason").aggregate([("size", "sum"), ("size", "count")]).to_pylist()

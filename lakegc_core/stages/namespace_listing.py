@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STAGE = "namespace_listing"
 DATA = "data/"
+_UNITS_PER_TASK = 4  # a slice holds up to 50,000 objects
 
 SCHEMA = pa.schema(
     [
@@ -56,8 +57,8 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput:
             "This is not where the server writes: check endpoint, credentials and `stores` in lakegc.yaml."
         )
     context.say(f"{STAGE}: {len(units):,} units to list")
-    width = 4 * spark_width(spark)
-    shares = [units[number::width] for number in range(min(width, len(units)))]
+    width = min(4 * spark_width(spark), -(-len(units) // _UNITS_PER_TASK))
+    shares = [units[number::width] for number in range(width)]
     results = run_tasks(spark, shares, listing.units)
     parts += parts_of(results, [STAGE])[STAGE]
     totals: dict[str, Any] = {"objects": 0, "bytes": 0, "foreign": 0, "foreign_bytes": 0, "nested": 0}

@@ -2,12 +2,14 @@
 
 lakeFS compares entries by content, not by address: an upload of the same bytes to the same path is not "uncommitted",
 though reads of the branch go to the new object. A candidate of the size (and checksum) of an entry of a current head is
-asked for, path by path. On blockstore `local` the look lists every branch instead, and sees all of them.
+asked for, path by path: at the mark, to say what is garbage, and again at every look, to be sure. On blockstore `local`
+every branch is listed instead, which shows them all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,8 +20,8 @@ from lakegc_core.lakefs import graveler
 from lakegc_core.safety import Level
 from lakegc_core.spark import Json, clear_errors, run_tasks
 from lakegc_core.stages import committed_addresses
+from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.stages.look import Look
-from lakegc_core.stages.sweep_record import RESCUED, UNCONFIRMED
 from lakegc_core.stages.uncommitted_addresses import protect_listed
 from lakegc_core.store.base import connect
 from lakegc_core.store.parquet import read
@@ -27,11 +29,26 @@ from lakegc_core.store.parquet import read
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+RESCUED = "rescued"
+UNCONFIRMED = "unconfirmed"
+
 _MD5 = "^[0-9a-f]{32}$"
 
 
+@dataclass(frozen=True)
+class Heads:
+    """What the heads of branches hold, as frames.
+
+    `branches`: name, metarange_id. `ranges`: metarange_id, range_id. `entries`: range_id, size, e_tag (of any commits).
+    """
+
+    branches: DataFrame
+    ranges: DataFrame
+    entries: DataFrame
+
+
 def find_suspects(
-    spark: SparkSession, context: MarkContext, look: Look, planned: DataFrame, level: Level
+    spark: SparkSession, context: MarkContext, heads: Heads, planned: DataFrame, level: Level
 ) -> DataFrame | None:
     """Addresses of `planned` that must not be deleted, with column verdict: rescued or unconfirmed. None: no suspects.
 
@@ -39,7 +56,8 @@ def find_suspects(
     """
     if context.namespace.is_local:
         return None
-    entries = _entries(spark, context, look).join(_head_ranges(spark, context, look), "range_id", "left_semi")
+    of_heads = heads.ranges.join(heads.branches, "metarange_id", "left_semi").select("range_id").distinct()
+    entries = heads.entries.join(of_heads, "range_id", "left_semi")
     candidates = planned.select("address", "size", "etag")
     suspected = _alike(candidates, "etag", entries, "e_tag").select("address").distinct()
     alike = _alike(entries, "e_tag", candidates, "etag").select("range_id", "size", "e_tag").distinct()
@@ -50,12 +68,37 @@ def find_suspects(
     paths = _paths(spark, context, found) if len(found) <= level.suspects else []
     if not paths or len(paths) > level.suspects:
         return _all_unconfirmed(suspected)
-    shown = _shown_addresses(spark, context, look, paths)
+    shown = _shown_addresses(context, heads, paths)
     if shown is None:
         return _all_unconfirmed(suspected)
     with clear_errors():
         rescued = [(row[0], RESCUED) for row in suspected.where(suspected["address"].isin(shown)).collect()]
     return spark.createDataFrame(rescued, "address string, verdict string") if rescued else None
+
+
+def heads_of_mark(spark: SparkSession, context: MarkContext, look: Look | None = None) -> Heads:
+    """The heads as the mark saw them, or as a later look did; ranges and entries of both."""
+    stage, mark, config = committed_addresses, context.mark, context.workspace
+    marked, columns = mark.require(stage.STAGE).datasets, ["range_id", "size", "e_tag"]
+    entries = read(spark, config, mark.stage_folder(stage.STAGE), marked[stage.STAGE], stage.SCHEMA, columns)
+    folder, schema = mark.stage_folder(stage.STAGE, stage.METARANGES), stage.METARANGES_SCHEMA
+    ranges = read(spark, config, folder, marked[stage.METARANGES], schema, ["metarange_id", "range_id"])
+    if look is None:
+        commits = mark.require(COMMITS).datasets
+        refs = read(spark, config, mark.stage_folder(COMMITS, REFS), commits[REFS], REFS_SCHEMA)
+        retained = read(spark, config, mark.stage_folder(COMMITS), commits[COMMITS], COMMITS_SCHEMA)
+    else:
+        refs, retained = look.read_refs(spark, context), look.read_commits(spark, context)
+        place = f"{look.folder}/committed"
+        entries = entries.unionByName(read(spark, config, place, look.committed, stage.SCHEMA, columns))
+        new = read(spark, config, f"{place}/{stage.METARANGES}", look.metaranges, schema, ["metarange_id", "range_id"])
+        ranges = ranges.unionByName(new)
+    heads = refs.where("kind = 'branch'").select("name", "commit_id").distinct()
+    return Heads(
+        branches=heads.join(retained.select("commit_id", "metarange_id"), "commit_id"),
+        ranges=ranges.where("range_id != ''"),
+        entries=entries,
+    )
 
 
 def _all_unconfirmed(suspected: DataFrame) -> DataFrame:
@@ -82,37 +125,6 @@ def _alike(rows: DataFrame, tag: str, others: DataFrame, other_tag: str) -> Data
     )
 
 
-def _entries(spark: SparkSession, context: MarkContext, look: Look) -> DataFrame:
-    stage = committed_addresses
-    marked = context.mark.require(stage.STAGE).datasets[stage.STAGE]
-    columns = ["range_id", "address", "size", "e_tag"]
-    mine = read(spark, context.workspace, context.mark.stage_folder(stage.STAGE), marked, stage.SCHEMA, columns)
-    new = read(spark, context.workspace, f"{look.folder}/committed", look.committed, stage.SCHEMA, columns)
-    return mine.unionByName(new)
-
-
-def _head_metaranges(spark: SparkSession, context: MarkContext, look: Look) -> DataFrame:
-    """Branches with the metaranges of their heads: name, metarange_id."""
-    heads = look.read_refs(spark, context).where("kind = 'branch'").select("name", "commit_id").distinct()
-    return heads.join(look.read_commits(spark, context).select("commit_id", "metarange_id"), "commit_id")
-
-
-def _ranges_of(spark: SparkSession, context: MarkContext, look: Look) -> DataFrame:
-    """Metaranges with their ranges, as the mark and the look read them: metarange_id, range_id."""
-    stage, columns = committed_addresses, ["metarange_id", "range_id"]
-    marked = context.mark.require(stage.STAGE).datasets[stage.METARANGES]
-    folder = context.mark.stage_folder(stage.STAGE, stage.METARANGES)
-    mine = read(spark, context.workspace, folder, marked, stage.METARANGES_SCHEMA, columns)
-    place = f"{look.folder}/committed/{stage.METARANGES}"
-    new = read(spark, context.workspace, place, look.metaranges, stage.METARANGES_SCHEMA, columns)
-    return mine.unionByName(new).where("range_id != ''")
-
-
-def _head_ranges(spark: SparkSession, context: MarkContext, look: Look) -> DataFrame:
-    heads = _head_metaranges(spark, context, look)
-    return _ranges_of(spark, context, look).join(heads, "metarange_id", "left_semi").select("range_id").distinct()
-
-
 def _paths(spark: SparkSession, context: MarkContext, entries: list[Json]) -> list[tuple[str, str]]:
     """The paths of entries (range_id, size, e_tag), with their range: read from the ranges themselves."""
     wanted: dict[str, set[tuple[int, str]]] = {}
@@ -130,24 +142,16 @@ def _paths(spark: SparkSession, context: MarkContext, entries: list[Json]) -> li
     return [(found["range_id"], found["path"]) for found in run_tasks(spark, list(wanted.items()), task)]
 
 
-def _shown_addresses(
-    spark: SparkSession, context: MarkContext, look: Look, paths: list[tuple[str, str]]
-) -> list[str] | None:
+def _shown_addresses(context: MarkContext, heads: Heads, paths: list[tuple[str, str]]) -> list[str] | None:
     """The addresses that the branches whose heads hold these ranges show at these paths. None: too many to ask."""
     from pyspark.sql import functions as F
 
     ranges = sorted({range_id for range_id, _ in paths})
     limit = 10 * context.level.suspects
-    holding = (
-        _ranges_of(spark, context, look)
-        .where(F.col("range_id").isin(ranges))
-        .join(_head_metaranges(spark, context, look), "metarange_id")
-        .select("range_id", "name")
-        .distinct()
-        .limit(limit + 1)
-    )
+    holding = heads.ranges.where(F.col("range_id").isin(ranges)).join(heads.branches, "metarange_id")
     with clear_errors():
-        branches = [(row["range_id"], row["name"]) for row in holding.collect()]
+        rows = holding.select("range_id", "name").distinct().limit(limit + 1).collect()
+    branches = [(row["range_id"], row["name"]) for row in rows]
     asked = [(branch, path) for range_id, path in paths for held, branch in branches if held == range_id]
     if len(branches) > limit or len(asked) > limit:
         return None

@@ -16,14 +16,13 @@ from lakegc_core.errors import IncompleteError, MarkError
 from lakegc_core.mark import decode, digest, encode
 from lakegc_core.spark import clear_errors
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED
 from lakegc_core.store.base import ALREADY_GONE, DELETED, connect
 from lakegc_core.store.parquet import Part, list_parts, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RESCUED = "rescued"
-UNCONFIRMED = "unconfirmed"
 LOST = "lost"
 FINAL = (DELETED, ALREADY_GONE, RESCUED, LOST)
 """Outcomes after which a mark never asks for an object again: gone, or found live since."""

@@ -27,8 +27,8 @@ from lakegc_core.stages import expired_addresses, lakefs_report, rescues
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece
 from lakegc_core.stages.look import Glance, Look, take_look
 from lakegc_core.stages.sample import Sample, read_again, take_sample
-from lakegc_core.stages.suspects import find_suspects
-from lakegc_core.stages.sweep_record import LOST, RESCUED, UNCONFIRMED, SweepRecord
+from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED, find_suspects, heads_of_mark
+from lakegc_core.stages.sweep_record import LOST, SweepRecord
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
 from lakegc_core.store.parquet import Part, read, write
 
@@ -226,7 +226,8 @@ class _Sweep:
                 .otherwise(_PLANNED),
             )
         )
-        suspects = find_suspects(self.spark, self.context, look, judged.where(f"outcome = '{_PLANNED}'"), self.level)
+        heads = heads_of_mark(self.spark, self.context, look)
+        suspects = find_suspects(self.spark, self.context, heads, judged.where(f"outcome = '{_PLANNED}'"), self.level)
         if suspects is not None:
             judged = (
                 judged.join(suspects, "address", "left")

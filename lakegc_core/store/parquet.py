@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _ROWS_PER_PART = 2_000_000  # bounds the memory of a task, whatever the size of its partition
 _ROWS_PER_GROUP = 131_072
 _READ_BATCH = 65_536
+_ROWS_PER_TASK = 50_000
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,9 @@ def read(
             for number in batch.column(0).to_pylist():
                 yield from read_part(config, folder, ready[number], wanted.names)
 
-    slices = min(len(parts), 4 * max(2, spark_width(spark)))
+    # A task costs more than a few rows: as many as there is work for, and as there are parts to give them.
+    work = 1 + sum(part.rows for part in parts) // _ROWS_PER_TASK
+    slices = min(len(parts), 4 * max(2, spark_width(spark)), work)
     return spark.range(0, len(parts), 1, slices).mapInArrow(body, shape)
 
 
