@@ -265,10 +265,10 @@ class LakeFSClient:
             wait = min(_LONGEST_POLL, wait * 2)
 
     def commit(self, repository: str, commit_id: str) -> Commit:
-        """One commit by its full id. LakeFSError with status 404 if there is none."""
+        """One commit by its id, or by a beginning of it. LakeFSError with status 404 if there is none."""
         where = path("repositories", repository, "commits", commit_id)
         found = models.commit(answer := self._http.call("GET", where, action="fs:ReadCommit on the repository"))
-        if found.id != commit_id:
+        if not found.id.startswith(commit_id):
             raise answer.odd(f"it is about commit {found.id}")
         return found
 

@@ -20,7 +20,7 @@ from lakegc_core.stages import committed_addresses, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.stages.path_holds import held_by_path
-from lakegc_core.stages.retention_commits import find_retained
+from lakegc_core.stages.retention_commits import fetch_commit, find_retained
 from lakegc_core.stages.rules_memory import rules_json
 from lakegc_core.stages.uncommitted_addresses import dump_staged
 from lakegc_core.store.parquet import Part, read
@@ -128,7 +128,7 @@ class Glance:
         refs = [*client.branches(repository), *client.tags(repository)]
         unknown = {ref.commit_id for ref in refs} - self._known
         self._known |= unknown
-        return sorted({client.commit(repository, commit_id).metarange_id for commit_id in unknown} - {""})
+        return sorted({fetch_commit(self.context, commit_id).metarange_id for commit_id in unknown} - {""})
 
     def read(self, metaranges: Sequence[str], folder: str) -> Look:
         """A look at these metaranges alone: what they refer to and the mark did not know."""

@@ -17,7 +17,8 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.context import MarkContext, output_key
 from lakegc_core.errors import IncompleteError, RefusedError, ServerError
-from lakegc_core.lakefs.models import Ref
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.lakefs.models import Commit, Ref
 from lakegc_core.mark import MarkArtifacts
 from lakegc_core.retention import Rules
 from lakegc_core.spark import Json, run_tasks
@@ -35,6 +36,8 @@ KEEP_ALL = "keep-all-commits"
 _TRIES = 3
 _MOST_FETCHED = 10_000  # commits newer than the dump; more than so many means that the dump is not of this repository
 _SECOND = 1_000_000
+_NOT_FOUND = 404
+_SHORT_ID = 40  # digits of a commit id that are as good as all 64
 
 
 def retention_commits(spark: SparkSession, context: MarkContext) -> StageResult:
@@ -150,10 +153,25 @@ def _walk_until_known(spark: SparkSession, context: MarkContext, walk: CommitWal
         walk = replace(walk, extra=(*walk.extra, *(_fetch(context, commit_id) for commit_id in unknown)))
 
 
-def _fetch(context: MarkContext, commit_id: str) -> Json:
-    commit = context.client.commit(context.header.repository, commit_id)
+def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
+    """One commit, by its id. ServerError if lakeFS answers with another one, or knows none.
+
+    Once a commit was cherry-picked, some servers answer 404 to its full id for minutes, from a spoilt cache entry; the
+    beginning of the id finds it all the same.
+    """
+    try:
+        commit = context.client.commit(context.header.repository, commit_id)
+    except LakeFSError as error:
+        if error.status != _NOT_FOUND:
+            raise
+        commit = context.client.commit(context.header.repository, commit_id[:_SHORT_ID])
     if commit.id != commit_id:
         raise ServerError(f"lakeFS answered with commit {commit.id} when asked for {commit_id}.")
+    return commit
+
+
+def _fetch(context: MarkContext, commit_id: str) -> Json:
+    commit = fetch_commit(context, commit_id)
     return {
         "commit_id": commit.id,
         "metarange_id": commit.metarange_id,
