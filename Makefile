@@ -24,7 +24,7 @@ demo: $(STAMP)  ## the whole story on an embedded lakeFS: history, mark, guards,
 	@$(BIN)/lakegc demo
 
 test: $(STAMP)  ## every test, two files side by side
-	$(PYTEST) -n 2 --dist loadfile
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder
 
 test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR: other recordings)
 	$(PYTEST) -m golden tests/golden
