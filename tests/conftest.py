@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_LONGEST_FIRST = ("property", "golden", "dagster", "test_faults", "test_cli", "test_secrets", "store")
+# Dagster last: a session that it starts has no credentials of the S3 test servers, and a process has one session.
+_LONGEST_FIRST = ("property", "golden", "test_faults", "test_cli", "test_secrets", "store", "lakefs", "sandbox")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first, so that with two of them side by side neither is left alone at the end."""
 
     def rank(item: pytest.Item) -> int:
-        return next((n for n, name in enumerate(_LONGEST_FIRST) if name in str(item.path)), len(_LONGEST_FIRST))
+        path = str(item.path)
+        if "/tests/dagster/" in path:
+            return len(_LONGEST_FIRST) + 1
+        return next((n for n, name in enumerate(_LONGEST_FIRST) if name in path), len(_LONGEST_FIRST))
 
     items.sort(key=rank)
 
