@@ -25,7 +25,7 @@ from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages import committed_addresses, namespace_listing, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.missing_paths import missing_paths
-from lakegc_core.stages.previous_mark import previous_mark
+from lakegc_core.stages.previous_mark import previous_findings, previous_mark
 from lakegc_core.stages.rescues import last_rescues
 from lakegc_core.stages.suspects import RESCUED, find_suspects, heads_of_mark
 from lakegc_core.store.base import StoreConfig, connect
@@ -192,7 +192,7 @@ def _with_since(spark: SparkSession, context: MarkContext, rows: DataFrame, read
     from pyspark.sql import functions as F
 
     now = moment(read_commits_at)
-    before = previous_mark(context)
+    before = previous_findings(context)
     if before is None:
         return rows.withColumn("since", now)
     manifest = before.require(STAGE)

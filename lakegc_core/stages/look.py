@@ -160,7 +160,7 @@ def _read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame
     unknown = wanted.join(known.distinct(), "metarange_id", "left_anti")
     with clear_errors():
         count = unknown.count()
-    if count == 0:  # the usual case: nothing was committed since, and no job is needed to learn it
+    if count == 0:  # the usual case: nothing was committed since
         empty: dict[str, Sequence[Part]] = {committed_addresses.STAGE: (), committed_addresses.METARANGES: ()}
         return StageOutput(empty, {"metaranges": 0})
     return committed_addresses.read_committed(

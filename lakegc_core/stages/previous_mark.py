@@ -28,3 +28,26 @@ def _is_earlier(header: Header, own: Header) -> bool:
         (header.repository, header.repository_created, header.storage_namespace, header.allow_list, header.format)
         == (own.repository, own.repository_created, own.storage_namespace, own.allow_list, own.format)
     )
+
+
+def previous_findings(context: MarkContext) -> MarkArtifacts | None:
+    """The mark before this one, if nothing stands between them that may have found objects live.
+
+    A damaged mark, or a later one that got as far as the staged dump and no further, may have: None then, so that every
+    object is waited for anew.
+    """
+    before = previous_mark(context)
+    if before is None:
+        return None
+    header = before.header()
+    for mark_id in marks(context.workspace, context.home):
+        mark = context.artifacts(mark_id)
+        try:
+            other = mark.header()
+            if header is None or other is None or not _is_earlier(other, context.header):
+                continue
+            if other.started_at > header.started_at and mark.manifest(STAGES[1]) is not None:
+                return None
+        except MarkError:
+            return None
+    return before
