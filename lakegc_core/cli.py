@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakegc_core
-from lakegc_core import clock, pipeline, report
+from lakegc_core import clock, guards, pipeline, report
 from lakegc_core.catalogue import FOREIGN, list_marks
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
 from lakegc_core.durations import parse_duration
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.mark import new_mark_id
 from lakegc_core.progress import Reporter, ask
-from lakegc_core.settings import Settings
+from lakegc_core.settings import RULES_MODES, Settings
 from lakegc_core.stages.swept_report import SweepResult, ready_at, swept_report
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
     option(
         to,
         "--rules",
-        choices=("required", "keep-all-commits"),
+        choices=RULES_MODES,
         help="what a repository without GC rules means",
     )
     variable = os.environ.get("LAKEGC_PROTECT_TAGS", "").lower()
@@ -270,15 +270,9 @@ def _end(result: SweepResult) -> int:
 
 
 def _accepted(options: argparse.Namespace) -> dict[str, str]:
-    from lakegc_core.guards import BY_NAME
-
     if options.accept and not (options.because or "").strip():
         raise SettingsError('--accept needs --because "…": the reason goes into the report.')
-    for name in options.accept:
-        if name not in BY_NAME or not BY_NAME[name].may_be_accepted:
-            allowed = ", ".join(each for each, guard in BY_NAME.items() if guard.may_be_accepted)
-            raise SettingsError(f"The guard {name!r} cannot be accepted; these can: {allowed}.")
-    return dict.fromkeys(options.accept, (options.because or "").strip())
+    return guards.check_accepted(dict.fromkeys(options.accept, options.because or ""))
 
 
 def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline.Review) -> None:

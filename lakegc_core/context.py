@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from lakegc_core import clock, lease, safety
-from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedError, ServerError
+from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedError, ServerError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.lease import Lease
 from lakegc_core.mark import Header, MarkArtifacts, check_mark_id
 from lakegc_core.namespace import ALLOW_LIST_VERSION, Namespace
 from lakegc_core.safety import Level
-from lakegc_core.settings import RepositoryPolicy, Settings
+from lakegc_core.settings import RULES_MODES, RepositoryPolicy, Settings
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.factory import config_for
 
@@ -148,6 +148,9 @@ def begin_mark(
     """
     check_mark_id(mark_id)
     policy, repository = context.policy, context.repository
+    rules = rules or policy.rules
+    if rules not in RULES_MODES:
+        raise SettingsError(f"`rules` is {rules!r}; it is one of {', '.join(RULES_MODES)}.")
     level = safety.level(safety_level or policy.safety or safety.FULL.name)
     age = min_age if min_age is not None else policy.min_age if policy.min_age is not None else safety.DEFAULT_MIN_AGE
     grace = timedelta(seconds=context.client.grace_period())
@@ -172,7 +175,7 @@ def begin_mark(
         safety=level.name,
         protect_tags=policy.protect_tags if protect_tags is None else protect_tags,
         holds=policy.holds,
-        rules=rules or policy.rules,
+        rules=rules,
         server_version=server.version,
         blockstore_type=server.storage_for(repository).blockstore_type,
         block_prefix=block_prefix(context.client, repository.id),

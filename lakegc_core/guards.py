@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from lakegc_core.errors import SettingsError
 from lakegc_core.mark import STAGES, Header, Manifest
 from lakegc_core.safety import Level
 
@@ -87,6 +88,21 @@ def accept(verdict: Verdict, accepted: Mapping[str, str]) -> Verdict:
     return replace(verdict, accepted_because=reason)
 
 
+def check_accepted(reasons: Mapping[str, str]) -> dict[str, str]:
+    """Reasons by guard, as an operator gave them. SettingsError for a guard that cannot be accepted, or no reason."""
+    for name, reason in reasons.items():
+        if name not in BY_NAME or not BY_NAME[name].may_be_accepted:
+            allowed = ", ".join(each for each, guard in BY_NAME.items() if guard.may_be_accepted)
+            raise SettingsError(f"The guard {name!r} cannot be accepted; these can: {allowed}.")
+        if not reason.strip():
+            raise SettingsError(f"To accept the guard {name!r} needs a reason: it goes into the report.")
+    return {name: reason.strip() for name, reason in reasons.items()}
+
+
+def _if_meant(name: str) -> str:
+    return f'If that was meant, sweep with --accept {name} --because "…" (in Dagster, accept: {{{name}: "…"}}).'
+
+
 def authorized(verdicts: Iterable[Verdict]) -> bool:
     """True when nothing stops a sweep."""
     return not any(verdict.stops for verdict in verdicts)
@@ -158,7 +174,8 @@ def _live_in_listing(evidence: Evidence) -> Finding:
         return False, (
             f"{missing:,} live objects are not in the store ({share:.2%} of {live + missing:,}; limit "
             f"{evidence.level.missing_live:.2%}): reads of them fail. Either data was lost before, or listing and "
-            "references do not speak of the same place. The mark's dataset expired_addresses/missing names them."
+            "references do not speak of the same place. The mark's dataset expired_addresses/missing names them. "
+            f"{_if_meant('live-in-listing')}"
         )
     if missing:
         return (
@@ -180,8 +197,7 @@ def _blast_radius(evidence: Evidence) -> Finding:
     if beyond:
         return False, (
             f"{figures} would go; one sweep may take at most {' and '.join(beyond)}. A changed rule, an emptied "
-            "branch or a dropped table looks like this. If that was meant, say so: "
-            '--accept blast-radius --because "…".'
+            f"branch or a dropped table looks like this. {_if_meant('blast-radius')}"
         )
     return True, f"{figures} would go."
 
@@ -235,8 +251,7 @@ def _shrink(evidence: Evidence) -> Finding:
     if shrunk:
         return False, (
             f"Since the last mark {' and '.join(shrunk)}, more than {evidence.level.shrink:.0%} less. A short answer "
-            "of the server looks like this; so does a big clean-up. If that was meant, say so: "
-            '--accept shrink --because "…".'
+            f"of the server looks like this; so does a big clean-up. {_if_meant('shrink')}"
         )
     return True, "The live objects have not shrunk suspiciously since the last mark."
 

@@ -17,6 +17,7 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Reporter:
             MofNCompleteColumn(),
             TextColumn("tasks"),
             TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
         )
         with Progress(*columns, console=self._console, transient=True) as bar:
             task = bar.add_task("", total=None)

@@ -27,6 +27,7 @@ HOLD_KINDS = ("tag", "commit", "branch", "path")
 API = "/api/v1"
 
 Rules = Literal["required", "keep-all-commits"]
+RULES_MODES: tuple[Rules, ...] = ("required", "keep-all-commits")
 Lease = Literal["internal", "external"]
 
 
@@ -190,7 +191,7 @@ def _store(section: _Section) -> StoreMapping:
 
 
 def _policy(section: _Section) -> RepositoryPolicy:
-    rules = section.choice("rules", ("required", "keep-all-commits"))
+    rules = section.choice("rules", RULES_MODES)
     policy = RepositoryPolicy(
         match=section.text("match"),
         safety=section.choice("safety", SAFETY_LEVELS) if section.has("safety") else None,

@@ -10,16 +10,19 @@ import hashlib
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
+from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.blocks import Records
 from lakegc_core.lakefs.keys import whole_keys
 from lakegc_core.lakefs.sstable import Table
-from lakegc_core.lakefs.vectors import Bytes, Ints, copy_slices
+from lakegc_core.lakefs.vectors import Bytes, Ints, copy_slices, windows
 
 # Properties that are added only after the id was computed. All others that are not RocksDB's own take part.
 _NOT_HASHED = frozenset((b"min_key", b"max_key", b"count", b"estimated_size_bytes"))
 _ROCKSDB_PREFIX = b"rocksdb."
 _BAR = ord("|")
+_HEAD_BYTES = 8
 
 
 def encode_int(value: int) -> bytes:
@@ -56,39 +59,36 @@ def _hash_records(digest: hashlib._Hash, records: Records) -> None:
     """Feed the records: of each key, then value, the decimal length, the bytes, and a bar."""
     for part in whole_keys(records):
         values = (records.buffer, records.value_at[part.rows], records.value_length[part.rows])
-        digest.update(memoryview(_stream([(part.buffer, part.at, part.length), values])))  # type: ignore[arg-type]
+        digest.update(memoryview(_stream((part.buffer, part.at, part.length), values)))  # type: ignore[arg-type]
 
 
-def _stream(columns: list[tuple[Bytes, Ints, Ints]]) -> Bytes:
-    """Row by row, for each column: ASCII length, the slice, a bar."""
-    digits = [_digits(length) for _, _, length in columns]
-    sizes = sum((count + length + 1 for count, (_, _, length) in zip(digits, columns, strict=True)), np.int64(0))
-    ends = np.cumsum(sizes)
-    stream = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-    to = ends - sizes
-    for count, (source, at, length) in zip(digits, columns, strict=True):
-        _write_decimal(stream, to, count, length)
-        to = to + count
-        copy_slices(stream, to, source, at, length)
-        to = to + length
-        stream[to] = _BAR
-        to = to + 1
-    return stream
+def _stream(*columns: tuple[Bytes, Ints, Ints]) -> Bytes:
+    """Row by row, for each column (slices: their buffer, places and lengths): ASCII length, the slice, a bar.
+
+    Each bar is written in one go with the length after it, as eight bytes. What these hold too much lies where the
+    slice, or the next bar, is written after them.
+    """
+    lengths = np.stack([length for _, _, length in columns], axis=1)
+    heads, digits = _heads(lengths)
+    ends = np.cumsum(1 + digits + lengths).reshape(lengths.shape)
+    to = ends - lengths
+    total = int(ends[-1, -1])
+    stream = np.empty(total + _HEAD_BYTES, np.uint8)
+    windows(stream, _HEAD_BYTES)[(to - digits - 1).reshape(-1)] = heads.reshape(-1)
+    for column, (source, at, length) in enumerate(columns):
+        copy_slices(stream, to[:, column], source, at, length)
+    stream[total] = _BAR
+    return stream[1 : total + 1]  # the first bar ends nothing
 
 
-def _digits(numbers: Ints) -> Ints:
-    """How many decimal digits each number has."""
-    count = np.ones(len(numbers), np.int64)
-    bound, longest = 10, int(numbers.max(initial=0))
-    while bound <= longest:
-        count += numbers >= bound
-        bound *= 10
-    return count
-
-
-def _write_decimal(stream: Bytes, to: Ints, count: Ints, numbers: Ints) -> None:
-    rest = numbers
-    for place in range(int(count.max(initial=0))):
-        rows = np.flatnonzero(count > place)
-        stream[to[rows] + count[rows] - 1 - place] = ord("0") + rest[rows] % 10
-        rest = rest // 10
+def _heads(lengths: Ints) -> tuple[npt.NDArray[np.void], Ints]:
+    """For each length a bar and its decimal digits, filled to _HEAD_BYTES; and the number of digits."""
+    longest = int(lengths.max())
+    if longest >= 10 ** (_HEAD_BYTES - 1):
+        raise CorruptFileError(f"a table holds a key or value of {longest} bytes: lakeFS writes none so long")
+    table = np.zeros(longest + 1, f"V{_HEAD_BYTES}")
+    digits = np.zeros(longest + 1, np.int64)
+    for length in np.flatnonzero(np.bincount(lengths.reshape(-1))).tolist():
+        head = b"|%d" % length
+        table[length], digits[length] = np.void(head.ljust(_HEAD_BYTES)), len(head) - 1
+    return table[lengths], digits[lengths]

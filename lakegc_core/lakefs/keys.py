@@ -9,7 +9,7 @@ import numpy as np
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.blocks import Records
-from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, windows
+from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, rows_at, windows
 
 INTERNAL_TRAILER = (1).to_bytes(8, "little")  # sequence number 0, kind 1 (set): what lakeFS writes on every record
 _TRAILER_BYTES = len(INTERNAL_TRAILER)
@@ -90,18 +90,20 @@ def _key_matrix(records: Records, rows: slice, bounds: Ints, width: int) -> Byte
     count = rows.stop - rows.start
     matrix = np.empty((count + -(-PADDING // width), width), np.uint8)
     matrix[count:] = 0
-    own = windows(records.buffer, width)
     own_at = records.key_at[rows] - records.shared[rows]
     shared = np.minimum(records.shared[rows], width)  # a part of a trailer may be shared too
-    own_columns = np.triu(np.full((width + 1, width), 0xFF, np.uint8))  # row i: all columns from i on
+    own_columns = np.triu(np.full((width + 1, width), 0xFF, np.uint8)).reshape(-1)  # row i: all columns from i on
+    keys, flat = windows(matrix.reshape(-1), width)[::width], matrix.reshape(-1)
     sizes = np.diff(bounds)
     current, step = bounds[:-1], 0
     while len(current):
-        if step == 0:
-            matrix[current] = own[own_at[current]]
-        else:
-            above = matrix[current - 1]
-            matrix[current] = above ^ ((above ^ own[own_at[current]]) & own_columns[shared[current]])
+        row = rows_at(records.buffer, own_at[current], width)
+        if step:
+            above = rows_at(flat, (current - 1) * width, width)
+            row ^= above
+            row &= rows_at(own_columns, shared[current] * width, width)
+            row ^= above
+        keys[current] = row.view(keys.dtype).reshape(-1)
         step += 1
         current = bounds[:-1][sizes > step] + step
     return matrix

@@ -13,7 +13,7 @@ import numpy as np
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.blocks import Records
 from lakegc_core.lakefs.keys import user_key_lengths
-from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, windows
+from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, rows_at
 
 _HEAD_BYTES = 256  # how far the first keys of neighbouring intervals are compared in one go
 _STRIDE = 16  # how far two keys are compared in one go where one byte did not decide
@@ -82,12 +82,11 @@ def _check_further(keys: _Keys, pairs: Ints, agreed: Ints) -> None:
 
     One key may be a prefix of the other, they may agree further than we knew, or be out of order.
     """
-    window = windows(keys.buffer, _STRIDE)
     while len(pairs):
         length, next_length = keys.length[pairs], keys.length[pairs + 1]
         piece, piece_end = keys.pieces(pairs, agreed)
-        left = window[keys.places(piece, agreed)]
-        right = window[keys.places(pairs + 1, agreed)]
+        left = rows_at(keys.buffer, keys.places(piece, agreed), _STRIDE)
+        right = rows_at(keys.buffer, keys.places(pairs + 1, agreed), _STRIDE)
         comparable = np.minimum(np.minimum(piece_end, next_length) - agreed, _STRIDE)
         same = np.minimum(_first_difference(left, right), comparable)
         agreed = agreed + same
@@ -110,7 +109,7 @@ def _raise_at_restarts(records: Records, length: Ints, agreed: Ints) -> None:
     if len(starts) < 2:
         return
     width = min(int(length[starts].max()) or 1, _HEAD_BYTES)
-    heads = windows(records.buffer, width)[records.key_at[starts]]
+    heads = rows_at(records.buffer, records.key_at[starts], width)
     same = _first_difference(heads[1:], heads[:-1])
     inside = records.shared.copy()
     inside[starts] = _FAR

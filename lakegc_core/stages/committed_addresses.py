@@ -21,6 +21,7 @@ from lakegc_core.spark import Json, run_on_rows
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
 from lakegc_core.stages.path_holds import held_by_path
+from lakegc_core.stages.protected import ROWS_SCHEMA, protected_rows
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, PartWriter, part_results, parts_of, read, spark_width, write
 
@@ -31,15 +32,7 @@ STAGE = "committed_addresses"
 METARANGES = "metaranges"
 RANGES = "ranges"
 
-SCHEMA = pa.schema(
-    [
-        pa.field("range_id", pa.string(), nullable=False),
-        pa.field("address", pa.string(), nullable=False),  # relative to the namespace
-        pa.field("exact", pa.bool_(), nullable=False),  # False: a second reading of an address, protected in case
-        pa.field("size", pa.int64(), nullable=False),  # bytes
-        pa.field("e_tag", pa.string(), nullable=False),
-    ]
-)
+SCHEMA = ROWS_SCHEMA
 METARANGES_SCHEMA = pa.schema(
     [
         pa.field("metarange_id", pa.string(), nullable=False),
@@ -72,7 +65,7 @@ def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResul
         target = context.mark.stage_folder(STAGE)
         output = read_committed(spark, context, retained, target, expected=expected)
         others = context.mark.require(COMMITS).datasets[OTHERS]
-        held = held_by_path(spark, context, folder, others, target, SCHEMA)
+        held = held_by_path(spark, context, folder, others, target)
         facts = {**output.facts, "held_by_path": sum(part.rows for part in held)}
         return StageOutput({**output.datasets, STAGE: [*output.datasets[STAGE], *held]}, facts)
 
@@ -192,8 +185,7 @@ class _Reading:
         for batch in batches:
             for metarange_id in batch.column("metarange_id").to_pylist():
                 data = store.read(f"{self.prefix}/{metarange_id}")
-                graveler.verify_identity(data, metarange_id)
-                ranges = graveler.read_metarange(data)
+                ranges = graveler.read_metarange(data, expected_id=metarange_id)
                 own = {"metarange_id": [metarange_id], "range_id": [""], "min_key": [b""], "max_key": [b""]}
                 yield pa.RecordBatch.from_pydict({**own, "count": [ranges.num_rows]}, schema=METARANGES_SCHEMA)
                 named = ranges.append_column("metarange_id", pa.array([metarange_id] * ranges.num_rows, pa.string()))
@@ -230,20 +222,7 @@ class _Reading:
             )
         except CorruptFileError as error:
             raise CorruptFileError(f"Range {range_id}: {error}") from None
-        keys = self.namespace.protected_keys(
-            entries["address"].combine_chunks(), entries["address_type"].combine_chunks()
-        )
-        of_entries = entries.select(["size", "e_tag"]).take(keys["index"])
-        table = pa.table(
-            {
-                "range_id": pa.repeat(range_id, keys.num_rows),
-                "address": keys["address"],
-                "exact": keys["exact"],
-                "size": of_entries["size"],
-                "e_tag": of_entries["e_tag"],
-            }
-        )
-        yield from table.cast(SCHEMA).to_batches()
+        yield from protected_rows(self.namespace, range_id, entries).to_batches()
 
 
 def _count_entries(table: pa.Table) -> dict[str, int]:

@@ -77,14 +77,7 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         )
     retained = _read(spark, context, f"{folder}/commits", commits.datasets[COMMITS], COMMITS_SCHEMA)
     committed = _read_unknown(spark, context, retained, f"{folder}/committed")
-    held = held_by_path(
-        spark,
-        context,
-        f"{folder}/commits",
-        commits.datasets[OTHERS],
-        f"{folder}/committed",
-        committed_addresses.SCHEMA,
-    )
+    held = held_by_path(spark, context, f"{folder}/commits", commits.datasets[OTHERS], f"{folder}/committed")
     return Look(
         began_at=began,
         finished_at=clock.now().timestamp(),

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.spark import Json, clear_errors, run_tasks
+from lakegc_core.stages.protected import protected_rows
 from lakegc_core.store.base import connect
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ def missing_paths(
 
     def task(item: tuple[str, Sequence[str]]) -> Iterator[Json]:
         range_id, sought = item
-        entries = graveler.read_range(connect(data).read(f"{prefix}/{range_id}"), paths=True).combine_chunks()
-        keys = namespace.protected_keys(entries["address"].combine_chunks(), entries["address_type"].combine_chunks())
-        found = keys.filter(pc.is_in(keys["address"], pa.array(sought, pa.string())))
-        for key in found.to_pylist():
-            yield {"address": key["address"], "path": entries["path"][key["index"]].as_py().decode("utf-8", "replace")}
+        entries = graveler.read_range(connect(data).read(f"{prefix}/{range_id}"), paths=True)
+        rows = protected_rows(namespace, range_id, entries)
+        found = rows.filter(pc.is_in(rows["address"], pa.array(sought, pa.string())))
+        for each in found.to_pylist():
+            yield {"address": each["address"], "path": each["path"].decode("utf-8", "replace")}
 
     items = [(range_id, sorted(sought)) for range_id, sought in wanted.items()]
     known = {each["address"]: each["path"] for each in run_tasks(spark, items, task)}

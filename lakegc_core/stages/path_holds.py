@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.namespace import Namespace
-from lakegc_core.spark import Json, run_on_rows, run_tasks
+from lakegc_core.spark import Json, run_on_rows
 from lakegc_core.stages.commit_walk import COMMITS_SCHEMA, OTHERS
+from lakegc_core.stages.protected import ROWS_SCHEMA, protected_rows
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, PartWriter, part_results, parts_of, read, spark_width
 
@@ -45,7 +46,6 @@ def held_by_path(
     commits_folder: str,
     others: Sequence[Part],
     folder: str,
-    schema: pa.Schema,
 ) -> list[Part]:
     """Write the addresses that holds by path keep to `folder`; none where no hold is by path.
 
@@ -58,15 +58,12 @@ def held_by_path(
     )
     if not globs or not others:
         return []
-    work = _Holding(
-        context.data, context.workspace, folder, context.header.block_prefix, context.namespace, globs, schema
-    )
+    work = _Holding(context.data, context.workspace, folder, context.header.block_prefix, context.namespace, globs)
     commits = read(spark, context.workspace, f"{commits_folder}/{OTHERS}", others, COMMITS_SCHEMA, ["metarange_id"])
-    distinct = commits.where("metarange_id != ''").distinct().repartition(2 * spark_width(spark))
-    named = run_on_rows(distinct, work.ranges)
-    ranges = sorted({range_id for each in named for range_id in each["ranges"]})
-    shares = [ranges[number::64] for number in range(min(64, len(ranges)))]
-    return parts_of(run_tasks(spark, shares, work.addresses), ["held"])["held"]
+    width = 2 * spark_width(spark)
+    metaranges = commits.where("metarange_id != ''").distinct().repartition(width)
+    ranges = metaranges.mapInArrow(work.ranges, "range_id string").distinct().repartition(width)
+    return parts_of(run_on_rows(ranges, work.addresses), ["held"])["held"]
 
 
 @dataclass(frozen=True)
@@ -79,44 +76,36 @@ class _Holding:
     prefix: str
     namespace: Namespace
     globs: tuple[str, ...]
-    schema: pa.Schema
 
-    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        """The ranges that can hold a held path."""
+    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The ranges that can hold a held path, by metarange."""
         store = connect(self.data)
-        found: set[str] = set()
         prefixes = [fixed_prefix(glob) for glob in self.globs]
         for batch in batches:
             for metarange_id in batch.column("metarange_id").to_pylist():
                 table = graveler.read_metarange(store.read(f"{self.prefix}/{metarange_id}"), expected_id=metarange_id)
-                for row in table.to_pylist():
-                    if any(_may_hold(row["min_key"], row["max_key"], prefix) for prefix in prefixes):
-                        found.add(row["range_id"])
-        yield {"ranges": sorted(found)}
+                found = [
+                    row["range_id"]
+                    for row in table.to_pylist()
+                    if any(_may_hold(row["min_key"], row["max_key"], prefix) for prefix in prefixes)
+                ]
+                yield pa.RecordBatch.from_pydict({"range_id": pa.array(found, pa.string())})
 
-    def addresses(self, ranges: Sequence[str]) -> Iterator[Json]:
+    def addresses(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """The addresses at held paths in some ranges."""
-        writer = PartWriter(self.artifacts, self.folder, self.schema)
+        store, writer = connect(self.data), PartWriter(self.artifacts, self.folder, ROWS_SCHEMA)
         patterns = "|".join(path_pattern(glob) for glob in self.globs)
-        for range_id in ranges:
-            data = connect(self.data).read(f"{self.prefix}/{range_id}")
-            entries = graveler.read_range(data, paths=True, expected_id=range_id).combine_chunks()
-            held = entries.filter(pc.match_substring_regex(entries["path"], patterns))
-            keys = self.namespace.protected_keys(
-                held["address"].combine_chunks(), held["address_type"].combine_chunks()
-            )
-            of_entries = held.select(["size", "e_tag"]).take(keys["index"])
-            table = pa.table(
-                {
-                    "range_id": pa.repeat(range_id, keys.num_rows),
-                    "address": keys["address"],
-                    "exact": pa.repeat(False, keys.num_rows),  # long expired: its data may be gone already
-                    "size": of_entries["size"],
-                    "e_tag": of_entries["e_tag"],
-                }
-            )
-            for batch in table.cast(self.schema).to_batches():
-                writer.write(batch)
+        for batch in batches:
+            for range_id in batch.column("range_id").to_pylist():
+                data = store.read(f"{self.prefix}/{range_id}")
+                entries = graveler.read_range(data, paths=True, expected_id=range_id)
+                held = entries.filter(pc.match_substring_regex(entries["path"], patterns))
+                rows = protected_rows(self.namespace, range_id, held.drop_columns(["path"]))
+                # Long expired: the data may be gone already, so none of it counts as missing.
+                place = ROWS_SCHEMA.get_field_index("exact")
+                rows = rows.set_column(place, ROWS_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
+                for each in rows.to_batches():
+                    writer.write(each)
         yield from part_results("held", writer.close())
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -110,20 +109,25 @@ def effective_level(context: MarkContext) -> Level:
     return safety.stricter(context.level, safety.level(policy)) if policy else context.level
 
 
+def listed_long_enough_at(context: MarkContext) -> float:
+    """Unix seconds from which a look may confirm anything at all: uploads of the time of the listing are staged."""
+    delay = effective_level(context).look_delay
+    return context.mark.require("namespace_listing").finished_at + delay.total_seconds()
+
+
 def confirmed_at(context: MarkContext) -> float:
     """Unix seconds from which a look may confirm this mark's newest findings."""
-    level = effective_level(context)
-    listed = context.mark.require("namespace_listing").finished_at + level.look_delay.total_seconds()
-    read = context.mark.require("retention_commits").started_at + level.gap.total_seconds()
-    return max(listed, read)
+    gap = effective_level(context).gap
+    return max(
+        listed_long_enough_at(context), context.mark.require("retention_commits").started_at + gap.total_seconds()
+    )
 
 
 def ready_at(context: MarkContext) -> float:
     """Unix seconds from which a sweep of this mark can delete anything at all."""
-    listed = context.mark.require("namespace_listing").finished_at + effective_level(context).look_delay.total_seconds()
     expired = context.mark.require("expired_addresses").facts
     some = expired["confirmed"]["objects"] or not expired["expired"]["objects"]
-    return listed if some else confirmed_at(context)
+    return listed_long_enough_at(context) if some else confirmed_at(context)
 
 
 def swept_report(
@@ -155,12 +159,11 @@ def refusal(context: MarkContext, verdicts: Sequence[Verdict]) -> str:
 
 
 def _check_look_delay(context: MarkContext) -> None:
-    listed = context.mark.require("namespace_listing").finished_at
-    wait = timedelta(seconds=listed) + effective_level(context).look_delay - timedelta(seconds=clock.now().timestamp())
-    if wait > timedelta(0):
+    wait = listed_long_enough_at(context) - clock.now().timestamp()
+    if wait > 0:
         raise RefusedError(
             f"Mark {context.header.mark_id} was listed too short a time ago: an upload that was under way then may "
-            f"not be staged yet. Nothing was deleted. Sweep it in {wait.total_seconds() / 60:.0f} minutes or later."
+            f"not be staged yet. Nothing was deleted. Sweep it in {max(1, round(wait / 60))} minutes or later."
         )
 
 
@@ -184,8 +187,7 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         candidates = self.record.left() if self.record.is_begun else self.record.unfinished(self._expired())
-        with clear_errors():
-            waiting = candidates.count()
+        waiting = _count(candidates)
         if waiting == 0 and not self.record.is_begun:
             return self._result({DELETED: 0, ALREADY_GONE: 0, RESCUED: 0, UNCONFIRMED: 0}, 0, 0)
         while True:
@@ -203,6 +205,7 @@ class _Sweep:
             if self._delete(plan, here, attempt, look):
                 return self._finish(attempt + 1)
             candidates = self.record.left()
+            waiting = _count(candidates)
 
     def _expired(self) -> DataFrame:
         stage = expired_addresses.STAGE
@@ -358,6 +361,11 @@ class _Sweep:
             dry_run=self.dry_run,
             unreadable=dict(unreadable or {}),
         )
+
+
+def _count(rows: DataFrame) -> int:
+    with clear_errors():
+        return int(rows.count())
 
 
 def _among(rows: DataFrame, live: DataFrame) -> DataFrame:

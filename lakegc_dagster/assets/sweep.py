@@ -7,7 +7,6 @@ from pydantic import Field
 
 from lakegc_core import guards
 from lakegc_core.context import open_mark
-from lakegc_core.errors import SettingsError
 from lakegc_core.stages import swept_report as core
 from lakegc_dagster.authorization import authorize_sweep
 from lakegc_dagster.config import LakegcConfig
@@ -29,14 +28,7 @@ class SweepConfig(dg.Config):
 
     def accepted(self) -> dict[str, str]:
         """Reasons by guard; SettingsError for a guard that cannot be accepted, or without a reason."""
-        found = {name.replace("_", "-"): reason.strip() for name, reason in self.accept.items()}
-        for name, reason in found.items():
-            if name not in guards.BY_NAME or not guards.BY_NAME[name].may_be_accepted:
-                allowed = ", ".join(each for each, guard in guards.BY_NAME.items() if guard.may_be_accepted)
-                raise SettingsError(f"The guard {name!r} cannot be accepted; these can: {allowed}.")
-            if not reason:
-                raise SettingsError(f"`accept` needs a reason for {name!r}: it goes into the report.")
-        return found
+        return guards.check_accepted({name.replace("_", "-"): reason for name, reason in self.accept.items()})
 
 
 def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
