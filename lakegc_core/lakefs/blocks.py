@@ -166,21 +166,26 @@ def walk(blocks: Blocks) -> Records:
     cursor, limit = _intervals(blocks)
     interval_count = len(cursor)
     ids = np.arange(interval_count)
-    previous_length = np.zeros(interval_count, np.int64)  # at a restart nothing can be shared
     steps: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
     while len(cursor):
         shared, key_length, value_length, key_at = three_varints_at(buffer, cursor)
         cursor = key_at + key_length + value_length
-        if (cursor > limit).any():
-            raise CorruptFileError("an entry runs over the end of its restart interval")
-        if (shared > previous_length).any():
-            raise CorruptFileError("a key shares more bytes than the key before it has")
         steps.append((ids, shared, key_at, key_length, value_length))
-        previous_length = shared + key_length
         more = cursor < limit
         if not more.all():
-            cursor, limit, ids, previous_length = cursor[more], limit[more], ids[more], previous_length[more]
-    return _in_file_order(buffer, interval_count, steps)
+            if (cursor > limit).any():
+                raise CorruptFileError("an entry runs over the end of its restart interval")
+            cursor, limit, ids = cursor[more], limit[more], ids[more]
+    records = _in_file_order(buffer, interval_count, steps)
+    _check_shared(records)
+    return records
+
+
+def _check_shared(records: Records) -> None:
+    """No key may share more than the key before it has; at a restart nothing is shared."""
+    lengths = records.shared + records.key_length
+    if records.shared[records.intervals].any() or (records.shared[1:] > lengths[:-1]).any():
+        raise CorruptFileError("a key shares more bytes than the key before it has")
 
 
 def _in_file_order(buffer: Bytes, interval_count: int, steps: list[tuple[Ints, Ints, Ints, Ints, Ints]]) -> Records:

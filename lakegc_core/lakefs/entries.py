@@ -90,7 +90,9 @@ def _take_field(buffer: Bytes, at: Ints, end: Ints, field: int, wire: int, found
     if (after > end[rows]).any():
         raise CorruptFileError("a field of an entry runs over the end of its message")
     at[rows] = after
-    if field in found:
+    if field in found and count == len(at):
+        found[field] = place, value
+    elif field in found:
         places, values = found[field]
         places[rows], values[rows] = place, value
     return True
