@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakegc_core
-from lakegc_core import clock, guards, pipeline, report
+from lakegc_core import backup, clock, guards, pipeline, report
 from lakegc_core.catalogue import FOREIGN, list_marks
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
 from lakegc_core.durations import parse_duration
@@ -23,6 +23,7 @@ from lakegc_core.mark import new_mark_id
 from lakegc_core.progress import Reporter, ask
 from lakegc_core.settings import RULES_MODES, Settings
 from lakegc_core.stages.swept_report import SweepResult, ready_at, swept_report
+from lakegc_core.transfer import Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +93,19 @@ def parser() -> argparse.ArgumentParser:
     _sweeping_options(running)
     listing = verb("marks", _marks, "list the marks of a repository, newest first")
     listing.add_argument("repository", metavar="REPO")
+    saving = with_mark("backup", _backup, "copy the objects that a mark would delete away, under their own keys")
+    saving.add_argument("destination", metavar="DEST", help="where to: a URI such as s3://bucket/prefix, or a folder")
+    _copying_options(saving)
+    restoring = with_mark("restore", _restore, "bring the objects of a mark back from their backup")
+    restoring.add_argument("source", metavar="SRC", help="where from: the DEST of the backup")
+    restoring.add_argument(
+        "--path",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="only objects that commits show at such paths (* stays in a folder, ** crosses them), or such addresses",
+    )
+    _copying_options(restoring)
     demo = verb("demo", _demo, "run the whole story on an embedded lakeFS")
     option(demo, "--dir", metavar="DIR", help="where the demo's lake lies (default: a new temporary folder)")
     sandbox = verb("sandbox", _sandbox, "serve an embedded lakeFS with a demo history until interrupted")
@@ -151,6 +165,18 @@ def _sweeping_options(to: argparse.ArgumentParser) -> None:
     flag(to, "--dry-run", "do everything but delete")
     to.add_argument("--accept", metavar="GUARD", action="append", default=[], help="sweep although this guard refused")
     option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
+
+
+def _copying_options(to: argparse.ArgumentParser) -> None:
+    option(to, "--parallel", metavar="N", type=int, default=8, help="copies at a time in each task (default: 8)")
+    option(
+        to,
+        "--bandwidth",
+        metavar="BYTES",
+        type=int,
+        default=0,
+        help="most bytes a second in each task, where bytes pass through it (default: no limit)",
+    )
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -260,6 +286,36 @@ def _run(options: argparse.Namespace, reporter: Reporter) -> int:
     found["sweep"] = report.sweep_report(result)
     _print(options, found, report.sweep_screen(found["sweep"]))
     return _end(result)
+
+
+def _backup(options: argparse.Namespace, reporter: Reporter) -> int:
+    context = open_mark(_open(options, reporter), _own_mark(options.mark_id))
+    spark = _spark(context.settings)
+    with reporter.watch(spark):
+        result = backup.backup(spark, context, options.destination, _limits(options))
+    return _end_copy(options, result)
+
+
+def _restore(options: argparse.Namespace, reporter: Reporter) -> int:
+    context = open_mark(_open(options, reporter), _own_mark(options.mark_id))
+    spark = _spark(context.settings)
+    with reporter.watch(spark):
+        result = backup.restore(spark, context, options.source, paths=options.path, limits=_limits(options))
+    return _end_copy(options, result)
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    if options.parallel < 1 or options.bandwidth < 0:
+        raise SettingsError("--parallel is at least 1, --bandwidth at least 0 (no limit).")
+    return Limits(options.parallel, options.bandwidth)
+
+
+def _end_copy(options: argparse.Namespace, result: backup.CopyResult) -> int:
+    found = report.copy_report(result)
+    _print(options, found, report.copy_screen(result.verb, found))
+    if result.failed:
+        sys.stderr.write(f"lakegc: {result.failed:,} objects were not copied. The others are; run it again.\n")
+    return 1 if result.failed else 0
 
 
 def _end(result: SweepResult) -> int:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakegc_core import guards
+from lakegc_core.backup import CopyResult
 from lakegc_core.context import MarkContext
 from lakegc_core.guards import Verdict
 from lakegc_core.mark import STAGES, Manifest
@@ -75,6 +76,38 @@ def sweep_report(result: SweepResult) -> Json:
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }
+
+
+def copy_report(result: CopyResult) -> Json:
+    """The contract of `lakegc backup --json` and `lakegc restore --json`."""
+    return {
+        "repository": result.repository,
+        "mark_id": result.mark_id,
+        "place": result.place,
+        "outcomes": dict(result.outcomes),
+        "objects": sum(result.outcomes.values()),
+        "bytes": result.bytes,
+        "failures": [dict(problem) for problem in result.problems],
+        "seconds": round(result.seconds, 3),
+    }
+
+
+def copy_screen(verb: str, report: Json) -> str:
+    """The one screen on which a backup or a restore ends."""
+    lines = [f"{report['repository']} · mark {report['mark_id']} · {verb}, {report['seconds']:.0f} s", ""]
+    remarks = {
+        "copied": human_bytes(report["bytes"]),
+        "already_there": "the same object: left as it was",
+        "missing": "gone from the namespace: nothing to lose" if verb == "backup" else "not in the backup",
+        "different": "another object lies there: not overwritten",
+        "failed": "run the same command again: what is copied is not copied twice",
+    }
+    for outcome, count in report["outcomes"].items():
+        if count or outcome == "copied":
+            lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
+    lines += [f"    {each['address']}   {each['problem']}" for each in report["failures"][:10]]
+    lines += ["", f"  {'in' if verb == 'backup' else 'from'} {report['place']}"]
+    return "\n".join(lines)
 
 
 def mark_screen(report: Json, *, every_guard: bool = False) -> str:

@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.namespace import Namespace
-from lakegc_core.spark import Json, run_on_rows
-from lakegc_core.stages.commit_walk import COMMITS_SCHEMA, OTHERS
+from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
 from lakegc_core.stages.protected import ROWS_SCHEMA, protected_rows
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parquet import Part, PartWriter, part_results, parts_of, read, spark_width
+from lakegc_core.store.parquet import Part, read, spark_width, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 KIND = "path:"
 
@@ -58,27 +57,41 @@ def held_by_path(
     )
     if not globs or not others:
         return []
-    work = _Holding(context.data, context.workspace, folder, context.header.block_prefix, context.namespace, globs)
     commits = read(spark, context.workspace, f"{commits_folder}/{OTHERS}", others, COMMITS_SCHEMA, ["metarange_id"])
+    rows = _rows_at(spark, context, commits, globs)
+    return write(rows, context.workspace, {"held": folder}, ROWS_SCHEMA)["held"]
+
+
+def addresses_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> DataFrame:
+    """The addresses (column `address`) that commits which the mark does not retain show at paths that match."""
+    others = context.mark.require(COMMITS).datasets[OTHERS]
+    folder = context.mark.stage_folder(COMMITS, OTHERS)
+    commits = read(spark, context.workspace, folder, others, COMMITS_SCHEMA, ["metarange_id"])
+    return _rows_at(spark, context, commits, tuple(globs)).select("address").distinct()
+
+
+def _rows_at(spark: SparkSession, context: MarkContext, commits: DataFrame, globs: tuple[str, ...]) -> DataFrame:
+    """What the commits (column metarange_id) show at paths that match a glob: ROWS_SCHEMA."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    work = _PathReader(context.data, context.header.block_prefix, context.namespace, globs)
     width = 2 * spark_width(spark)
     metaranges = commits.where("metarange_id != ''").distinct().repartition(width)
     ranges = metaranges.mapInArrow(work.ranges, "range_id string").distinct().repartition(width)
-    return parts_of(run_on_rows(ranges, work.addresses), ["held"])["held"]
+    return ranges.mapInArrow(work.rows, from_arrow_schema(ROWS_SCHEMA))
 
 
 @dataclass(frozen=True)
-class _Holding:
-    """Reads ranges for held paths; a picklable value that tasks carry."""
+class _PathReader:
+    """Reads what lies at some paths; a picklable value that tasks carry."""
 
     data: StoreConfig
-    artifacts: StoreConfig
-    folder: str
     prefix: str
     namespace: Namespace
     globs: tuple[str, ...]
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The ranges that can hold a held path, by metarange."""
+        """The ranges that can hold a matching path, by metarange."""
         store = connect(self.data)
         prefixes = [fixed_prefix(glob) for glob in self.globs]
         for batch in batches:
@@ -91,22 +104,20 @@ class _Holding:
                 ]
                 yield pa.RecordBatch.from_pydict({"range_id": pa.array(found, pa.string())})
 
-    def addresses(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        """The addresses at held paths in some ranges."""
-        store, writer = connect(self.data), PartWriter(self.artifacts, self.folder, ROWS_SCHEMA)
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What the entries at matching paths protect."""
+        store = connect(self.data)
         patterns = "|".join(path_pattern(glob) for glob in self.globs)
         for batch in batches:
             for range_id in batch.column("range_id").to_pylist():
                 data = store.read(f"{self.prefix}/{range_id}")
                 entries = graveler.read_range(data, paths=True, expected_id=range_id)
-                held = entries.filter(pc.match_substring_regex(entries["path"], patterns))
-                rows = protected_rows(self.namespace, range_id, held.drop_columns(["path"]))
+                at_path = entries.filter(pc.match_substring_regex(entries["path"], patterns))
+                rows = protected_rows(self.namespace, range_id, at_path.drop_columns(["path"]))
                 # Long expired: the data may be gone already, so none of it counts as missing.
                 place = ROWS_SCHEMA.get_field_index("exact")
                 rows = rows.set_column(place, ROWS_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
-                for each in rows.to_batches():
-                    writer.write(each)
-        yield from part_results("held", writer.close())
+                yield from rows.to_batches()
 
 
 def _may_hold(first: bytes, last: bytes, prefix: bytes) -> bool:

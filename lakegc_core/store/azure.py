@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, timedelta
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
@@ -283,6 +283,20 @@ class AzureStore:
                 target.stage_block_from_url(block, url, source_offset=start, source_length=length, **extra)
                 blocks.append(block)
             return _bare(target.commit_block_list(azure_access.block_list(blocks))["etag"])
+
+    def download(self, key: str, file: IO[bytes]) -> None:
+        """Fetch the blob into a file, in pieces."""
+        start = file.tell()
+        with self._errors("Get Blob", key):
+            found = self._blob(key).download_blob(decompress=False)
+            found.readinto(file)
+        if file.tell() - start != found.size:
+            raise IncompleteError(f"{self.root}: {key!r} announced {found.size} bytes and sent {file.tell() - start}")
+
+    def upload(self, key: str, file: IO[bytes]) -> None:
+        """Send the blob, in blocks if it is large."""
+        with self._errors("Put Blob", key):
+            self._blob(key).upload_blob(file, overwrite=True)
 
     def probe(self) -> StoreProbe:
         """Clock, conditional writes, versioning and soft delete, each found out by asking."""

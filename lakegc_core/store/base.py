@@ -12,7 +12,7 @@ import random
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol, runtime_checkable
+from typing import IO, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -96,6 +96,12 @@ class Store(Protocol):
         None, and nothing copied, where the store cannot: `source` is another kind of store, or another account.
         ObjectNotFoundError if there is no source.
         """
+
+    def download(self, key: str, file: IO[bytes]) -> None:
+        """Write the whole object to a file, piece by piece; the length is checked. ObjectNotFoundError if absent."""
+
+    def upload(self, key: str, file: IO[bytes]) -> None:
+        """Write what the file holds from its place on, of any size, over whatever lies under the key."""
 
     def probe(self) -> StoreProbe:
         """Ask the store what it is. Writes nothing outside `_lakefs/retention/gc/lakegc/`."""

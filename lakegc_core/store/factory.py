@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.namespace import Namespace
@@ -41,6 +42,16 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
             )
         return LocalConfig(local_folder)
     raise SettingsError(f"Stores of the kind {namespace.scheme}:// cannot be collected by this version of lakegc.")
+
+
+def config_at(place: str, settings: Settings) -> StoreConfig:
+    """The store rooted at a place that a person named: a URI like those of namespaces, or an absolute folder."""
+    folder = unquote(urlsplit(place).path) if place.startswith("file://") else place
+    if folder.startswith("/"):
+        return LocalConfig(os.path.normpath(folder))
+    if "://" not in place or place.startswith("local://"):
+        raise SettingsError(f"{place!r} is no place: give a URI such as s3://bucket/prefix, or an absolute folder.")
+    return config_for(Namespace(place.rstrip("/")), settings)
 
 
 def _azure(namespace: Namespace, endpoint: str | None) -> StoreConfig:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import BinaryIO
+from typing import IO
 
 import pyarrow as pa
 
@@ -150,7 +150,7 @@ class LocalStore:
         """Write the file whole or not at all, and return its ETag."""
         return self._put(key, io.BytesIO(data), if_absent, if_match)
 
-    def _put(self, key: str, data: BinaryIO, if_absent: bool = False, if_match: str | None = None) -> str:
+    def _put(self, key: str, data: IO[bytes], if_absent: bool = False, if_match: str | None = None) -> str:
         path = self._path(key)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -166,7 +166,7 @@ class LocalStore:
         return etag
 
     @contextmanager
-    def _temporary(self, path: bytes, data: BinaryIO) -> Iterator[tuple[bytes, str]]:
+    def _temporary(self, path: bytes, data: IO[bytes]) -> Iterator[tuple[bytes, str]]:
         temporary = os.path.join(os.path.dirname(path), _HIDDEN + uuid.uuid4().hex.encode())
         try:
             with open(temporary, "xb") as file:
@@ -235,15 +235,31 @@ class LocalStore:
         """Copy a file from another folder."""
         if not isinstance(source, LocalConfig):
             return None
-        origin = LocalStore(source)
+        with LocalStore(source)._opened(source_key, "copying") as file:
+            return self._put(key, file)
+
+    @contextmanager
+    def _opened(self, key: str, doing: str) -> Iterator[IO[bytes]]:
         try:
-            handle = os.open(origin._path(source_key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            handle = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            raise origin._error(error, "copying", source_key) from error
+            raise self._error(error, doing, key) from error
         with open(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise origin._absent(source_key)
-            return self._put(key, file)
+                raise self._absent(key)
+            yield file
+
+    def download(self, key: str, file: IO[bytes]) -> None:
+        """Copy the file into another one."""
+        with self._opened(key, "reading") as found:
+            announced, start = os.fstat(found.fileno()).st_size, file.tell()
+            shutil.copyfileobj(found, file, 1 << 20)
+        if file.tell() - start != announced:
+            raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and gave {file.tell() - start}")
+
+    def upload(self, key: str, file: IO[bytes]) -> None:
+        """Write the file whole or not at all."""
+        self._put(key, file)
 
     def probe(self) -> StoreProbe:
         """The collector's own clock, and whether conditional writes work on this file system."""

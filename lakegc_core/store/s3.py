@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import boto3
@@ -308,6 +308,17 @@ class S3Store:
             self._call("copy", source_key, Key=self._base + key, CopySource=origin, Config=_IN_PARTS)
             return self.head(key).etag
         return _bare(answer.get("CopyObjectResult", {}).get("ETag"))
+
+    def download(self, key: str, file: IO[bytes]) -> None:
+        """Fetch the object into a file, in parts if it is large."""
+        announced, start = self.head(key).size, file.tell()
+        self._call("download_fileobj", key, Key=self._base + key, Fileobj=file)
+        if file.tell() - start != announced:
+            raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and sent {file.tell() - start}")
+
+    def upload(self, key: str, file: IO[bytes]) -> None:
+        """Send the object, in parts if it is large."""
+        self._call("upload_fileobj", key, Key=self._base + key, Fileobj=file)
 
     def probe(self) -> StoreProbe:
         """Clock, conditional writes and versioning, each found out by asking."""
