@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 # Dagster last: a session that it starts has no credentials of the S3 test servers, and a process has one session.
-_LONGEST_FIRST = ("property", "golden", "test_faults", "test_cli", "test_secrets", "store", "lakefs", "sandbox")
+_LONGEST_FIRST = (
+    *("property", "golden", "test_faults", "test_cli", "traps"),
+    *("test_secrets", "store", "lakefs", "sandbox"),
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
