@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import SettingsError
 
-ALLOW_LIST_VERSION = 1
+ALLOW_LIST_VERSION = 2
 """Raised whenever COLLECTABLE or NEVER change: marks made under another version are not built upon."""
 
 COLLECTABLE = r"^(data/.+|[0-9a-f]{32})$"
@@ -27,8 +27,9 @@ COLLECTABLE = r"^(data/.+|[0-9a-f]{32})$"
 COLLECTABLE_LOCAL = r"^[0-9a-f]{32}-[0-9]{5}$"
 """Parts of multipart uploads, which only the `local` blockstore leaves at the root."""
 
-NEVER = r"(/$|^data/(.*/)?_lakefs/)"
-"""Directory markers, and whatever lies beside the metadata of another repository nested below data/."""
+NEVER = r"(/$|[\s\v\pZ\x{85}]$|^data/(.*/)?_lakefs/)"
+"""Directory markers, whatever lies beside the metadata of another repository nested below data/, and names that end in
+white space: lakeFS gives none, and rclone trims the lines of a list, so that a backup would miss them."""
 
 UPLOAD_PART = r"\.(multipart|part_[0-9]{5}(_[0-9]+)?)$"
 """Bookkeeping of multipart uploads on GCS, alive for as long as the upload runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -16,11 +17,18 @@ if TYPE_CHECKING:
 
 
 # Dagster last: a session that it starts has no credentials of the S3 test servers, and a process has one session.
-_LONGEST_FIRST = ("property", "golden", "faults", "test_cli", "test_secrets", "store", "lakefs", "sandbox")
+_LONGEST_FIRST = (
+    *("property", "golden", "faults", "test_cli", "traps", "interleavings"),
+    *("test_secrets", "store", "lakefs", "sandbox"),
+)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, so that with two of them side by side neither is left alone at the end."""
+    """Long files first, so that with two of them side by side neither is left alone at the end; traps by their names.
+
+    `pytest -m trap` runs every test that stands for a trap.
+    """
 
     def rank(item: pytest.Item) -> int:
         path = str(item.path)
@@ -29,6 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((n for n, name in enumerate(_LONGEST_FIRST) if name in path), len(_LONGEST_FIRST))
 
     items.sort(key=rank)
+    for item in items:
+        if re.match(r"test_t[0-9]{2}_", item.name):
+            item.add_marker(pytest.mark.trap)
 
 
 @pytest.fixture(scope="session")

@@ -88,7 +88,7 @@ def is_foreign(world: World, name: str) -> bool:
     """Not written by lakeFS as data, whatever it is."""
     if re.fullmatch("[0-9a-f]{32}", name) or (world.local and re.fullmatch("[0-9a-f]{32}-[0-9]{5}", name)):
         return False
-    return not name.startswith("data/") or name.endswith("/") or "/_lakefs/" in name
+    return not name.startswith("data/") or name.endswith("/") or name != name.rstrip() or "/_lakefs/" in name
 
 
 def is_young(world: World, name: str) -> bool:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from lakegc_core.sandbox.gc_prepare import dump_refs, prepare_commits, prepare_uncommitted
 from lakegc_core.sandbox.lakefs import Sandbox
 from lakegc_core.sandbox.refs import SandboxError
-from lakegc_core.sandbox.repository import PREFIX
 from lakegc_core.sandbox.wire import NO_CONTENT, Answer, Json, Request, Route, iso_time, repository_of, route
 
 
@@ -126,8 +125,8 @@ def _prepare_commits(sandbox: Sandbox, request: Request) -> Answer:
 
 
 def _get_metadata_location(sandbox: Sandbox, request: Request) -> Answer:
-    repository_of(sandbox, request)
-    return Answer(200, {"location": f"{PREFIX}/{request.args['id']}"})
+    place = repository_of(sandbox, request).place
+    return Answer(200, {"location": f"{place.prefix}/{request.args['id']}"})
 
 
 def gc_routes() -> list[Route]:

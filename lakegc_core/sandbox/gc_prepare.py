@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from lakegc_core.sandbox import graveler_writer
 from lakegc_core.sandbox.graveler_writer import RELATIVE, Commit, Entry, Record
 from lakegc_core.sandbox.refs import SandboxError
-from lakegc_core.sandbox.repository import PREFIX, Repository
+from lakegc_core.sandbox.repository import Repository
 
 DAY_NS = 86_400 * 10**9
 ROW_GROUP_ROWS = 100_000
@@ -62,7 +62,7 @@ def prepare_uncommitted(repository: Repository, token: str | None, limits: PageL
         rows, following = _page_rows(repository, start.get("branch", ""), start.get("path", ""), limits)
         answer = {"gc_uncommitted_location": "", "run_id": run_id}
         if rows:
-            directory = f"{PREFIX}/retention/gc/uncommitted/{run_id}/uncommitted"
+            directory = f"{place.prefix}/retention/gc/uncommitted/{run_id}/uncommitted"
             key = f"{directory}/{place.names.xid(int(place.clock()))}"
             repository.files.write(key, _uncommitted_file(rows), place.clock())
             answer["gc_uncommitted_location"] = location(repository, directory, directory=True)
@@ -141,10 +141,10 @@ def prepare_commits(repository: Repository) -> dict[str, str]:
         run_id = place.names.run_id(place.clock())
         lines = ["commit_id,expired,metarange_id"]
         lines += [f"{commit.id},false,{commit.meta_range_id}" for commit in active_commits(repository)]
-        key = f"{PREFIX}/retention/gc/commits/run_id={run_id}/commits.csv"
+        key = f"{place.prefix}/retention/gc/commits/run_id={run_id}/commits.csv"
         repository.files.write(key, ("\n".join(lines) + "\n").encode(), place.clock())
         return {
-            "gc_addresses_location": location(repository, f"{PREFIX}/retention/gc/addresses", directory=True),
+            "gc_addresses_location": location(repository, f"{place.prefix}/retention/gc/addresses", directory=True),
             "gc_commits_location": location(repository, key),
             "gc_commits_presigned_url": (
                 "" if place.local_base is not None else "https://presigned.invalid/commits.csv"

@@ -16,7 +16,7 @@ from lakegc_core.sandbox.files import Files, FolderFiles, StoreFiles
 from lakegc_core.sandbox.gc_prepare import PageLimits
 from lakegc_core.sandbox.graveler_writer import RANGE_MAX_SIZE, RANGE_MODULUS
 from lakegc_core.sandbox.names import Names
-from lakegc_core.sandbox.objects import NOW, Place
+from lakegc_core.sandbox.objects import NOW, PREFIX, Place
 from lakegc_core.sandbox.refs import SandboxError
 from lakegc_core.sandbox.repository import Repository
 from lakegc_core.store.base import StoreConfig
@@ -38,6 +38,7 @@ class Sandbox:
         seed: int | None = None,
         range_modulus: int = RANGE_MODULUS,
         range_max_size: int = RANGE_MAX_SIZE,
+        block_storage_prefix: str = PREFIX,
     ) -> None:
         self.root = root.resolve()
         self.blockstore = blockstore
@@ -51,6 +52,7 @@ class Sandbox:
         self.pending_polls = 0  # how many times a background task answers that it is not done yet
         self._range_modulus = range_modulus
         self._range_max_size = range_max_size
+        self._prefix = block_storage_prefix
 
     def create_repository(
         self,
@@ -84,6 +86,7 @@ class Sandbox:
                 local_base=str(self.root) if self.blockstore == "local" else None,
                 range_modulus=self._range_modulus,
                 range_max_size=self._range_max_size,
+                prefix=self._prefix,
             )
             repository = Repository(name, place, default_branch=default_branch, age=age)
             self.repositories[name] = repository

@@ -19,12 +19,16 @@ from lakegc_core.sandbox.names import Names
 from lakegc_core.sandbox.refs import Branch, GoneError, Refs, SandboxError
 
 OCTETS = "application/octet-stream"
+PREFIX = "_lakefs"
 NOW = timedelta(0)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a repository lies, by whose clock and names it lives. `local_base`: blockstore `local` only."""
+    """Where a repository lies, by whose clock and names it lives. `local_base`: blockstore `local` only.
+
+    `prefix` is where lakeFS keeps its own files in a namespace: `committed.block_storage_prefix`.
+    """
 
     namespace: str
     files: Files
@@ -35,6 +39,7 @@ class Place:
     local_base: str | None = None
     range_modulus: int = RANGE_MODULUS
     range_max_size: int = RANGE_MAX_SIZE
+    prefix: str = PREFIX
 
     @property
     def namespace_slash(self) -> str:

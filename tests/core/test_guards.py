@@ -180,7 +180,7 @@ def test_a_mark_grows_too_old_to_be_swept(level: Level, days: int) -> None:
 
 
 @pytest.mark.parametrize("skew", [601.0, -601.0, 1e6])
-def test_clocks_that_differ_refuse_in_both_directions(skew: float) -> None:
+def test_t31_clocks_that_differ_refuse_in_both_directions(skew: float) -> None:
     assert "Set the clocks right" in refused("clocks", evidence(namespace_listing={"clock_skew": skew}))
 
 
@@ -189,7 +189,7 @@ def test_clocks_may_differ_by_ten_minutes(skew: float) -> None:
     assert verdict("clocks", evidence(namespace_listing={"clock_skew": skew})).passed
 
 
-def test_another_repository_in_the_same_place_refuses_at_every_level() -> None:
+def test_t24_another_repository_in_the_same_place_refuses_at_every_level() -> None:
     for level in (FULL, STANDARD, NONE):
         assert "twin, inner" in refused(
             "namespace", evidence(level, namespace_listing={"overlapping": ["twin", "inner"]})

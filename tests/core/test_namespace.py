@@ -73,7 +73,7 @@ def test_a_full_address_in_the_namespace_is_the_rest_of_it(address_type: int) ->
 
 
 @pytest.mark.parametrize("slashes", ["", "/", "//"])
-def test_slashes_at_the_end_of_the_namespace_do_not_hide_an_address(slashes: str) -> None:
+def test_t23_slashes_at_the_end_of_the_namespace_do_not_hide_an_address(slashes: str) -> None:
     for between in ("/", "//", "///"):
         assert "data/s/x" in protected(f"s3://b/ns{slashes}", f"s3://b/ns{between}data/s/x")
 
@@ -91,7 +91,7 @@ def test_slashes_at_the_end_of_the_namespace_do_not_hide_an_address(slashes: str
         "s3://b/ns/",
     ],
 )
-def test_an_address_outside_the_namespace_protects_nothing_in_it(address: str) -> None:
+def test_t23_an_address_outside_the_namespace_protects_nothing_in_it(address: str) -> None:
     assert protected("s3://b/ns", address) == set()
     assert protected("s3://b/ns", address, BY_PREFIX) == set()
 
@@ -101,7 +101,7 @@ def test_an_old_address_without_a_scheme_is_relative() -> None:
     assert protected("s3://b/ns", HEX, BY_PREFIX) == {HEX}
 
 
-def test_a_full_address_protects_every_way_the_server_may_read_it() -> None:
+def test_t23_a_full_address_protects_every_way_the_server_may_read_it() -> None:
     assert {"data/a b", "data/a%20b"} <= protected("s3://b/ns", "s3://b/ns/data/a%20b")
     assert {"data/a", "data/a?version=1"} <= protected("s3://b/ns", "s3://b/ns/data/a?version=1")
     assert "data/a#b" in protected("s3://b/ns", "s3://b/ns/data/a#b")
@@ -165,7 +165,7 @@ def test_on_local_every_place_where_the_namespace_may_begin_counts() -> None:
     assert protected("local://q/ns", "local:///f/other/data/x") == set()
 
 
-def test_addresses_are_compared_as_they_are_written() -> None:
+def test_t49_addresses_are_compared_as_they_are_written() -> None:
     composed, decomposed = "data/\u00e9", "data/e\u0301"
     assert protected("s3://b/ns", composed, RELATIVE) == {composed} != {decomposed}
     assert protected("s3://b/ns", "data/A", RELATIVE) != protected("s3://b/ns", "data/a", RELATIVE)
@@ -214,11 +214,9 @@ NEVER = [
     HEX[:-1],
     f"{HEX}0",
     f"{HEX}\n",
+    *(f"data/{SLICE}/{XID}{blank}" for blank in " \t\n\v\f\r\x85\u00a0\u2003\u2028\u3000"),
     f"nested/{HEX}",
     "data",
-    "data/",
-    "data/folder/",
-    f"data/{SLICE}/",
     "Data/x",
     "/data/x",
     "xdata/x",
@@ -229,13 +227,19 @@ NEVER = [
 
 
 @pytest.mark.parametrize("key", DATA)
-def test_what_lakefs_writes_as_data_may_be_collected(key: str) -> None:
+def test_t26_what_lakefs_writes_as_data_may_be_collected(key: str) -> None:
     assert collectable(key)
 
 
 @pytest.mark.parametrize("key", NEVER)
-def test_anything_else_is_never_collected(key: str) -> None:
+def test_t25_anything_else_is_never_collected(key: str) -> None:
     assert not collectable(key)
+
+
+@pytest.mark.parametrize("key", ["data/", "data/folder/", f"data/{SLICE}/"])
+def test_t38_a_marker_of_a_directory_is_never_collected(key: str) -> None:
+    assert not collectable(key)
+    assert collectable(f"{key}x")
 
 
 def test_parts_of_uploads_at_the_root_are_data_on_local_alone() -> None:
@@ -248,14 +252,14 @@ def seconds(year: int, month: int, day: int, hour: int, minute: int, second: int
     return calendar.timegm((year, month, day, hour, minute, second))
 
 
-def test_slices_and_runs_tell_when_they_were_begun() -> None:
+def test_t28_slices_and_runs_tell_when_they_were_begun() -> None:
     assert slice_time(SLICE) == seconds(2022, 12, 7, 17, 21, 30)
     assert slice_time("gcnobu7n2efc74lfa5ug") == seconds(2024, 10, 28, 12, 1, 12)
     assert slice_time("gcoca17haabs73f2gtq0") == seconds(2024, 10, 27, 13, 19, 56)
     assert "gcnobu7n2efc74lfa5ug" < "gcoca17haabs73f2gtq0", "newer slices sort first"
 
 
-def test_a_slices_seconds_wrap_at_thirty_two_bits() -> None:
+def test_t28_a_slices_seconds_wrap_at_thirty_two_bits() -> None:
     first, last = "0" * 20, "vvvvvv" + "o" + "0" * 13
     assert slice_time(first) == (64_060_588_800) % 2**32
     assert slice_time(last) == (64_060_588_800 - (2**32 - 1)) % 2**32
@@ -291,7 +295,7 @@ def test_other_names_tell_no_time(name: str) -> None:
         ("local://q/ns", "local://q/nsx", False),
     ],
 )
-def test_namespaces_touch_where_one_lies_in_the_other(one: str, other: str, touch: bool) -> None:
+def test_t24_namespaces_touch_where_one_lies_in_the_other(one: str, other: str, touch: bool) -> None:
     assert Namespace(one).overlaps(Namespace(other)) is touch
     assert Namespace(other).overlaps(Namespace(one)) is touch
 

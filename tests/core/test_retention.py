@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -40,18 +41,9 @@ class Commit:
 History = Mapping[str, Commit]
 
 
-def kept(
-    history: History,
-    heads: Mapping[str, str],
-    rules: Rules | None,
-    *,
-    tags: Mapping[str, str] | None = None,
-    order: Sequence[str] | None = None,
-    margin: int = 0,
-    server: Sequence[str] = (),
-) -> set[str]:
-    """What lakegc keeps of a history whose commits stand in this order."""
-    return set(reasons(history, heads, rules, tags=tags, order=order, margin=margin, server=server))
+def kept(history: History, heads: Mapping[str, str], rules: Rules | None, **given: Any) -> set[str]:
+    """What lakegc keeps of a history. `given` as for `reasons`."""
+    return set(reasons(history, heads, rules, **given))
 
 
 def reasons(
@@ -64,6 +56,7 @@ def reasons(
     margin: int = 0,
     server: Sequence[str] = (),
 ) -> dict[str, str]:
+    """What lakegc keeps of a history whose commits stand in this order, each with its reason."""
     names = list(order or history)
     graph, unknown = Graph.build(
         names,
@@ -151,7 +144,9 @@ def test_a_margin_tags_and_the_servers_list_only_ever_keep_more(choose: random.R
 
 
 @pytest.mark.parametrize("order", [("p", "c1", "c2"), ("c2", "c1", "p"), ("c1", "c2", "p"), ("c2", "p", "c1")])
-def test_a_commit_shown_by_one_branch_until_yesterday_is_kept_whatever_the_order_of_ids(order: Sequence[str]) -> None:
+def test_t17_a_commit_shown_by_one_branch_until_yesterday_is_kept_in_any_order_of_ids(
+    order: Sequence[str],
+) -> None:
     history = {"p": Commit(100), "c1": Commit(90, ("p",)), "c2": Commit(1, ("p",))}
     assert kept(history, {"main": "c1", "feature": "c2"}, Rules(30), order=order) == {"p", "c1", "c2"}
     assert kept(history, {"main": "c1", "feature": "c1"}, Rules(30), order=order) == {"c1", "c2", "p"}  # c2 dangles
@@ -181,43 +176,43 @@ def test_the_first_commit_at_or_before_the_threshold_stays_and_the_comparison_is
 
 
 @pytest.mark.parametrize("days", [0, -1, -1_000_000])
-def test_zero_and_negative_days_keep_heads_alone(days: int) -> None:
+def test_t19_zero_and_negative_days_keep_heads_alone(days: int) -> None:
     history = {"a": Commit(3), "b": Commit(2, ("a",)), "c": Commit(1, ("b",)), "loose": Commit(1, ("a",))}
     assert kept(history, {"main": "c"}, Rules(days)) == {"c"}
 
 
-def test_a_branch_rule_of_zero_is_a_rule_and_wins_over_the_default() -> None:
+def test_t19_a_branch_rule_of_zero_is_a_rule_and_wins_over_the_default() -> None:
     history = {"a": Commit(3), "b": Commit(2, ("a",))}
     assert kept(history, {"main": "b"}, Rules(30, {"main": 0})) == {"b"}
     assert kept(history, {"main": "b"}, Rules(30, {"other": 0})) == {"a", "b"}
 
 
 @pytest.mark.parametrize("days", [1_000_001, 2**31 - 1, 2**63, 10**30])
-def test_more_days_than_a_calendar_has_keep_everything(days: int) -> None:
+def test_t19_more_days_than_a_calendar_has_keep_everything(days: int) -> None:
     history = {"a": Commit(15_000), "b": Commit(14_000, ("a",)), "loose": Commit(19_999, ("a",))}
     assert kept(history, {"main": "b"}, Rules(days)) == {"a", "b", "loose"}
     assert threshold(NOW, days, 0) < -(10**17)
 
 
-def test_a_long_branch_rule_does_not_keep_a_dangling_commit() -> None:
+def test_t20_a_long_branch_rule_does_not_keep_a_dangling_commit() -> None:
     history = {"a": Commit(60), "b": Commit(1, ("a",)), "loose": Commit(20, ("a",))}
     assert kept(history, {"main": "b"}, Rules(7, {"main": 7, "gone": 400})) == {"a", "b"}
     assert kept(history, {"main": "b"}, Rules(21, {"main": 0})) == {"a", "b", "loose"}
 
 
-def test_a_dangling_commit_is_judged_by_its_own_date_and_its_ancestors_by_the_default() -> None:
+def test_t20_a_dangling_commit_is_judged_by_its_own_date_and_its_ancestors_by_the_default() -> None:
     history = {"a": Commit(90), "x": Commit(80, ("a",)), "y": Commit(5, ("x",)), "head": Commit(85, ("a",))}
     assert kept(history, {"main": "head"}, Rules(7)) == {"head", "y", "x"}
 
 
-def test_merges_of_version_zero_follow_their_last_parent() -> None:
+def test_t18_merges_of_version_zero_follow_their_last_parent() -> None:
     history = {"one": Commit(50), "two": Commit(50), "merge": Commit(1, ("one", "two"), version=0)}
     assert kept(history, {"main": "merge"}, Rules(7)) == {"merge", "two"}
     history["merge"] = Commit(1, ("one", "two"), version=1)
     assert kept(history, {"main": "merge"}, Rules(7)) == {"merge", "one"}
 
 
-def test_dates_in_the_future_and_out_of_order_are_taken_as_they_are() -> None:
+def test_t19_dates_in_the_future_and_out_of_order_are_taken_as_they_are() -> None:
     history = {"a": Commit(-5), "b": Commit(50, ("a",)), "c": Commit(-1, ("b",))}
     assert kept(history, {"main": "c"}, Rules(7)) == {"c", "b"}
     assert kept(history, {"main": "c"}, Rules(0)) == {"c", "b"}  # shown still, by a commit of tomorrow

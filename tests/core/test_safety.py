@@ -70,7 +70,7 @@ def test_the_minimum_age_covers_the_servers_grace_period_and_an_hour(chosen: saf
             check_min_age(short, DAY, chosen)
 
 
-def test_a_server_with_a_longer_grace_period_needs_a_higher_minimum_age() -> None:
+def test_t30_a_server_with_a_longer_grace_period_needs_a_higher_minimum_age() -> None:
     with pytest.raises(SettingsError, match="--min-age 49h"):
         check_min_age(safety.DEFAULT_MIN_AGE, 2 * DAY, FULL)
 

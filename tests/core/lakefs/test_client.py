@@ -223,7 +223,7 @@ def test_a_name_that_would_change_the_path_is_refused(server: Scripted, name: st
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_a_busy_or_broken_server_is_asked_again(server: Scripted, status: int) -> None:
+def test_t43_a_busy_or_broken_server_is_asked_again(server: Scripted, status: int) -> None:
     server.on("GET", R, [refused(status), refused(status), Say(200, REPOSITORY)])
     assert server.client.repository("repo").storage_namespace == "s3://b/ns"
     assert len(server.asked) == 3
@@ -256,7 +256,7 @@ def test_a_server_that_stays_broken_is_given_up_after_six_attempts(server: Scrip
         (302, "redirects"),
     ],
 )
-def test_any_other_status_is_told_at_once_with_what_to_do(server: Scripted, status: int, advice: str) -> None:
+def test_t43_any_other_status_is_told_at_once_with_what_to_do(server: Scripted, status: int, advice: str) -> None:
     body: Any = b"" if status == 204 else {"message": "the server's own words"}
     server.on("GET", R, Say(status, body))
     with pytest.raises(LakeFSError) as caught:
@@ -447,7 +447,7 @@ def test_a_configuration_without_a_storage_is_an_error(server: Scripted) -> None
 # ---- pages ----
 
 
-def test_all_pages_are_read_and_hidden_branches_asked_for(server: Scripted) -> None:
+def test_t22_all_pages_are_read_and_hidden_branches_asked_for(server: Scripted) -> None:
     names = [f"b{n:04}" for n in range(2500)]
 
     def answer(asked: Asked) -> Say:
@@ -570,13 +570,13 @@ def test_a_404_of_the_rules_proves_nothing_when_the_repository_does_not_answer(s
         Say(200, {"default_retention_days": 7, "branches": [{"branch_id": "main"}]}),
     ],
 )
-def test_nothing_else_reads_as_no_rules(server: Scripted, answer: Say) -> None:
+def test_t10_nothing_else_reads_as_no_rules(server: Scripted, answer: Say) -> None:
     server.on("GET", f"{R}/settings/gc_rules", answer).on("GET", R, Say(200, REPOSITORY))
     with pytest.raises(ServerError):
         server.client.gc_rules("repo")
 
 
-def test_a_404_of_prepare_commits_says_nothing_about_rules(server: Scripted) -> None:
+def test_t10_a_404_of_prepare_commits_says_nothing_about_rules(server: Scripted) -> None:
     server.on("POST", f"{R}/gc/prepare_commits/async", refused(404, "get gc rules: not found"))
     server.on("POST", f"{R}/gc/prepare_commits", refused(404, "get gc rules: not found"))
     with pytest.raises(LakeFSError, match="get gc rules: not found"):
@@ -619,7 +619,7 @@ def test_commits_are_prepared_by_a_task_that_is_asked_for_at_growing_intervals(s
         (refused(500, "kv"), "kv"),
     ],
 )
-def test_a_task_that_does_not_end_well_is_an_error(server: Scripted, status: Say, says: str) -> None:
+def test_t45_a_task_that_does_not_end_well_is_an_error(server: Scripted, status: Say, says: str) -> None:
     async_commits(server, status)
     with pytest.raises(ServerError, match=says):
         server.client.prepare_commits("repo")
@@ -658,7 +658,7 @@ def test_a_refused_task_is_not_tried_the_other_way(server: Scripted, status: int
     assert server.count("POST", f"{R}/gc/prepare_commits") == 0
 
 
-def test_two_json_documents_under_400_are_an_error_that_says_so(server: Scripted) -> None:
+def test_t46_two_json_documents_under_400_are_an_error_that_says_so(server: Scripted) -> None:
     first = json.dumps({"message": "local adapter presigned URL: operation not supported"})
     server.on("POST", f"{R}/gc/prepare_commits", Say(400, f"{first}\n{json.dumps(PREPARED)}\n".encode()))
     with pytest.raises(LakeFSError, match="followed by a second JSON document") as caught:
@@ -674,7 +674,7 @@ def test_only_201_is_a_success_of_the_direct_form(server: Scripted) -> None:
         server.client.prepare_commits("repo")
 
 
-def test_a_read_only_repository_is_refused_cleanly_by_both_prepares(server: Scripted) -> None:
+def test_t44_a_read_only_repository_is_refused_cleanly_by_both_prepares(server: Scripted) -> None:
     answer = refused(403, "read-only repository")
     server.on("POST", f"{R}/gc/prepare_commits/async", answer).on("POST", f"{R}/gc/prepare_uncommited", answer)
     for call in (server.client.prepare_commits, server.client.prepare_uncommitted):
@@ -701,7 +701,7 @@ def sent_tokens(server: Scripted) -> list[str | None]:
     return [json.loads(asked.body).get("continuation_token") for asked in server.asked]
 
 
-def test_every_page_counts_and_every_location_is_remembered(server: Scripted) -> None:
+def test_t12_every_page_counts_and_every_location_is_remembered(server: Scripted) -> None:
     pages = [
         staged(location=PLACE, token="t1"),
         staged(token="t2"),
@@ -730,7 +730,7 @@ def test_a_token_of_null_ends_the_dump(server: Scripted) -> None:
     assert server.client.prepare_uncommitted("repo").pages == 1
 
 
-def test_pages_of_two_runs_are_begun_anew(server: Scripted) -> None:
+def test_t47_pages_of_two_runs_are_begun_anew(server: Scripted) -> None:
     mixed = [staged("run1", PLACE, "t1"), staged("run2", "")]
     whole = [staged("run3", PLACE, "t9"), staged("run3")]
     on_staged(server, mixed + whole)
@@ -738,7 +738,7 @@ def test_pages_of_two_runs_are_begun_anew(server: Scripted) -> None:
     assert sent_tokens(server) == [None, "t1", None, "t9"]
 
 
-def test_runs_that_keep_mixing_are_incomplete_after_three_restarts(server: Scripted) -> None:
+def test_t47_runs_that_keep_mixing_are_incomplete_after_three_restarts(server: Scripted) -> None:
     on_staged(server, [staged("run1", PLACE, "t1"), staged("run2", PLACE)] * 4 + [staged("whole")])
     with pytest.raises(IncompleteError, match="belonged to run run2"):
         server.client.prepare_uncommitted("repo")
@@ -823,7 +823,7 @@ def test_a_dump_tells_its_three_metaranges(server: Scripted) -> None:
         ({"refs": REFS}, "`done`"),
     ],
 )
-def test_a_dump_that_does_not_end_well_is_an_error(server: Scripted, status: Any, says: str) -> None:
+def test_t45_a_dump_that_does_not_end_well_is_an_error(server: Scripted, status: Any, says: str) -> None:
     on_dump(server, Say(200, status))
     with pytest.raises(ServerError, match=says):
         server.client.dump("repo")

@@ -79,7 +79,7 @@ def commit_value(
 # --- what is published of the format -------------------------------------------------------------------------------
 
 
-def test_the_fixture_holds_its_two_entries() -> None:
+def test_t06_the_fixture_holds_its_two_entries_under_their_exact_keys() -> None:
     table = graveler.read_range(
         FIXTURE, count=2, min_key=b"a/one.txt", max_key=b"a/two.txt", paths=True, expected_id=FIXTURE_ID
     )
@@ -113,7 +113,7 @@ def test_ids_are_those_published() -> None:
     assert graveler.identity(write_metarange()) == "00fb7eff1a97c500eb3ca8d2ef5464131d6b6a5f9512e41eba97843522213b66"
 
 
-def test_a_file_of_another_id_is_refused() -> None:
+def test_t07_a_file_of_another_id_is_refused() -> None:
     graveler.verify_identity(FIXTURE, FIXTURE_ID)
     with pytest.raises(CorruptFileError, match="is not that file"):
         graveler.verify_identity(FIXTURE, "0" * 64)
@@ -224,7 +224,7 @@ def test_the_dump_of_commits_holds_those_the_history_made(recording: Path) -> No
 # --- empty files, wrong files --------------------------------------------------------------------------------------
 
 
-def test_empty_files_have_no_rows_and_the_full_schema() -> None:
+def test_t05_empty_files_have_no_rows_and_the_full_schema() -> None:
     empty = TableWriter().write([])
     assert graveler.read_range(empty, count=0, min_key=b"", max_key=b"") == graveler.RANGE_SCHEMA.empty_table()
     assert graveler.read_range(empty, paths=True) == graveler.RANGE_SCHEMA_WITH_PATHS.empty_table()
@@ -236,7 +236,7 @@ def test_empty_files_have_no_rows_and_the_full_schema() -> None:
 @pytest.mark.parametrize(
     "said", [{"count": 1}, {"count": 3}, {"min_key": b"a/one"}, {"max_key": b"a/two.txt0"}, {"min_key": b""}]
 )
-def test_a_range_that_is_not_what_its_metarange_says_is_refused(said: dict[str, object]) -> None:
+def test_t07_a_range_that_is_not_what_its_metarange_says_is_refused(said: dict[str, object]) -> None:
     with pytest.raises(CorruptFileError, match="metarange says"):
         graveler.read_range(FIXTURE, **said)  # type: ignore[arg-type]
 
@@ -283,10 +283,13 @@ def framed(content: bytes, name: bytes = b"i" * 32) -> bytes:
     return frame(name, content)
 
 
-def test_an_identity_of_a_hundred_bytes_has_a_length_of_two_bytes() -> None:
+def test_t01_an_identity_of_a_hundred_bytes_has_a_length_of_two_bytes() -> None:
     value = framed(entry(), b"i" * 100)
     assert value.startswith(bytes.fromhex("c801"))
     assert read_values(value)["address"].to_pylist() == ["data/s/x"]
+    of_metarange = range_value(RANGE_A, max_key=b"c")
+    assert of_metarange.startswith(bytes.fromhex("8001"))  # 64
+    assert graveler.read_metarange(write_metarange((b"c", of_metarange)))["range_id"].to_pylist() == [RANGE_A]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def odd_keys(place: Place) -> list[str]:
 # Listing
 
 
-def test_odd_keys_live_their_whole_life_under_their_own_name(place: Place) -> None:
+def test_t36_odd_keys_live_their_whole_life_under_their_own_name(place: Place) -> None:
     keys = odd_keys(place)
     for key in keys:
         place.store.write(key, key.encode())
@@ -195,6 +195,22 @@ def test_a_probe_tells_the_time_and_keeps_to_its_corner(place: Place) -> None:
     assert all(key.startswith("_lakefs/retention/gc/lakegc/") for key in place.addresses())
 
 
+def test_t38_on_a_versioned_bucket_a_deleted_object_is_listed_no_more_and_its_bytes_stay(seaweed: S3Server) -> None:
+    client, bucket = seaweed.client(), f"versioned-{uuid.uuid4().hex[:8]}"
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    store = seaweed.config("ns", bucket=bucket).connect()
+    assert store.probe().versioning
+    store.write("data/a", b"12345")
+    assert store.delete_many(["data/a"]) == ["deleted"]
+    assert not [batch.num_rows for batch in store.list("data/")]
+    with pytest.raises(ObjectNotFoundError):
+        store.read("data/a")
+    assert store.delete_many(["data/a"]) == ["deleted"]  # one marker more
+    versions = client.list_object_versions(Bucket=bucket, Prefix="ns/data/")["Versions"]
+    assert [(version["Key"], version["Size"]) for version in versions] == [("ns/data/a", 5)]
+
+
 def test_configs_travel(place: Place) -> None:
     copy: StoreConfig = pickle.loads(pickle.dumps(place.config))
     assert copy == place.config and hash(copy) == hash(place.config)
@@ -296,7 +312,7 @@ def test_pages_the_fast_reader_does_not_know_are_read_by_botocore(faulty: Faulty
     assert split_page(b"<ListBucketResult><Contents ><!-- --></Contents></ListBucketResult>") is None
 
 
-def test_an_object_cut_off_is_read_again_and_then_an_error(faulty: Faulty) -> None:
+def test_t07_an_object_cut_off_is_read_again_and_then_an_error(faulty: Faulty) -> None:
     faulty.direct.write("data/a", b"0123456789")
     faulty.proxy.hook = failing(1, cut_off)
     assert faulty.store.read("data/a") == b"0123456789"
@@ -322,13 +338,13 @@ def test_an_error_page_of_something_else_is_a_failure(faulty: Faulty) -> None:
         faulty.listed()
 
 
-def test_only_the_batch_whose_answer_was_lost_has_none(faulty: Faulty) -> None:
+def test_t36_only_the_batch_whose_answer_was_lost_has_none(faulty: Faulty) -> None:
     faulty.proxy.hook = failing(2, answer_lost)
     outcomes = faulty.store.delete_many([f"data/{number}" for number in range(1001)])
     assert outcomes == [NO_ANSWER] * 1000 + ["deleted"]
 
 
-def test_a_store_that_throttles_is_waited_for(faulty: Faulty) -> None:
+def test_t35_a_store_that_throttles_is_waited_for(faulty: Faulty) -> None:
     faulty.direct.write("data/a", b"")
     faulty.proxy.hook = failing(1, slow_down)
     assert faulty.store.delete_many(["data/a"]) == ["deleted"]
@@ -336,7 +352,7 @@ def test_a_store_that_throttles_is_waited_for(faulty: Faulty) -> None:
     assert faulty.store.delete_many(["data/a", "data/b"]) == ["failed:SlowDown"] * 2
 
 
-def test_errors_of_single_keys_are_theirs_alone(faulty: Faulty) -> None:
+def test_t35_errors_of_single_keys_are_theirs_alone(faulty: Faulty) -> None:
     prefix = faulty.config.prefix
 
     keys = ["data/a", "data/b", "data/c"]
