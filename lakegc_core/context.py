@@ -90,8 +90,10 @@ def open_repository(
     namespace = Namespace(repository.storage_namespace)
     folder = _local_folder(client, settings, name, namespace) if namespace.is_local else None
     data = config_for(namespace, settings, local_folder=folder)
-    trimmed = Namespace(f"{namespace.scheme}://{namespace.authority}/{namespace.path.strip('/')}")
-    outputs = data if trimmed.path == namespace.path else config_for(trimmed, settings, local_folder=folder)
+    outputs = data
+    if namespace.path != (inner := namespace.path.strip("/")):
+        trimmed = Namespace(f"{namespace.scheme}://{namespace.authority}/{inner}")
+        outputs = config_for(trimmed, settings, local_folder=folder)
     context = RepositoryContext(
         settings=settings,
         policy=policy,

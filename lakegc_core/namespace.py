@@ -64,17 +64,28 @@ class Namespace:
         """Bucket on s3 and gs, account host on Azure, first folder on local."""
         return self.uri.partition("://")[2].partition("/")[0]
 
+    @property
+    def account(self) -> str:
+        """The storage account, on Azure: the first label of the host, whatever domain lakeFS is told to use."""
+        return _account(self.authority)
+
     @cached_property
     def path(self) -> str:
         """The key prefix of everything in the namespace, without leading slash and without ONE trailing slash.
 
-        lakeFS uses the path as it is written only where that differs from the usual encoding of its decoded form.
+        lakeFS uses the path as it is written only where that differs from the usual encoding of its decoded form. On
+        Azure it always decodes the path, takes the slashes off both ends, and the container is its first part.
         """
-        return _strip_one_slash(_server_reading(self.uri.partition("://")[2].partition("/")[2]))
+        written = self.uri.partition("://")[2].partition("/")[2]
+        return unquote(written).strip("/") if self.is_azure else _strip_one_slash(_server_reading(written))
 
     @property
     def is_local(self) -> bool:
         return self.scheme == "local"
+
+    @property
+    def is_azure(self) -> bool:
+        return self.scheme in ("http", "https")
 
     def collectable(self, addresses: pa.Array) -> pa.Array:
         """For each address: may it ever be deleted, by its name alone? Everything else is foreign."""
@@ -86,10 +97,15 @@ class Namespace:
     def overlaps(self, other: Namespace) -> bool:
         """True where one namespace is the other or lies inside it, so that one repository's data looks like
         the other's garbage."""
-        if (self.scheme, self.authority) != (other.scheme, other.authority):
+        if self._place != other._place:
             return False
         mine, theirs = (f"{ns.path.strip('/')}/".lstrip("/") for ns in (self, other))
         return mine.startswith(theirs) or theirs.startswith(mine)
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        """What two namespaces share that lie in one store: on Azure the account, by whatever URL."""
+        return ("azure", self.account) if self.is_azure else (self.scheme, self.authority)
 
     def protected_keys(self, addresses: pa.Array, address_types: pa.Array) -> pa.Table:
         """The keys, relative to the namespace, that entries with these addresses keep alive.
@@ -125,18 +141,20 @@ class Namespace:
         if self.is_local and scheme == "local":
             return self._keys_of_local(rest)
         authority, _, path = rest.partition("/")
-        if authority != self.authority:
+        if (_account(authority) != self.account) if self.is_azure else (authority != self.authority):
             return []
         # Every way the server may read the address: as written, decoded, cut at a query. Protecting more is free.
         prefix = self.path.rstrip("/")
         written = self.uri.partition("://")[2].partition("/")[2].rstrip("/")
         found: list[str] = []
         bare = path.partition("?")[0]
-        for reading in (_server_reading(bare), path, unquote(path), bare, unquote(bare)):
+        likely = unquote(bare) if self.is_azure else _server_reading(bare)
+        for reading in (likely, path, unquote(path), bare, unquote(bare)):
             for start in dict.fromkeys((written, prefix, self.path)):
                 head = f"{start}/" if start else ""
                 if reading.startswith(head):
-                    found += [reading[len(head) :], reading[len(head) :].lstrip("/")]
+                    key = reading[len(head) :]
+                    found += [key, key.lstrip("/"), *([key.strip("/")] if self.is_azure else ())]
         return list(dict.fromkeys(key for key in found if key))
 
     def _keys_of_local(self, rest: str) -> list[str]:
@@ -190,6 +208,10 @@ def _server_reading(raw: str) -> str:
     """The path that lakeFS reads from a URI's raw path: decoded, unless it is written in an unusual encoding."""
     decoded = unquote(raw)
     return decoded if quote(decoded, safe=_GO_PATH_SAFE) == raw else raw
+
+
+def _account(host: str) -> str:
+    return host.partition(":")[0].partition(".")[0].lower()
 
 
 def _strip_one_slash(path: str) -> str:

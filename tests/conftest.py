@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.golden_replay import Recording
-from tests.replays import AWS, Replay, environment, replayed
+from tests.replays import AWS, AZURE, Replay, environment, replayed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def spark() -> SparkSession:
     """The session of the whole run. Its Python workers inherit the test servers' credentials."""
     from lakegc_core.spark import session
 
-    with environment(AWS):
+    with environment(AWS | AZURE):
         return session("local[2]", {"spark.sql.shuffle.partitions": "2"})  # the tests' tables are small
 
 

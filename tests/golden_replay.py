@@ -196,7 +196,8 @@ class ReplayServer:
     Pages are cut anew for whatever `after`, `amount` and `prefix` are asked; every call may be made as often
     as one likes; tasks are finished after `unfinished_polls` polls. `target` is the folder that `lay_out`
     filled: reading an object that is no longer in it answers 410. `substitute` writes it in place of the
-    recorded folder of a `local` server. Any basic auth is accepted. `asked`: (method, path below /api/v1).
+    recorded folder of a `local` server; `there` says whether an object still exists where no folder can. Any
+    basic auth is accepted. `asked`: (method, path below /api/v1).
     """
 
     def __init__(
@@ -206,6 +207,7 @@ class ReplayServer:
         *,
         substitute: bool = False,
         unfinished_polls: int = 0,
+        there: Callable[[str], bool] | None = None,
     ) -> None:
         if substitute and target is None:
             raise ValueError("substitute needs the target folder")
@@ -214,6 +216,7 @@ class ReplayServer:
         self.asked: list[tuple[str, str]] = []
         self._folder = str(target) if substitute else RECORDED_FOLDER
         self._unfinished_polls = unfinished_polls
+        self._exists = there
         self._polls_left: dict[str, int] = {}
         self._lock = threading.Lock()
         self._keys = {row.key: row.size for row in recording.listing}
@@ -394,6 +397,8 @@ class ReplayServer:
         return 206, "\0"
 
     def _there(self, key: str) -> bool:
+        if self._exists is not None:
+            return self._exists(key)
         if self.target is not None:
             return (self.target / self.recording.place / key).is_file()
         return key in self._keys

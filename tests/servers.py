@@ -1,7 +1,8 @@
 """Real object-store servers for tests and benchmarks, on loopback and free ports, gone when the block ends.
 
-Here: starting, waiting for and stopping SeaweedFS and rclone. Not here: fixtures (conftest files), faults
-(`tests/proxy.py`) and anything that imitates a server: what answers here is a real one.
+Here: starting, waiting for and stopping servers, SeaweedFS and rclone; Azurite is in `tests/azurite.py`. Not here:
+fixtures (conftest files), faults (`tests/proxy.py`) and anything that imitates a server: what answers here is a real
+one.
 """
 
 from __future__ import annotations
@@ -14,22 +15,26 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from lakegc_core.errors import StoreError
 from lakegc_core.store.s3 import S3Config
 
 START_SECONDS = 60.0
 STOP_SECONDS = 2.0  # then it is killed: the data is thrown away
 ACCESS_KEY = "LAKEGCTESTKEY"
 SECRET_KEY = "lakegc/test+secret=0123456789"
+_PRIVATE = ("AWS_", "AZURE_", "GOOGLE_", "RCLONE_")
+
+Server = TypeVar("Server")
 
 
 class ServerStartError(RuntimeError):
@@ -186,25 +191,50 @@ def _running(
     bucket: str,
     folder: Path | None = None,
 ) -> Iterator[S3Server]:
-    """Run `command(ports)`; the last port speaks S3. Tried twice: a free port can be lost."""
+    """Run `command(ports)`; the last port speaks S3."""
+
+    def server(chosen: Sequence[int], log: Path) -> S3Server:
+        return S3Server(f"http://127.0.0.1:{chosen[-1]}", ACCESS_KEY, SECRET_KEY, bucket, log, folder)
+
+    with started(command, ports, tmp, name, server, _try_bucket) as running:
+        yield running
+
+
+@contextmanager
+def started(
+    command: Callable[[Sequence[int]], list[str]],
+    ports: int,
+    tmp: Path,
+    name: str,
+    describe: Callable[[Sequence[int], Path], Server],
+    attempt: Callable[[Server], None],
+    *,
+    variables: Mapping[str, str] | None = None,
+    stop_seconds: float = STOP_SECONDS,
+) -> Iterator[Server]:
+    """Run `command(ports)` until the block ends. Tried twice: a free port can be lost.
+
+    `describe` makes the server's value from its ports and log; `attempt` uses it once, and raises as long as it is
+    not up. After `stop_seconds` of waiting for its end it is killed.
+    """
     # The settings of the machine's user must not reach a server of the tests.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "RCLONE_"))}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(_PRIVATE)}
     for last_try in (False, True):
         chosen = free_ports(ports)
         log = tmp / f"{name}-{chosen[-1]}.log"
-        server = S3Server(f"http://127.0.0.1:{chosen[-1]}", ACCESS_KEY, SECRET_KEY, bucket, log, folder)
+        server = describe(chosen, log)
         with log.open("wb") as out:
             process = subprocess.Popen(
                 command(chosen),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=environment | dict(variables or {}),
                 cwd=tmp,
             )
         try:
             try:
-                _await_bucket(process, server, name)
+                _await(process, lambda server=server: attempt(server), name, log)
             except ServerStartError:
                 if last_try:
                     raise
@@ -212,22 +242,21 @@ def _running(
             yield server
             return
         finally:
-            _stop(process)
+            _stop(process, stop_seconds)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[bytes], seconds: float) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(STOP_SECONDS)
+            process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
-def _await_bucket(process: subprocess.Popen[bytes], server: S3Server, name: str) -> None:
-    """Wait until the bucket can be made and an object written: a listening port alone is not yet a store."""
-    client = server.client()
+def _await(process: subprocess.Popen[bytes], attempt: Callable[[], None], name: str, log: Path) -> None:
+    """Wait until an attempt to use the server succeeds: a listening port alone is not yet a store."""
     limit = time.monotonic() + START_SECONDS
     last = "no attempt"
     while time.monotonic() < limit:
@@ -235,13 +264,19 @@ def _await_bucket(process: subprocess.Popen[bytes], server: S3Server, name: str)
             last = f"it ended with exit code {process.returncode}"
             break
         try:
-            with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
-                client.create_bucket(Bucket=server.bucket)
-            client.put_object(Bucket=server.bucket, Key="ready", Body=b"")
-            client.delete_object(Bucket=server.bucket, Key="ready")
+            attempt()
             return
-        except (ClientError, BotoCoreError) as error:
+        except (ClientError, BotoCoreError, OSError, StoreError) as error:
             last = f"{type(error).__name__}: {error}"
         time.sleep(0.2)
-    tail = server.log.read_text(errors="replace")[-3000:]
-    raise ServerStartError(f"{name} did not come up: {last}. The end of {server.log}:\n{tail}")
+    tail = log.read_text(errors="replace")[-3000:]
+    raise ServerStartError(f"{name} did not come up: {last}. The end of {log}:\n{tail}")
+
+
+def _try_bucket(server: S3Server) -> None:
+    """Make the bucket, and write an object."""
+    client = server.client()
+    with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
+        client.create_bucket(Bucket=server.bucket)
+    client.put_object(Bucket=server.bucket, Key="ready", Body=b"")
+    client.delete_object(Bucket=server.bucket, Key="ready")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import builtins
 import functools
+import random
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -28,6 +29,8 @@ DELETED = "deleted"
 ALREADY_GONE = "already_gone"
 FAILED = "failed:"  # followed by the store's own code
 NO_ANSWER = "failed:no_answer"  # the request was sent and its answer lost: the object may be gone
+
+PROBE_KEY = "_lakefs/retention/gc/lakegc/probe"
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class StoreProbe:
     clock: datetime  # the store's own time, UTC
     conditional_writes: bool
     versioning: bool | None = None
+    soft_delete: timedelta | None = None  # for how long a deleted object can be brought back; zero: not at all
 
 
 class Store(Protocol):
@@ -86,6 +90,13 @@ class Store(Protocol):
         Never raises for what happens to single keys; a lost answer is `failed:no_answer` for each of its keys.
         """
 
+    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+        """Copy an object of another root to `key` inside the store, overwriting it, and return the new ETag.
+
+        None, and nothing copied, where the store cannot: `source` is another kind of store, or another account.
+        ObjectNotFoundError if there is no source.
+        """
+
     def probe(self) -> StoreProbe:
         """Ask the store what it is. Writes nothing outside `_lakefs/retention/gc/lakegc/`."""
 
@@ -106,3 +117,8 @@ class StoreConfig(Hashable, Protocol):
 def connect(config: StoreConfig) -> Store:
     """The process's one connection for this config: clients are costly to build and safe to share."""
     return config.connect()
+
+
+def pause(attempt: int) -> float:
+    """Seconds before the next attempt: doubling, and spread so that clients do not march in step."""
+    return min(20.0, 0.2 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

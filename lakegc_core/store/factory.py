@@ -29,6 +29,8 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
             or os.environ.get("AWS_ENDPOINT_URL_S3")
             or os.environ.get("AWS_ENDPOINT_URL"),
         )
+    if namespace.is_azure:
+        return _azure(namespace, mapping.endpoint if mapping else None)
     if namespace.scheme == "local":
         if mapping and mapping.root:
             return LocalConfig(str(Path(mapping.root) / namespace.authority / namespace.path))
@@ -39,3 +41,19 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
             )
         return LocalConfig(local_folder)
     raise SettingsError(f"Stores of the kind {namespace.scheme}:// cannot be collected by this version of lakegc.")
+
+
+def _azure(namespace: Namespace, endpoint: str | None) -> StoreConfig:
+    from lakegc_core.store import azure, azure_access  # the SDK is slow to import, and seldom needed
+
+    container, _, prefix = namespace.path.partition("/")
+    if not container:
+        raise SettingsError(f"The storage namespace {namespace.uri} names no container.")
+    return azure.AzureConfig(
+        account=namespace.account,
+        container=container,
+        prefix=prefix,
+        endpoint_url=endpoint
+        or azure_access.endpoint(namespace.account)
+        or f"{namespace.scheme}://{namespace.authority}",
+    )

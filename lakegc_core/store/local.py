@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import builtins
 import errno
+import io
 import os
+import shutil
 import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -28,13 +31,14 @@ from lakegc_core.store.base import (
     DELETED,
     FAILED,
     LISTING_SCHEMA,
+    PROBE_KEY,
     Level,
     ObjectInfo,
+    StoreConfig,
     StoreProbe,
 )
 
 BATCH_ROWS = 8192
-PROBE_KEY = "_lakefs/retention/gc/lakegc/probe"
 
 _HIDDEN = b".lakegc-"  # files of this module's own: never objects
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -144,6 +148,9 @@ class LocalStore:
 
     def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
         """Write the file whole or not at all, and return its ETag."""
+        return self._put(key, io.BytesIO(data), if_absent, if_match)
+
+    def _put(self, key: str, data: BinaryIO, if_absent: bool = False, if_match: str | None = None) -> str:
         path = self._path(key)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -159,11 +166,11 @@ class LocalStore:
         return etag
 
     @contextmanager
-    def _temporary(self, path: bytes, data: bytes) -> Iterator[tuple[bytes, str]]:
+    def _temporary(self, path: bytes, data: BinaryIO) -> Iterator[tuple[bytes, str]]:
         temporary = os.path.join(os.path.dirname(path), _HIDDEN + uuid.uuid4().hex.encode())
         try:
             with open(temporary, "xb") as file:
-                file.write(data)
+                shutil.copyfileobj(data, file, 1 << 20)
                 file.flush()
                 os.fsync(file.fileno())
                 etag = _etag(os.fstat(file.fileno()))
@@ -223,6 +230,20 @@ class LocalStore:
         except OSError as error:
             return FAILED + errno.errorcode.get(error.errno or 0, "OSError")
         return DELETED
+
+    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+        """Copy a file from another folder."""
+        if not isinstance(source, LocalConfig):
+            return None
+        origin = LocalStore(source)
+        try:
+            handle = os.open(origin._path(source_key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise origin._error(error, "copying", source_key) from error
+        with open(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise origin._absent(source_key)
+            return self._put(key, file)
 
     def probe(self) -> StoreProbe:
         """The collector's own clock, and whether conditional writes work on this file system."""

@@ -10,7 +10,6 @@ A key is `prefix + "/" + address`, or the address alone under an empty prefix: n
 from __future__ import annotations
 
 import builtins
-import random
 import re
 import time
 import uuid
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 import boto3
 import botocore.session
 import pyarrow as pa
+from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -44,13 +44,25 @@ from lakegc_core.errors import (
     StoreError,
 )
 from lakegc_core.store import s3_listing
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, NO_ANSWER, Level, ObjectInfo, StoreProbe
+from lakegc_core.store.base import (
+    ALREADY_GONE,
+    DELETED,
+    FAILED,
+    NO_ANSWER,
+    PROBE_KEY,
+    Level,
+    ObjectInfo,
+    StoreConfig,
+    StoreProbe,
+    pause,
+)
 
 DELETE_BATCH = 1000  # the most keys DeleteObjects takes
-PROBE_KEY = "_lakefs/retention/gc/lakegc/probe"
 
 _ABSENT = {"NoSuchKey", "NotFound", "404"}
 _CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+_TOO_LARGE = {"InvalidRequest", "EntityTooLarge"}  # for CopyObject, which ends at 5 GiB
+_IN_PARTS = TransferConfig(multipart_chunksize=512 << 20)  # bytes
 _UNSUPPORTED = {"NotImplemented", "MethodNotAllowed", "405", "501"}
 # One key can spoil a whole DeleteObjects with these, and some stores have no DeleteObjects at all.
 _BATCH_REFUSED = {
@@ -193,7 +205,7 @@ class S3Store:
             except (IncompleteReadError, ResponseStreamingError, *_LOST) as error:
                 if attempt == self._config.max_attempts:
                     raise IncompleteError(f"{self.root}: reading {key!r} broke off: {type(error).__name__}") from error
-                time.sleep(_pause(attempt))
+                time.sleep(pause(attempt))
                 continue
             if len(body) != announced:
                 raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and sent {len(body)}")
@@ -271,7 +283,7 @@ class S3Store:
             pending = [key for key, code in named.items() if code in _TRY_AGAIN]
             if not pending or attempt == self._config.max_attempts:
                 break
-            time.sleep(_pause(attempt))
+            time.sleep(pause(attempt))
         return outcomes
 
     def _delete_one(self, key: str) -> str:
@@ -282,6 +294,20 @@ class S3Store:
         except UnicodeError:  # half a surrogate pair: no key is called so
             return FAILED + "InvalidKey"
         return DELETED
+
+    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+        """Copy an object that the same endpoint and credentials reach. Beyond 5 GiB it goes part by part."""
+        if not isinstance(source, S3Config) or _reach(source) != _reach(self._config):
+            return None
+        origin = {"Bucket": source.bucket, "Key": f"{source.prefix}/{source_key}" if source.prefix else source_key}
+        try:
+            answer = self._call("copy_object", source_key, Key=self._base + key, CopySource=origin)
+        except StoreError as error:
+            if _code(error.__context__) not in _TOO_LARGE:
+                raise
+            self._call("copy", source_key, Key=self._base + key, CopySource=origin, Config=_IN_PARTS)
+            return self.head(key).etag
+        return _bare(answer.get("CopyObjectResult", {}).get("ETag"))
 
     def probe(self) -> StoreProbe:
         """Clock, conditional writes and versioning, each found out by asking."""
@@ -347,6 +373,11 @@ _HINTS = {
 }
 
 
+def _reach(config: S3Config) -> tuple[str | None, ...]:
+    """What two configs share that reach the same buckets in the same way."""
+    return config.endpoint_url, config.region, config.access_key_id, config.secret_access_key, config.session_token
+
+
 def _hint(code: str) -> str:
     return f": {_HINTS[code]}" if code in _HINTS else ""
 
@@ -369,8 +400,3 @@ def _attempts(error: BaseException | None) -> int:
 
 def _bare(etag: str | None) -> str | None:
     return etag.strip('"') if etag else None
-
-
-def _pause(attempt: int) -> float:
-    """Seconds before the next attempt: doubling, and spread so that clients do not march in step."""
-    return min(20.0, 0.2 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

@@ -43,6 +43,9 @@ def collectable(key: str, uri: str = "s3://b/ns") -> bool:
         ("s3://bucket/team%20a", "bucket", "team a"),
         ("s3://bucket/team%2Fa", "bucket", "team%2Fa"),
         ("https://account.blob.core.windows.net/container/p", "account.blob.core.windows.net", "container/p"),
+        ("https://account.blob.core.windows.net/container/p//", "account.blob.core.windows.net", "container/p"),
+        ("https://account.blob.core.windows.net/container/a%2Fb", "account.blob.core.windows.net", "container/a/b"),
+        ("http://account.azurite.test:10000/container", "account.azurite.test:10000", "container"),
         ("local://repo/x", "repo", "x"),
     ],
 )
@@ -106,6 +109,24 @@ def test_a_full_address_protects_every_way_the_server_may_read_it() -> None:
     assert "data/x" in protected("s3://b/team a/ünï", "s3://b/team%20a/%C3%BCn%C3%AF/data/x")
     assert "data/x" in protected("s3://b/team a/ünï", "s3://b/team a/ünï/data/x")
     assert "data/x" in protected("s3://b/team%20a", "s3://b/team%20a/data/x")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["account.blob.core.windows.net", "ACCOUNT.blob.core.windows.net:443", "account.adls.core.windows.net"],
+)
+def test_on_azure_an_address_in_the_account_protects_whatever_the_url_of_the_account(host: str) -> None:
+    namespace = "https://account.blob.core.windows.net/container/ns"
+    assert "data/s/x" in protected(namespace, f"http://{host}/container/ns/data/s/x")
+    assert protected(namespace, "https://account2.blob.core.windows.net/container/ns/data/s/x") == set()
+    assert protected(namespace, f"https://{host}/other/ns/data/s/x") == set()
+
+
+def test_on_azure_the_decoded_path_counts_and_no_slash_at_its_end() -> None:
+    namespace = "https://account.blob.core.windows.net/container/ns"
+    found = Namespace(namespace).protected_keys(pa.array([f"{namespace}/data/a%2Fb"]), pa.array([FULL], pa.int8()))
+    assert found.filter(found["exact"])["address"].to_pylist() == ["data/a/b"]
+    assert {"data/x", "data/x/"} <= protected(namespace, f"{namespace}/data/x/")
 
 
 def test_only_the_first_reading_counts_as_exact() -> None:
@@ -263,6 +284,9 @@ def test_other_names_tell_no_time(name: str) -> None:
         ("s3://b/ns", "s3://b/ns2", False),
         ("s3://b/ns", "s3://b2/ns", False),
         ("s3://b/ns", "gs://b/ns", False),
+        ("https://acc.blob.core.windows.net/c/ns", "http://Acc.azurite.test:10000/c/ns/x", True),
+        ("https://acc.blob.core.windows.net/c/ns", "https://acc.blob.core.windows.net/d/ns", False),
+        ("https://acc.blob.core.windows.net/c/ns", "https://acc2.blob.core.windows.net/c/ns", False),
         ("local://q/ns", "local://q/ns/x", True),
         ("local://q/ns", "local://q/nsx", False),
     ],

@@ -1,0 +1,254 @@
+"""Getting into an Azure storage account: which credential, how the client is built, what its errors and batches mean.
+
+A credential is looked for where Azure's own tools have it: given, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY,
+AZURE_STORAGE_SAS_TOKEN, then azure-identity's default chain (service principal, workload and managed identity, az
+login), which renews its tokens by itself. What is meant for another account (AZURE_STORAGE_ACCOUNT, the connection
+string's own) is left alone. Each process finds its own; nothing of it is ever written or logged.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.parser import BytesParser
+from email.policy import HTTP
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    DecodeError,
+    HttpResponseError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+from azure.core.pipeline.transport import RequestsTransport
+from azure.storage.blob import BlobBlock, BlobSasPermissions, BlobServiceClient, ExponentialRetry, generate_blob_sas
+
+from lakegc_core.errors import SettingsError
+from lakegc_core.store.base import pause
+
+CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
+REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
+
+_SCOPE = "https://storage.azure.com/.default"
+_COPY_TIME = timedelta(hours=2)  # for how long a link that names the source of a copy is good
+_CONNECTIONS = 32
+
+
+@dataclass(frozen=True)
+class Access:
+    """The credential for one account: exactly one of the three."""
+
+    account: str
+    key: str | None = field(default=None, repr=False)
+    sas: str | None = field(default=None, repr=False)
+    identity: Any = field(default=None, repr=False)
+
+    @property
+    def credential(self) -> Any:
+        """As the SDK wants it."""
+        if self.key:
+            return AzureNamedKeyCredential(self.account, self.key)
+        return AzureSasCredential(self.sas) if self.sas else self.identity
+
+    def source(self, url: str, container: str, name: str) -> tuple[str, dict[str, str]]:
+        """How the service may read a blob as the source of a copy: its URL, and arguments for the SDK."""
+        if self.identity:
+            return url, {"source_authorization": f"Bearer {self.identity.get_token(_SCOPE).token}"}
+        sas = self.sas or generate_blob_sas(
+            self.account,
+            container,
+            name,
+            account_key=self.key,
+            permission=BlobSasPermissions(read=True),
+            expiry=datetime.now(UTC) + _COPY_TIME,
+        )
+        return f"{url}?{sas}", {}
+
+
+def find(account: str, key: str | None = None, sas: str | None = None) -> Access:
+    """The credential for an account: what is given, else what the environment holds, else the default chain."""
+    if not key and not sas:
+        told = connection_string(account)
+        key, sas = told.get("accountkey"), told.get("sharedaccesssignature")
+    if not key and not sas and os.environ.get("AZURE_STORAGE_ACCOUNT", account) == account:
+        key, sas = os.environ.get("AZURE_STORAGE_KEY"), os.environ.get("AZURE_STORAGE_SAS_TOKEN")
+    if key:
+        return Access(account, key=key)
+    if sas:
+        return Access(account, sas=sas.lstrip("?"))
+    from azure.identity import DefaultAzureCredential  # slow to import, and seldom needed
+
+    return Access(account, identity=DefaultAzureCredential())
+
+
+def connection_string(account: str) -> Mapping[str, str]:
+    """The parts of AZURE_STORAGE_CONNECTION_STRING by lower-case name; none if it is for another account."""
+    text = os.environ.get(CONNECTION_STRING, "")
+    pairs = (part.partition("=") for part in text.split(";"))
+    parts = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    named = parts.get("accountname")
+    if named is None and "blobendpoint" in parts:  # one that holds a SAS names no account
+        url = urlsplit(parts["blobendpoint"])
+        named = url.path.strip("/") or (url.hostname or "").partition(".")[0]
+    return parts if named == account else {}
+
+
+def endpoint(account: str) -> str | None:
+    """The Blob endpoint that the environment names for this account."""
+    return connection_string(account).get("blobendpoint") or None
+
+
+def service_client(
+    url: str,
+    access: Access,
+    *,
+    attempts: int,
+    connect_timeout: float,
+    read_timeout: float,
+    response_hook: Callable[..., requests.Response],
+) -> BlobServiceClient:
+    """A client for the whole account, safe to share between threads. Times in seconds."""
+    session = requests.Session()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=_CONNECTIONS, max_retries=0))
+    session.hooks["response"].append(response_hook)
+    transport = RequestsTransport(
+        session=session, session_owner=True, connection_timeout=connect_timeout, read_timeout=read_timeout
+    )
+    try:
+        return BlobServiceClient(
+            url,
+            access.credential,
+            transport=transport,
+            retry_policy=_Retry(
+                retry_total=attempts - 1,
+                retry_connect=attempts - 1,
+                retry_read=attempts - 1,
+                retry_status=attempts - 1,
+            ),
+            user_agent="lakegc",
+        )
+    except ValueError as error:  # a token over plain HTTP, an odd URL
+        raise SettingsError(f"{url}: no Azure client: {type(error).__name__}: {error}") from error
+
+
+class _Retry(ExponentialRetry):
+    """The SDK's retries with lakegc's pauses; its own begin at 15 seconds."""
+
+    def get_backoff_time(self, settings: dict[str, Any]) -> float:
+        return pause(settings["count"])
+
+
+def delete_batch(
+    container: Any, url: str, account: str, names: Sequence[str], answers: dict[int, tuple[int, str]]
+) -> None:
+    """Ask once for the deletion of up to 256 blobs; fills `answers` with (status, code) by place in `names`.
+
+    What has no answer has none in it. AzureError where the request itself failed.
+    """
+
+    def keep(response: Any) -> None:
+        answer = response.http_response
+        if answer.status_code == 202:
+            answers.update(read_batch(answer.headers.get("Content-Type", ""), answer.body(), len(names)))
+
+    # Where the account stands in the path, as on emulators, the requests inside the batch need it too.
+    options: dict[str, Any] = {"url_prepend": account} if urlsplit(url).path.strip("/") else {}
+    found = container.delete_blobs(
+        *names,
+        delete_snapshots="include",
+        raise_on_any_failure=False,
+        raw_response_hook=keep,
+        retry_total=0,
+        **options,
+    )
+    builtins.list(found)
+
+
+def read_batch(content_type: str, body: bytes, count: int) -> dict[int, tuple[int, str]]:
+    """The answers within a batch's answer: (status, code) by the number each request bore.
+
+    Nothing is said of requests whose answer is missing, stands twice or makes no sense.
+    """
+    message = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
+    found: dict[int, tuple[int, str]] = {}
+    twice: set[int] = set()
+    for part in message.iter_parts():
+        number = str(part.get("Content-ID", ""))
+        payload = part.get_payload(decode=True)
+        if not number.isdecimal() or not isinstance(payload, bytes):
+            continue
+        line, _, rest = payload.lstrip().partition(b"\r\n")
+        words = line.split(None, 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+            continue
+        headers = BytesParser(policy=HTTP).parsebytes(rest, headersonly=True)
+        place = int(number)
+        if place in found or place >= count:
+            twice.add(place)
+        found[place] = (int(words[1]), str(headers.get("x-ms-error-code", "")).strip())
+    return {place: answer for place, answer in found.items() if place not in twice}
+
+
+def block_list(identifiers: Sequence[str]) -> list[BlobBlock]:
+    """Blocks in the order in which they make a blob."""
+    return [BlobBlock(block_id=identifier) for identifier in identifiers]
+
+
+def code_of(error: BaseException | None) -> str:
+    """The service's own code, the HTTP status without one, or the name of the SDK's error without an answer."""
+    if isinstance(error, HttpResponseError):
+        code = getattr(error, "error_code", None)
+        if code:
+            return str(getattr(code, "value", code))
+        if error.response is not None:
+            headers = getattr(error.response, "headers", {})
+            return str(headers.get("x-ms-error-code") or error.status_code)
+    return type(error).__name__
+
+
+def is_lost(error: AzureError | ValueError) -> bool:
+    """No answer, or one that nobody can read: what was asked for may have happened."""
+    if isinstance(error, ServiceResponseError | DecodeError):
+        return True
+    return isinstance(error, HttpResponseError) and error.response is None and not is_refused(error)
+
+
+def is_refused(error: BaseException) -> bool:
+    """The credential chain gave no token."""
+    return isinstance(error, ClientAuthenticationError) and error.response is None
+
+
+def should_repeat(error: AzureError | ValueError) -> bool:
+    """True where the same request may succeed when it is made again."""
+    if isinstance(error, HttpResponseError) and error.response is not None and not isinstance(error, DecodeError):
+        return error.status_code in REPEATED
+    return isinstance(error, ServiceRequestError | ServiceResponseError) or is_lost(error)
+
+
+_HINTS = {
+    "AuthenticationFailed": "the account key or SAS is not the right one, or the clock of this machine is wrong",
+    "AuthorizationFailure": "grant the operation to these credentials, and this machine access to the account",
+    "AuthorizationPermissionMismatch": "grant the operation to these credentials (Storage Blob Data Contributor)",
+    "InvalidAuthenticationInfo": "the token or SAS cannot be used here",
+    "ContainerNotFound": "check the name of the container, and the endpoint",
+    "ServiceRequestError": "check the endpoint (lakegc.yaml's `stores`) and the network",
+    "ClientAuthenticationError": (
+        "no credential of Azure's default chain could be had: set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, "
+        "AZURE_CLIENT_ID with its secret, a managed or workload identity, or use `az login`"
+    ),
+    "CredentialUnavailableError": "set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or a credential of Azure's chain",
+}
+
+
+def hint(code: str) -> str:
+    """What to do about a code, after a colon; empty where nobody knows."""
+    return f": {_HINTS[code]}" if code in _HINTS else ""

@@ -1,0 +1,124 @@
+"""Reading the pages of Azure's List Blobs fast, and refusing those that do not add up.
+
+Here: how the raw pages are got from under the SDK, and what turns one into Arrow columns. Not here: asking for pages
+(`azure.py`).
+
+The SDK builds a dozen Python objects for every listed blob, and that is what bounds a listing. So each page is taken
+from the HTTP answer itself, and the SDK, which signs and repeats the requests, gets an empty one.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import threading
+from typing import Any
+from urllib.parse import parse_qs, unquote_to_bytes, urlsplit
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import requests
+
+from lakegc_core.errors import IncompleteError, StoreError
+from lakegc_core.store.base import LISTING_SCHEMA, Level
+
+_EMPTY_PAGE = b'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs /><NextMarker /></EnumerationResults>'
+_DATE = "%a, %d %b %Y %H:%M:%S GMT"
+
+
+class Pages(threading.local):
+    """The last list page that each thread received. Install `keep` as a response hook of a `requests` session."""
+
+    body: bytes | None = None
+
+    def keep(self, response: requests.Response, *_: Any, **__: Any) -> requests.Response:
+        """Take the page out of an answer to List Blobs; every other answer passes as it is."""
+        asked = parse_qs(urlsplit(response.url).query)
+        if response.status_code != 200 or asked.get("comp") != ["list"] or asked.get("restype") != ["container"]:
+            return response
+        self.body = response.content
+        response.close()
+        empty = requests.Response()
+        empty.status_code, empty.reason, empty.url = response.status_code, response.reason, response.url
+        empty.request, empty.headers = response.request, response.headers.copy()
+        for name in ("Content-Length", "Content-Encoding", "Transfer-Encoding"):
+            empty.headers.pop(name, None)
+        empty.raw = io.BytesIO(_EMPTY_PAGE)
+        return empty
+
+    def take(self, where: str) -> bytes:
+        """This thread's last page, once."""
+        body, self.body = self.body, None
+        if body is None:
+            raise StoreError(f"{where}: the store's answer was no list of blobs")
+        return body
+
+
+def read_page(body: bytes, key_prefix: str, root: str, where: str) -> tuple[Level, str]:
+    """The blobs and prefixes of one page, relative to `root`, and the marker of the next page (empty: there is none).
+
+    `key_prefix` is what was asked for, `root` the part to cut off; `where` names the listing in errors. Directories
+    of accounts with a hierarchical namespace are no objects, and are left out.
+    """
+    try:
+        tree = ElementTree.fromstring(body)
+    except ElementTree.ParseError as error:
+        raise IncompleteError(f"{where}: a page is not XML that can be read ({error}); the listing broke off") from None
+    blobs, marker = tree.find("Blobs"), tree.find("NextMarker")
+    if blobs is None or marker is None:
+        raise IncompleteError(f"{where}: a page does not say whether it is the last one")
+    keys: builtins.list[str] = []
+    sizes: builtins.list[int] = []
+    times: builtins.list[str] = []
+    etags: builtins.list[str | None] = []
+    prefixes: builtins.list[str] = []
+    for blob in blobs:
+        name = _name(blob.find("Name"), where)
+        if not name.startswith(key_prefix):
+            raise StoreError(
+                f"{where}: the store listed {name!r}, which is not below what was asked for; it changes keys, and "
+                "cannot be collected safely"
+            )
+        if blob.tag == "BlobPrefix":
+            prefixes.append(name[len(root) :])
+            continue
+        found = blob.find("Properties")
+        size, modified, etag = (
+            (None, None, None)
+            if found is None
+            else (found.findtext("Content-Length"), found.findtext("Last-Modified"), found.findtext("Etag"))
+        )
+        if found is not None and _is_directory(blob, found):
+            continue
+        if not size or not size.isdecimal() or not modified:
+            raise IncompleteError(f"{where}: the store listed {name!r} without a size or a time")
+        sizes.append(int(size))
+        times.append(modified)
+        keys.append(name[len(root) :])
+        etags.append(etag.strip('"') if etag else None)
+    try:
+        naive = pc.strptime(pa.array(times, pa.string()), format=_DATE, unit="us")
+        moments = naive.cast(LISTING_SCHEMA.field("last_modified").type)
+    except pa.ArrowInvalid as error:
+        raise IncompleteError(f"{where}: the store listed a blob whose time cannot be read: {error}") from None
+    columns = [
+        pa.array(keys, pa.string()),
+        pa.array(sizes, pa.int64()),
+        moments,
+        pa.array(etags, pa.string()),
+    ]
+    return Level(pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA), tuple(prefixes)), marker.text or ""
+
+
+def _name(found: ElementTree.Element | None, where: str) -> str:
+    if found is None or not found.text:
+        raise IncompleteError(f"{where}: the store listed a blob without a name")
+    if found.get("Encoded") != "true":  # it is, where XML cannot hold the name
+        return found.text
+    return unquote_to_bytes(found.text).decode("utf-8", "backslashreplace")
+
+
+def _is_directory(blob: ElementTree.Element, found: ElementTree.Element) -> bool:
+    folder = blob.findtext("Metadata/hdi_isfolder") or blob.findtext("Metadata/Hdi_isfolder") or ""
+    return found.findtext("ResourceType") == "directory" or folder.lower() == "true"
