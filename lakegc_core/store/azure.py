@@ -154,15 +154,15 @@ class AzureStore:
         condition: dict[str, Any] = {}
         if if_match is not None:
             condition = {"etag": f'"{if_match}"', "match_condition": MatchConditions.IfNotModified}
-        attempts: builtins.list[None] = []
+        retries: builtins.list[None] = []
         try:
             with self._errors("Put Blob", key):
                 answer: dict[str, Any] = self._blob(key).upload_blob(
-                    data, overwrite=not if_absent, raw_request_hook=lambda _: attempts.append(None), **condition
+                    data, overwrite=not if_absent, retry_hook=lambda **_: retries.append(None), **condition
                 )
         except PreconditionFailedError:
             # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
-            if len(attempts) > 1 and self._holds(key, data):
+            if retries and self._holds(key, data):
                 return {"etag": self.head(key).etag, "date": None}
             raise
         except ObjectNotFoundError as error:

@@ -30,6 +30,8 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
             or os.environ.get("AWS_ENDPOINT_URL_S3")
             or os.environ.get("AWS_ENDPOINT_URL"),
         )
+    if namespace.scheme == "gs":
+        return _gcs(namespace, mapping.endpoint if mapping else None)
     if namespace.is_azure:
         return _azure(namespace, mapping.endpoint if mapping else None)
     if namespace.scheme == "local":
@@ -67,4 +69,19 @@ def _azure(namespace: Namespace, endpoint: str | None) -> StoreConfig:
         endpoint_url=endpoint
         or azure_access.endpoint(namespace.account)
         or f"{namespace.scheme}://{namespace.authority}",
+    )
+
+
+def _gcs(namespace: Namespace, endpoint: str | None) -> StoreConfig:
+    try:
+        from lakegc_core.store import gcs
+    except ImportError as error:
+        raise SettingsError(
+            f"{namespace.uri} lies on Google Cloud Storage, whose SDK is not installed ({error.name}): "
+            "pip install 'lakegc[gcs]'."
+        ) from None
+    return gcs.GCSConfig(
+        bucket=namespace.authority,
+        prefix=namespace.path,
+        endpoint_url=endpoint or os.environ.get("STORAGE_EMULATOR_HOST"),
     )

@@ -1,24 +1,33 @@
-"""What the store tests run against: each server once a session, a fresh prefix a test, faults on demand."""
+"""What the store tests run against: each server once a session, a fresh prefix a test."""
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
+from lakegc_core.store.azure import AzureConfig
 from lakegc_core.store.base import Store, StoreConfig
+from lakegc_core.store.gcs import GCSConfig
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3 import S3Config
-from tests.proxy import Answer, Forward, Hook, Proxy, Request, proxy
+from tests.azurite import AzureServer, NoNetworkError, azurite
+from tests.core.store.faults import PROTOCOLS, Faulty, Protocol
+from tests.gcs_server import GCSServer, fake_gcs
+from tests.proxy import proxy
 from tests.servers import S3Server, rclone_s3, seaweedfs
 
-KINDS = ("seaweedfs", "rclone", "local")
+NetworkServer: TypeAlias = S3Server | AzureServer | GCSServer
+NetworkConfig: TypeAlias = S3Config | AzureConfig | GCSConfig
+
+KINDS = ("seaweedfs", "rclone", "local", "azurite", "gcs")
+SERVERS = {"seaweedfs": "seaweed", "rclone": "rclone", "azurite": "azure", "gcs": "gcs"}  # kind to fixture
 RCLONE_DIRECTORY_CACHE = 1.2  # seconds until it sees files put behind its back
 
 
@@ -30,7 +39,12 @@ class Place:
     config: StoreConfig
     store: Store
     folder: Path | None
-    server: S3Server | None
+    server: NetworkServer | None
+
+    @property
+    def many(self) -> int:
+        """How many objects fill some pages here. Azurite is slow, and gets small pages."""
+        return {"azurite": 60, "gcs": 600}.get(self.kind, 2500)
 
     def fill(self, keys: Sequence[str]) -> None:
         """Make many small objects, by the fastest way there is."""
@@ -49,6 +63,29 @@ class Place:
         """What a listing yields, in its order."""
         return [key for batch in self.store.list(prefix) for key in batch.column("address").to_pylist()]
 
+    def another(self) -> Place:
+        """Another empty root in the same store."""
+        name = f"other/{uuid.uuid4().hex}"
+        if self.server is None:
+            assert self.folder is not None
+            return local(self.folder.parent / name)
+        return remote(self.kind, self.server, name)
+
+
+def local(folder: Path) -> Place:
+    """A root over this folder, which may be missing."""
+    config = LocalConfig(str(folder))
+    return Place("local", config, config.connect(), folder, None)
+
+
+def remote(kind: str, server: NetworkServer, name: str) -> Place:
+    """A root below this prefix of a server."""
+    config: NetworkConfig = server.config(name)
+    if not isinstance(server, S3Server):
+        config = server.config(name, page_size=25 if kind == "azurite" else 250)
+    behind = server.folder if isinstance(server, S3Server) else None
+    return Place(kind, config, config.connect(), behind / name if behind else None, server)
+
 
 @pytest.fixture(scope="session")
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
@@ -64,102 +101,55 @@ def rclone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    """Azurite, for the whole session."""
+    try:
+        with azurite(tmp_path_factory.mktemp("azurite")) as server:
+            yield server
+    except NoNetworkError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GCSServer]:
+    """An emulator of Google Cloud Storage, for the whole session."""
+    with fake_gcs(tmp_path_factory.mktemp("gcs")) as server:
+        yield server
+
+
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An empty root on each kind of store in turn, under a prefix with a space and an accent."""
     name = f"näme space-{uuid.uuid4().hex[:12]}"
     if request.param == "local":
         (tmp_path / name).mkdir()
-        local = LocalConfig(str(tmp_path / name))
-        return Place("local", local, local.connect(), tmp_path / name, None)
-    server: S3Server = request.getfixturevalue("seaweed" if request.param == "seaweedfs" else "rclone")
-    config = server.config(name)
-    folder = server.folder / name if server.folder else None
-    return Place(request.param, config, config.connect(), folder, server)
+        return local(tmp_path / name)
+    return remote(request.param, request.getfixturevalue(SERVERS[request.param]), name)
 
 
-def local(folder: Path) -> Place:
-    """A root over this folder, which may be missing."""
-    config = LocalConfig(str(folder))
-    return Place("local", config, config.connect(), folder, None)
+def behind_proxy(protocol: Protocol, server: NetworkServer) -> Iterator[Faulty]:
+    """A fresh root of a server, seen directly and through a proxy; asked twice at most."""
+    prefix = uuid.uuid4().hex
+    with proxy(server.endpoint) as between:
+        place = between.endpoint + server.endpoint[len("http://") :].partition("/")[2].join(("/", "")).rstrip("/")
+        config = server.config(prefix, endpoint_url=place, max_attempts=2, read_timeout=protocol.patience)
+        yield Faulty(protocol, server.config(prefix).connect(), config, config.connect(), between)
 
 
-@dataclass(frozen=True)
-class Faulty:
-    """One root of SeaweedFS, seen directly and through a proxy."""
-
-    direct: Store
-    config: S3Config
-    store: Store
-    proxy: Proxy
-
-    def listed(self) -> list[str]:
-        """What a listing through the proxy yields."""
-        return [key for batch in self.store.list() for key in batch.column("address").to_pylist()]
+@pytest.fixture(params=tuple(PROTOCOLS))
+def faulty(request: pytest.FixtureRequest) -> Iterator[Faulty]:
+    """A store of each protocol in turn, behind a proxy."""
+    yield from behind_proxy(PROTOCOLS[request.param], request.getfixturevalue(SERVERS[request.param]))
 
 
 @pytest.fixture
-def faulty(seaweed: S3Server) -> Iterator[Faulty]:
-    """SeaweedFS behind a proxy, asked twice at most."""
-    prefix = uuid.uuid4().hex
-    with proxy(seaweed.endpoint) as between:
-        config = seaweed.config(prefix, endpoint_url=between.endpoint, max_attempts=2, read_timeout=1.0)
-        yield Faulty(seaweed.config(prefix).connect(), config, config.connect(), between)
+def faulty_s3(seaweed: S3Server) -> Iterator[Faulty]:
+    """SeaweedFS behind a proxy."""
+    yield from behind_proxy(PROTOCOLS["seaweedfs"], seaweed)
 
 
-def altering(change: Callable[[bytes], bytes]) -> Hook:
-    """Changes the body of every list page."""
-
-    def hook(request: Request, forward: Forward) -> Answer | None:
-        answer = forward(request)
-        return replace(answer, body=change(answer.body)) if "list-type" in request.query else answer
-
-    return hook
-
-
-def slow_down(request: Request, forward: Forward) -> Answer:
-    """S3's way of asking for fewer requests."""
-    body = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate</Message></Error>"
-    return Answer(503, {"Content-Type": "application/xml"}, body)
-
-
-def delete_errors(*found: tuple[str, str]) -> Hook:
-    """DeleteObjects' answer with these (key, code), whatever was asked."""
-    rows = "".join(f"<Error><Key>{key}</Key><Code>{code}</Code></Error>" for key, code in found)
-    body = f"<DeleteResult>{rows}</DeleteResult>".encode()
-    return lambda request, forward: Answer(200, {"Content-Type": "application/xml"}, body)
-
-
-def malformed_batch(request: Request, forward: Forward) -> Answer:
-    """Refuses DeleteObjects, as for a key no XML can hold; lets all else through."""
-    if request.method != "POST":
-        return forward(request)
-    return Answer(400, {"Content-Type": "application/xml"}, b"<Error><Code>MalformedXML</Code></Error>")
-
-
-# How a list page of three objects can be spoilt, and a word of the error it must give.
-PAGES = {
-    "an object too few": (
-        lambda body: re.sub(rb"<Contents>.*?</Contents>", b"", body, count=1),
-        "announced 3",
-    ),
-    "all objects gone": (lambda body: re.sub(rb"<Contents>.*</Contents>", b"", body), "announced 3"),
-    "more, but not where": (
-        lambda body: body.replace(b"<IsTruncated>false", b"<IsTruncated>true"),
-        "not where",
-    ),
-    "no word of an end": (lambda body: re.sub(rb"<IsTruncated>.*?</IsTruncated>", b"", body), "the last one"),
-    "the same page for ever": (
-        lambda body: body.replace(
-            b"<IsTruncated>false</IsTruncated>",
-            b"<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken>",
-        ),
-        "circles",
-    ),
-    "an object without a size": (
-        lambda body: re.sub(rb"<Size>.*?</Size>", b"", body, count=1),
-        "without key",
-    ),
-    "keys of another place": (lambda body: re.sub(rb"<Key>[^/]*/", b"<Key>elsewhere/", body), "not below"),
-    "XML that breaks off": (lambda body: body[: len(body) // 2], "500"),
-}
+@pytest.fixture
+def faulty_azure(azure: AzureServer) -> Iterator[Faulty]:
+    """Azurite behind a proxy."""
+    yield from behind_proxy(PROTOCOLS["azurite"], azure)

@@ -1,0 +1,413 @@
+"""Google Cloud Storage, with google-cloud-storage (the extra `gcs`).
+
+Here: one bucket and prefix behind the protocol of `base`, and how the SDK's errors become lakegc's. An object's ETag is
+its generation, which tells every two writes apart and is what conditions are made of. Credentials are Google's default
+ones; over plain HTTP, to an emulator, none are sent.
+
+A name is `prefix + "/" + address`, or the address alone under an empty prefix: never cleaned or normalised.
+"""
+
+from __future__ import annotations
+
+import builtins
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from typing import IO, Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import google.auth
+import pyarrow as pa
+import requests
+import urllib3
+from google.api_core.exceptions import (
+    Forbidden,
+    GoogleAPICallError,
+    NotFound,
+    PreconditionFailed,
+    from_http_response,
+)
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud import storage
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+
+from lakegc_core.errors import (
+    IncompleteError,
+    LakegcError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    SettingsError,
+    StoreError,
+)
+from lakegc_core.store.base import (
+    ALREADY_GONE,
+    DELETED,
+    FAILED,
+    LISTING_SCHEMA,
+    NO_ANSWER,
+    PROBE_KEY,
+    Level,
+    ObjectInfo,
+    StoreConfig,
+    StoreProbe,
+    pause,
+)
+
+Answer = TypeVar("Answer")
+
+_FIELDS = "kind,items(name,size,updated,generation),prefixes,nextPageToken"
+_KIND = "storage#objects"  # what an answer to a listing says it is, even an empty one
+_SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
+_REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
+_DELETES = 16  # side by side; the JSON API's batches are no faster for the service, and hide single answers
+_BROKEN_OFF = (requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError)
+_LOST = (requests.ConnectionError, requests.Timeout, *_BROKEN_OFF)
+_SDK_ERRORS = (
+    GoogleAPICallError,
+    GoogleAuthError,
+    InvalidResponse,
+    DataCorruption,
+    requests.RequestException,
+    *_BROKEN_OFF,
+)
+
+
+@dataclass(frozen=True)
+class GCSConfig:
+    """One prefix of one bucket, reached with Google's default credentials."""
+
+    bucket: str
+    prefix: str = ""  # verbatim, without the one slash that separates it from addresses
+    endpoint_url: str | None = None  # None: Google's own
+    page_size: int = 5000  # objects a list page
+    max_attempts: int = 6  # of each request, the first one included
+    connect_timeout: float = 10.0  # seconds
+    read_timeout: float = 60.0  # seconds
+
+    def __post_init__(self) -> None:
+        if self.endpoint_url and "@" in urlsplit(self.endpoint_url).netloc:
+            raise SettingsError("the GCS endpoint URL holds credentials: Google's default ones are used")
+
+    @property
+    def root(self) -> str:
+        """`gs://bucket/prefix`, for messages."""
+        return f"gs://{self.bucket}/{self.prefix}"
+
+    def connect(self) -> GCSStore:
+        """A store with a client of its own. The client is safe to share between threads."""
+        options = {"api_endpoint": self.endpoint_url} if self.endpoint_url else None
+        try:
+            if (self.endpoint_url or "").startswith("http://"):
+                credentials: Any = AnonymousCredentials()
+            else:
+                credentials, _ = google.auth.default(scopes=_SCOPES)
+            # A project is asked for by the SDK, but only the making of buckets would need it.
+            client = storage.Client(project="none", credentials=credentials, client_options=options)
+        except (DefaultCredentialsError, ValueError) as error:
+            raise SettingsError(
+                f"{self.root}: no GCS client: {type(error).__name__}. Set GOOGLE_APPLICATION_CREDENTIALS, use "
+                "`gcloud auth application-default login`, or run where a service account is attached."
+            ) from None
+        return GCSStore(self, client, AuthorizedSession(credentials))
+
+
+class GCSStore:
+    """`Store` over one client. Safe to share between threads."""
+
+    def __init__(self, config: GCSConfig, client: storage.Client, session: AuthorizedSession) -> None:
+        self.root = config.root
+        self.session = session  # for listings, whose pages the SDK does not check
+        self.client = client
+        self._config = config
+        self._base = f"{config.prefix}/" if config.prefix else ""
+        self._bucket = client.bucket(config.bucket)
+        self._time = (config.connect_timeout, config.read_timeout)
+
+    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
+        """Every object whose name starts with `prefix`, a batch a page.
+
+        An object named like the root itself, with its slash, has the address ``""``.
+        """
+        for level in self._levels(prefix):
+            if level.objects.num_rows:
+                yield level.objects
+
+    def list_level(self, prefix: str = "") -> Iterator[Level]:
+        """The objects and prefixes directly below `prefix`, a level a page."""
+        yield from self._levels(prefix, delimiter="/")
+
+    def _levels(self, prefix: str, **options: str) -> Iterator[Level]:
+        wanted = self._base + prefix
+        where = f"{self.root}: listing {prefix!r}"
+        cut = len(self._base)
+        last = ""  # of the prefixes so far: some servers repeat them on every page
+        token: dict[str, str] = {}
+        seen: set[str] = set()
+        while True:
+            asked = {"prefix": wanted, "maxResults": str(self._config.page_size), "fields": _FIELDS}
+            page = self._call("listing", prefix, _Page(self, asked | options | token))
+            items, prefixes = page.get("items", []), page.get("prefixes", [])
+            for name in (*(item.get("name", "") for item in items), *prefixes):
+                if not name.startswith(wanted):
+                    raise StoreError(
+                        f"{where}: the store listed {name!r}, which is not below what was asked for; it changes keys, "
+                        "and cannot be collected safely"
+                    )
+            fresh = sorted(name for name in prefixes if name > last)
+            last = fresh[-1] if fresh else last
+            yield Level(_batch(items, cut, where), tuple(name[cut:] for name in fresh))
+            following = page.get("nextPageToken")
+            if not following:
+                return
+            if following in seen:
+                raise IncompleteError(f"{where}: the store goes round in circles: it sent a page token twice")
+            seen.add(following)
+            token = {"pageToken": following}
+
+    def read(self, key: str) -> bytes:
+        """The whole object, as stored; its CRC32C is compared with the store's."""
+        blob = self._blob(key)
+        data: bytes = self._call(
+            "reading",
+            key,
+            lambda: blob.download_as_bytes(raw_download=True, checksum="crc32c", retry=None, timeout=self._time),
+        )
+        return data
+
+    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        """Write the object and return its ETag."""
+        return str(self._write(key, data, if_absent, if_match).generation)
+
+    def _write(self, key: str, data: bytes, if_absent: bool, if_match: str | None) -> Any:
+        blob = self._blob(key)
+        generation = 0 if if_absent else _generation(if_match)
+        attempts: builtins.list[None] = []
+
+        def put() -> None:
+            attempts.append(None)
+            blob.upload_from_string(
+                data,
+                content_type="application/octet-stream",
+                if_generation_match=generation,
+                retry=None,
+                timeout=self._time,
+            )
+
+        try:
+            self._call("writing", key, put)
+        except PreconditionFailedError:
+            # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
+            with suppress(ObjectNotFoundError):
+                if len(attempts) > 1 and self.read(key) == data:
+                    self._call("looking at", key, lambda: blob.reload(retry=None, timeout=self._time))
+                    return blob
+            raise
+        except ObjectNotFoundError as error:
+            if if_match is None:
+                raise StoreError(f"{self.root}: writing {key!r}: there is no such bucket") from error
+            raise PreconditionFailedError(f"{self.root}: {key!r} is gone; it was to be replaced") from error
+        return blob
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size, time and ETag (generation) of one object."""
+        blob = self._blob(key)
+        self._call("looking at", key, lambda: blob.reload(retry=None, timeout=self._time))
+        if blob.size is None or blob.updated is None:
+            raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
+        return ObjectInfo(key, blob.size, blob.updated.astimezone(UTC), str(blob.generation))
+
+    def delete_many(self, keys: Sequence[str]) -> builtins.list[str]:
+        """Delete, one request an object, many at once.
+
+        An object found gone after an answer was lost counts as `deleted`: that request may have done it.
+        """
+        different = builtins.list(dict.fromkeys(keys))
+        with ThreadPoolExecutor(_DELETES) as pool:
+            outcomes = dict(zip(different, pool.map(self._delete, different), strict=True))
+        return [outcomes[key] for key in keys]
+
+    def _delete(self, key: str) -> str:
+        try:
+            blob = self._blob(key)
+        except StoreError:
+            return FAILED + "InvalidKey"
+        outcome, lost = NO_ANSWER, False
+        for attempt in range(1, self._config.max_attempts + 1):
+            try:
+                blob.delete(retry=None, timeout=self._time)
+                return DELETED
+            except NotFound as error:
+                if "bucket does not exist" in error.message:
+                    return FAILED + "NoSuchBucket"
+                return DELETED if lost else ALREADY_GONE
+            except _SDK_ERRORS as error:
+                outcome = NO_ANSWER if isinstance(error, _LOST) else FAILED + _code(error)
+                lost = lost or isinstance(error, _LOST)
+                if not _should_repeat(error):
+                    break
+            if attempt < self._config.max_attempts:
+                time.sleep(pause(attempt))
+        return outcome
+
+    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+        """Copy an object that the same endpoint reaches, in as many steps as the service wants."""
+        if not isinstance(source, GCSConfig) or source.endpoint_url != self._config.endpoint_url:
+            return None
+        origin = GCSStore(source, self.client, self.session)._blob(source_key)
+        target = self._blob(key)
+        token: str | None = None
+        while True:
+            ask = _Rewrite(target, origin, token, self._time)
+            token = self._call("copying", source_key, ask)
+            if token is None:
+                return str(target.generation)
+
+    def download(self, key: str, file: IO[bytes]) -> None:
+        """Fetch the object into a file, as stored; its CRC32C is compared with the store's."""
+        blob, start = self._blob(key), file.tell()
+
+        def fetch() -> None:
+            file.seek(start)
+            blob.download_to_file(file, raw_download=True, checksum="crc32c", retry=None, timeout=self._time)
+
+        self._call("reading", key, fetch)
+        file.truncate()
+
+    def upload(self, key: str, file: IO[bytes]) -> None:
+        """Send the object, in pieces if it is large."""
+        blob, start = self._blob(key), file.tell()
+
+        def send() -> None:
+            file.seek(start)
+            blob.upload_from_file(file, content_type="application/octet-stream", retry=None, timeout=self._time)
+
+        self._call("writing", key, send)
+
+    def probe(self) -> StoreProbe:
+        """Clock, conditional writes, versioning and soft delete, each found out by asking."""
+        written = self._write(PROBE_KEY, uuid.uuid4().bytes, False, None)
+        if written.updated is None:
+            raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
+        conditional = self._refuses(if_absent=True) and self._refuses(if_match="1")
+        versioning, soft_delete = None, None
+        with suppress(*_SDK_ERRORS):  # a right of its own, which a collector need not have
+            self._bucket.reload(retry=None, timeout=self._time)
+            versioning = bool(self._bucket.versioning_enabled)
+            soft_delete = timedelta(seconds=self._bucket.soft_delete_policy.retention_duration_seconds or 0)
+        return StoreProbe(written.updated.astimezone(UTC), conditional, versioning, soft_delete)
+
+    def _refuses(self, *, if_absent: bool = False, if_match: str | None = None) -> bool:
+        try:  # its own content, so that it is not taken for the lost answer of another
+            self.write(PROBE_KEY, uuid.uuid4().bytes, if_absent=if_absent, if_match=if_match)
+        except PreconditionFailedError:
+            return True
+        return False
+
+    def _blob(self, key: str) -> Any:
+        try:
+            (self._base + key).encode()
+        except UnicodeEncodeError as error:
+            raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
+        if not key or self._base + key in (".", ".."):  # the latter lead a URL out of the bucket
+            raise StoreError(f"{self.root}: {key!r} cannot be the name of an object: it names another place")
+        return self._bucket.blob(self._base + key)
+
+    def _call(self, doing: str, key: str, ask: Callable[[], Answer]) -> Answer:
+        """Ask, again while it may help; the SDK's errors become lakegc's, without the service's own text."""
+        for attempt in range(1, self._config.max_attempts + 1):
+            try:
+                return ask()
+            except _SDK_ERRORS as error:
+                if attempt == self._config.max_attempts or not _should_repeat(error):
+                    raise self._error(error, doing, key) from None
+                time.sleep(pause(attempt))
+        raise AssertionError("max_attempts is at least 1")
+
+    def _error(self, error: Exception, doing: str, key: str) -> LakegcError:
+        what = f"{self.root}: {doing} {key!r}"
+        if isinstance(error, NotFound) and doing != "listing":
+            return ObjectNotFoundError(f"{what}: there is no such object")
+        if isinstance(error, PreconditionFailed):
+            return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected")
+        if isinstance(error, (DataCorruption, *_BROKEN_OFF)):
+            return IncompleteError(f"{what} broke off: {_code(error)}")
+        hint = ": grant the operation to these credentials" if isinstance(error, Forbidden) else ""
+        return StoreError(f"{what}: the store answered {_code(error)}{hint}")
+
+
+@dataclass(frozen=True)
+class _Page:
+    """One request for a list page; returns it as it came, but for one that is no list."""
+
+    store: GCSStore
+    asked: dict[str, str]
+
+    def __call__(self) -> dict[str, Any]:
+        config = self.store._config
+        base = (config.endpoint_url or "https://storage.googleapis.com").rstrip("/")
+        url = f"{base}/storage/v1/b/{quote(config.bucket, safe='')}/o"
+        answer = self.store.session.get(url, params=self.asked, timeout=self.store._time)
+        if answer.status_code != 200:
+            raise from_http_response(answer)
+        try:
+            page = answer.json()
+        except ValueError:
+            page = None
+        if not isinstance(page, dict) or page.get("kind") != _KIND:
+            raise IncompleteError(f"{self.store.root}: the store's answer was no list of objects")
+        return page
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    """One step of a copy; returns the token of the next, None at the end."""
+
+    target: Any
+    origin: Any
+    token: str | None
+    timeout: tuple[float, float]
+
+    def __call__(self) -> str | None:
+        token, _, _ = self.target.rewrite(self.origin, token=self.token, retry=None, timeout=self.timeout)
+        return None if token is None else str(token)
+
+
+def _batch(items: Sequence[dict[str, Any]], cut: int, where: str) -> pa.RecordBatch:
+    try:
+        columns = [
+            pa.array([item["name"][cut:] for item in items], pa.string()),
+            pa.array([item["size"] for item in items], pa.string()).cast(pa.int64()),
+            pa.array([item["updated"] for item in items], pa.string()).cast(LISTING_SCHEMA.field("last_modified").type),
+            pa.array([str(item["generation"]) for item in items], pa.string()),
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise IncompleteError(f"{where}: the store listed an object without size, time or generation") from error
+    return pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
+
+
+def _generation(etag: str | None) -> int | None:
+    if etag is None:
+        return None
+    return int(etag) if etag.isdecimal() else -1  # of another kind of store: matches nothing
+
+
+def _should_repeat(error: Exception) -> bool:
+    if isinstance(error, _LOST):
+        return True
+    if isinstance(error, InvalidResponse):
+        return error.response.status_code in _REPEATED
+    return isinstance(error, GoogleAPICallError) and error.code in _REPEATED
+
+
+def _code(error: Exception) -> str:
+    """The service's reason, the HTTP status without one, or the name of the SDK's error without an answer."""
+    if isinstance(error, GoogleAPICallError):
+        reasons = [each.get("reason") for each in error.errors if isinstance(each, dict)]
+        return str(next(filter(None, reasons), None) or int(error.code or 0))
+    return type(error).__name__

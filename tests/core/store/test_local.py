@@ -1,0 +1,70 @@
+"""What is peculiar to a folder of the file system as a store; the rest is in the contract."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lakegc_core.errors import StoreError
+from tests.core.store.conftest import local
+
+
+def test_a_missing_folder_is_not_an_empty_one(tmp_path: Path) -> None:
+    place = local(tmp_path / "nowhere")
+    for ask in (place.addresses, lambda: list(place.store.list_level()), place.store.probe):
+        with pytest.raises(StoreError, match="no such folder"):
+            ask()
+
+
+@pytest.mark.parametrize("key", ["../x", "a/../../x", "/etc/passwd", "a\0b", "a//b", "./a", "a/", "\udcff"])
+def test_keys_that_name_another_place_are_refused(tmp_path: Path, key: str) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "x").write_bytes(b"not ours")
+    place = local(tmp_path / "root")
+    for ask in (place.store.read, place.store.head, lambda key: place.store.write(key, b"")):
+        with pytest.raises(StoreError):
+            ask(key)
+    assert place.store.delete_many([key]) == ["failed:InvalidKey"]
+    assert (tmp_path / "x").exists()
+
+
+def test_links_are_neither_listed_nor_followed(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x").write_bytes(b"not ours")
+    (tmp_path / "root" / "folder").symlink_to(tmp_path / "outside")
+    (tmp_path / "root" / "file").symlink_to(tmp_path / "outside" / "x")
+    place = local(tmp_path / "root")
+    assert place.addresses() == place.addresses("folder/") == []
+    assert place.store.delete_many(["folder/x", "file"]) == ["failed:InvalidKey", "failed:ELOOP"]
+    with pytest.raises(StoreError):
+        place.store.read("folder/x")
+    assert (tmp_path / "outside" / "x").exists()
+
+
+def test_one_key_that_cannot_be_deleted_does_not_stop_the_others(tmp_path: Path) -> None:
+    place = local(tmp_path)
+    place.fill(["data/folder/x", "data/a", "data/b"])
+    keys = ["data/a", "data/folder", "data/a/below", "data/b"]
+    assert place.store.delete_many(keys) == ["deleted", "failed:EISDIR", "already_gone", "deleted"]
+    assert place.addresses() == ["data/folder/x"] and (tmp_path / "data").is_dir()
+
+
+def test_names_that_are_not_text_are_shown_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / os.fsdecode(b"bad\xff")).touch()
+    place = local(tmp_path)
+    assert place.addresses() == ["data/bad\\xff"]
+    assert place.store.delete_many(["data/bad\\xff"]) == ["already_gone"]
+    assert place.addresses() == ["data/bad\\xff"]
+
+
+def test_files_of_a_write_under_way_are_no_objects(tmp_path: Path) -> None:
+    place = local(tmp_path)
+    etag = place.store.write("data/a", b"1")
+    place.store.write("data/a", b"2", if_match=etag)  # leaves its lock file
+    (tmp_path / "data" / ".lakegc-0123").write_bytes(b"half")
+    assert place.addresses() == ["data/a"]
+    assert place.store.delete_many(["data/.lakegc-0123"]) == ["failed:InvalidKey"]

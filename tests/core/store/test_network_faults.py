@@ -1,0 +1,142 @@
+"""What a network and a busy store do to every protocol: an answer lost, cut off, put off, or not to be read."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+
+from lakegc_core.errors import IncompleteError, LakegcError, PreconditionFailedError, SettingsError, StoreError
+from lakegc_core.store.azure import AzureConfig
+from lakegc_core.store.base import NO_ANSWER
+from lakegc_core.store.gcs import GCSConfig
+from lakegc_core.store.s3 import S3Config
+from tests.azurite import ACCOUNT_KEY
+from tests.core.store.faults import Faulty, answering
+from tests.proxy import Answer, answer_lost, cut_off, failing, pass_on
+from tests.servers import SECRET_KEY
+
+
+def test_a_list_page_cut_off_by_the_network_is_asked_for_again_and_then_an_error(faulty: Faulty) -> None:
+    faulty.direct.write("data/a", b"")
+    faulty.proxy.hook = failing(1, cut_off)
+    assert faulty.listed() == ["data/a"] and len(faulty.proxy.requests) == 2
+    faulty.proxy.hook = cut_off
+    with pytest.raises(LakegcError, match=r"ListObjectsV2|List Blobs|listing"):
+        faulty.listed()
+
+
+def test_t07_an_object_cut_off_is_read_again_and_then_an_error(faulty: Faulty) -> None:
+    faulty.direct.write("data/a", b"0123456789")
+    faulty.proxy.hook = failing(1, cut_off)
+    assert faulty.store.read("data/a") == b"0123456789"
+    faulty.proxy.hook = cut_off
+    with pytest.raises(IncompleteError):
+        faulty.store.read("data/a")
+
+
+def test_a_delete_whose_answer_is_lost_may_have_happened(faulty: Faulty) -> None:
+    faulty.direct.write("data/a", b"")
+    faulty.proxy.hook = answer_lost
+    assert faulty.store.delete_many(["data/a", "data/b"]) == [NO_ANSWER] * 2
+    faulty.proxy.hook = lambda request, forward: time.sleep(faulty.protocol.patience + 0.5)
+    assert faulty.store.delete_many(["data/a"]) == [NO_ANSWER]
+    faulty.proxy.hook = pass_on
+    assert faulty.listed() == []
+
+
+def test_a_delete_that_is_answered_the_second_time_is_ours_though_the_object_is_gone_by_then(faulty: Faulty) -> None:
+    faulty.direct.write("data/a", b"")
+    faulty.proxy.hook = failing(1, answer_lost)
+    assert faulty.store.delete_many(["data/a"]) == ["deleted"]
+
+
+def test_t35_a_store_that_throttles_is_waited_for(faulty: Faulty) -> None:
+    faulty.direct.write("data/a", b"1")
+    for ask in (lambda: faulty.store.read("data/a"), faulty.listed, lambda: faulty.store.head("data/a")):
+        faulty.proxy.hook = failing(1, faulty.busy)
+        assert ask()
+    faulty.proxy.hook = failing(1, faulty.busy)
+    assert faulty.store.delete_many(["data/a"]) == ["deleted"]
+    faulty.proxy.hook = faulty.busy
+    assert faulty.store.delete_many(["data/a", "data/b"]) == [f"failed:{faulty.protocol.busy_code}"] * 2
+    with pytest.raises(StoreError, match=faulty.protocol.busy_code):
+        faulty.listed()
+
+
+def test_an_error_page_of_something_else_is_a_failure(faulty: Faulty) -> None:
+    faulty.proxy.hook = answering(Answer(400, {"Content-Type": "text/html"}, b"<p>proxy"))
+    assert faulty.store.delete_many(["data/a", "half a \ud800"]) == ["failed:400", "failed:InvalidKey"]
+    for ask in (faulty.listed, lambda: faulty.store.read("data/a"), lambda: faulty.store.head("data/a")):
+        with pytest.raises(StoreError):
+            ask()
+
+
+def test_a_success_page_of_something_else_is_no_empty_listing(faulty: Faulty) -> None:
+    faulty.direct.write("data/a", b"")
+    for body in (b"<p>login</p>", b"", b"{}"):
+        faulty.proxy.hook = answering(Answer(200, {"Content-Type": "text/html"}, body))
+        with pytest.raises(LakegcError):
+            faulty.listed()
+
+
+def test_a_conditional_write_whose_answer_was_lost_is_known_for_our_own(faulty: Faulty) -> None:
+    faulty.proxy.hook = failing(1, answer_lost)
+    etag = faulty.store.write("lease", b"mine", if_absent=True)
+    assert faulty.store.head("lease").etag == etag
+    faulty.proxy.hook = failing(1, answer_lost)
+    with pytest.raises(PreconditionFailedError):
+        faulty.store.write("lease", b"another's", if_absent=True)
+
+
+def test_no_secret_in_any_text(faulty: Faulty) -> None:
+    config = faulty.config
+    if isinstance(config, S3Config):
+        spoilt = [
+            replace(config, secret_access_key="hush-a"),
+            replace(config, endpoint_url="http://127.0.0.1:9", access_key_id="hush-b", session_token="hush-c"),
+            replace(config, bucket="no-such-bucket"),
+        ]
+        codes = ["SignatureDoesNotMatch", "EndpointConnectionError", "NoSuchBucket"]
+    elif isinstance(config, AzureConfig):
+        signature = quote("hush-a=", safe="")
+        spoilt = [
+            replace(config, account_key="aHVzaA=="),
+            replace(config, account_key=None, sas_token=f"sv=2024-11-04&ss=b&srt=sco&sp=rwdl&sig={signature}"),
+            replace(config, endpoint_url="http://127.0.0.1:9/hush", account_key="aHVzaA=="),
+            replace(config, container="no-such-container"),
+        ]
+        codes = ["AuthorizationFailure", "ServiceRequestError", "ContainerNotFound"]
+    else:
+        spoilt = [replace(config, endpoint_url="http://127.0.0.1:9"), replace(config, bucket="no-such-bucket")]
+        codes = ["ConnectionError", "notFound"]
+    texts = [repr(config), repr(faulty.store), *map(repr, spoilt)]
+    for wrong in spoilt:
+        store = wrong.connect()
+        texts += store.delete_many(["data/a"])
+        for ask in (lambda store=store: list(store.list()), lambda store=store: store.write("a", b"")):
+            with pytest.raises(LakegcError) as caught:
+                ask()
+            texts += traceback.format_exception(caught.value)
+    joined = "\n".join(texts).replace("http://127.0.0.1:9/hush", "")
+    for secret in ("hush", "aHVzaA==", SECRET_KEY, ACCOUNT_KEY):
+        assert secret not in joined
+    assert [code for code in codes if code not in joined] == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda url: S3Config("bucket", endpoint_url=url),
+        lambda url: AzureConfig("account", "container", endpoint_url=url),
+        lambda url: GCSConfig("bucket", endpoint_url=url),
+    ],
+)
+def test_an_endpoint_with_credentials_in_it_is_refused(make: object) -> None:
+    assert callable(make)
+    with pytest.raises(SettingsError, match="holds credentials") as refused:
+        make("http://id:hush-a@127.0.0.1:9")
+    assert "hush" not in str(refused.value)

@@ -1,0 +1,135 @@
+"""What is peculiar to S3: its list pages, its DeleteObjects, its SDK's environment."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+import pytest
+
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, StoreError
+from lakegc_core.store.base import NO_ANSWER
+from lakegc_core.store.s3 import S3Config
+from lakegc_core.store.s3_listing import split_page
+from tests.core.store.faults import Faulty
+from tests.proxy import Answer, Forward, Hook, Request, answer_lost, failing
+from tests.servers import S3Server
+
+# How a list page of three objects can be spoilt, and a word of the error it must give.
+PAGES = {
+    "an object too few": (
+        lambda body: re.sub(rb"<Contents>.*?</Contents>", b"", body, count=1),
+        "announced 3",
+    ),
+    "all objects gone": (lambda body: re.sub(rb"<Contents>.*</Contents>", b"", body), "announced 3"),
+    "more, but not where": (
+        lambda body: body.replace(b"<IsTruncated>false", b"<IsTruncated>true"),
+        "not where",
+    ),
+    "no word of an end": (lambda body: re.sub(rb"<IsTruncated>.*?</IsTruncated>", b"", body), "the last one"),
+    "the same page for ever": (
+        lambda body: body.replace(
+            b"<IsTruncated>false</IsTruncated>",
+            b"<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken>",
+        ),
+        "circles",
+    ),
+    "an object without a size": (
+        lambda body: re.sub(rb"<Size>.*?</Size>", b"", body, count=1),
+        "without key",
+    ),
+    "keys of another place": (lambda body: re.sub(rb"<Key>[^/]*/", b"<Key>elsewhere/", body), "not below"),
+    "XML that breaks off": (lambda body: body[: len(body) // 2], "500"),
+}
+
+
+def delete_errors(*found: tuple[str, str]) -> Hook:
+    """DeleteObjects' answer with these (key, code), whatever was asked."""
+    rows = "".join(f"<Error><Key>{key}</Key><Code>{code}</Code></Error>" for key, code in found)
+    body = f"<DeleteResult>{rows}</DeleteResult>".encode()
+    return lambda request, forward: Answer(200, {"Content-Type": "application/xml"}, body)
+
+
+def malformed_batch(request: Request, forward: Forward) -> Answer:
+    """Refuses DeleteObjects, as for a key no XML can hold; lets all else through."""
+    if request.method != "POST":
+        return forward(request)
+    return Answer(400, {"Content-Type": "application/xml"}, b"<Error><Code>MalformedXML</Code></Error>")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_list_page_that_does_not_add_up_is_an_error(faulty_s3: Faulty, page: str) -> None:
+    change, message = PAGES[page]
+    for key in ("data/a", "data/b", "data/c"):
+        faulty_s3.direct.write(key, b"")
+    faulty_s3.proxy.hook = faulty_s3.altering(change)
+    with pytest.raises((IncompleteError, StoreError), match=message):
+        faulty_s3.listed()
+
+
+def test_pages_the_fast_reader_does_not_know_are_read_by_botocore(faulty_s3: Faulty) -> None:
+    for key in ("data/a", "data/b c"):
+        faulty_s3.direct.write(key, b"12")
+    fast = list(faulty_s3.store.list())
+    faulty_s3.proxy.hook = faulty_s3.altering(lambda body: body.replace(b"<Contents>", b"<Contents ><!-- -->"))
+    assert [batch.to_pylist() for batch in faulty_s3.store.list()] == [batch.to_pylist() for batch in fast]
+    assert split_page(b"<ListBucketResult><Contents ><!-- --></Contents></ListBucketResult>") is None
+
+
+def test_an_error_page_of_something_else_is_a_failure(faulty_s3: Faulty) -> None:
+    faulty_s3.proxy.hook = lambda request, forward: Answer(400, {"Content-Type": "text/html"}, b"<p>proxy")
+    assert faulty_s3.store.delete_many(["data/a", "half a \ud800"]) == ["failed:400", "failed:InvalidKey"]
+    with pytest.raises(StoreError):
+        faulty_s3.listed()
+
+
+def test_t36_only_the_batch_whose_answer_was_lost_has_none(faulty_s3: Faulty) -> None:
+    faulty_s3.proxy.hook = failing(2, answer_lost)
+    outcomes = faulty_s3.store.delete_many([f"data/{number}" for number in range(1001)])
+    assert outcomes == [NO_ANSWER] * 1000 + ["deleted"]
+
+
+def test_t35_errors_of_single_keys_are_theirs_alone(faulty_s3: Faulty) -> None:
+    prefix = faulty_s3.config.prefix
+
+    keys = ["data/a", "data/b", "data/c"]
+    faulty_s3.proxy.hook = delete_errors((f"{prefix}/data/b", "AccessDenied"), (f"{prefix}/data/c", "NoSuchKey"))
+    assert faulty_s3.store.delete_many(keys) == ["deleted", "failed:AccessDenied", "already_gone"]
+    faulty_s3.proxy.hook = delete_errors(("something/else", "AccessDenied"))
+    assert faulty_s3.store.delete_many(keys) == ["failed:AccessDenied"] * 3
+    faulty_s3.proxy.hook = failing(1, delete_errors((f"{prefix}/data/b", "SlowDown")))
+    assert faulty_s3.store.delete_many(keys) == ["deleted"] * 3
+    assert b"data/a" not in faulty_s3.proxy.requests[-1].body  # only what failed is asked for again
+
+
+def test_a_batch_the_store_cannot_read_is_deleted_key_by_key(faulty_s3: Faulty) -> None:
+    keys = ["data/a", "data/b"]
+    for key in keys:
+        faulty_s3.direct.write(key, b"")
+    faulty_s3.proxy.hook = malformed_batch
+    assert faulty_s3.store.delete_many(keys) == ["deleted", "deleted"]
+    assert faulty_s3.listed() == []
+
+
+def test_the_environment_of_the_sdk_is_enough(seaweed: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in seaweed.environment().items():
+        monkeypatch.setenv(name, value)
+    store = S3Config(seaweed.bucket, uuid.uuid4().hex).connect()
+    store.write("data/a", b"1")  # and by path: no host is called after the bucket here
+    assert store.read("data/a") == b"1" and store.delete_many(["data/a"]) == ["deleted"]
+
+
+def test_t38_on_a_versioned_bucket_a_deleted_object_is_listed_no_more_and_its_bytes_stay(seaweed: S3Server) -> None:
+    client, bucket = seaweed.client(), f"versioned-{uuid.uuid4().hex[:8]}"
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    store = seaweed.config("ns", bucket=bucket).connect()
+    assert store.probe().versioning
+    store.write("data/a", b"12345")
+    assert store.delete_many(["data/a"]) == ["deleted"]
+    assert not [batch.num_rows for batch in store.list("data/")]
+    with pytest.raises(ObjectNotFoundError):
+        store.read("data/a")
+    assert store.delete_many(["data/a"]) == ["deleted"]  # one marker more
+    versions = client.list_object_versions(Bucket=bucket, Prefix="ns/data/")["Versions"]
+    assert [(version["Key"], version["Size"]) for version in versions] == [("ns/data/a", 5)]
