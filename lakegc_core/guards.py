@@ -46,6 +46,8 @@ class Evidence:
     unreadable: Mapping[str, int] | None = None
     """Paths of the sample that did not read, with their status; None while none were asked for."""
     sampled: int = 0
+    skew_now: float | None = None
+    """Seconds by which the store's clock is ahead of the collector's at the sweep; None while nobody asked."""
 
     def facts(self, stage: str) -> Mapping[str, Any]:
         return self.manifests[stage].facts
@@ -198,12 +200,12 @@ def _mark_age(evidence: Evidence) -> Finding:
 
 
 def _clocks(evidence: Evidence) -> Finding:
-    skew = evidence.facts("namespace_listing")["clock_skew"]
+    skew = max(evidence.facts("namespace_listing")["clock_skew"], evidence.skew_now or 0.0, key=abs)
     limit = evidence.level.clock_skew.total_seconds()
     if abs(skew) > limit:
         return False, (
-            f"The store's clock and the collector's differ by {skew:.0f} s, the limit is {limit:.0f} s: ages cannot be "
-            "judged. Set the clocks right."
+            f"The store's clock and the collector's differ by {skew:.0f} s, the limit is {limit:.0f} s: neither the "
+            "age of objects nor the time since the mark can be judged. Set the clocks right, and make a new mark."
         )
     return True, f"The store's clock and the collector's agree to {abs(skew):.0f} s."
 

@@ -29,7 +29,7 @@ from lakegc_core.stages.look import Glance, Look, take_look
 from lakegc_core.stages.sample import Sample, read_again, take_sample
 from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED, find_suspects, heads_of_mark
 from lakegc_core.stages.sweep_record import LOST, SweepRecord
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
+from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, connect
 from lakegc_core.store.parquet import Part, read, write
 
 if TYPE_CHECKING:
@@ -86,11 +86,15 @@ class SweepResult:
 
 
 def judge(
-    context: MarkContext, accepted: Mapping[str, str] | None = None, sample: Sample | None = None
+    context: MarkContext,
+    accepted: Mapping[str, str] | None = None,
+    sample: Sample | None = None,
+    skew: float | None = None,
 ) -> list[Verdict]:
     """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's.
 
-    `sample`: what reading some paths has shown, when it was tried.
+    `sample`: what reading some paths has shown, when it was tried. `skew`: seconds by which the store's clock is ahead
+    now, when it was asked.
     """
     evidence = Evidence(
         header=context.header,
@@ -100,6 +104,7 @@ def judge(
         previous=context.mark.require("expired_addresses").facts["previous"],
         unreadable=sample.unreadable if sample else None,
         sampled=sample.asked if sample else 0,
+        skew_now=skew,
     )
     return guards.evaluate(evidence, accepted)
 
@@ -140,7 +145,9 @@ def swept_report(
     started = time.monotonic()
     with context.lease("sweep") as lease:
         sample = take_sample(spark, context, effective_level(context).samples)
-        verdicts = judge(context, accepted, sample)
+        # This may be another machine than the one that marked, and the gap is waited for by its clock.
+        skew = (connect(context.data).probe().clock - clock.now()).total_seconds()
+        verdicts = judge(context, accepted, sample, skew)
         if not guards.authorized(verdicts):
             raise RefusedError(refusal(context, verdicts))
         if not dry_run:
