@@ -249,7 +249,8 @@ def _known_heads(evidence: Evidence) -> Finding:
         return False, (
             f"{lost:,} heads that earlier marks saw are unknown to lakeFS now. Commits are never deleted, so this "
             "server was restored from a backup or re-created, and its references are older than the objects in the "
-            "store. Do not collect before the server is whole again."
+            "store. Do not collect before the server is whole again. If what it lacks is given up for good, remove "
+            "the marks from before."
         )
     return True, "All heads that the last mark saw are still known to lakeFS."
 
