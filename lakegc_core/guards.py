@@ -228,19 +228,23 @@ def _namespace(evidence: Evidence) -> Finding:
 def _shrink(evidence: Evidence) -> Finding:
     if evidence.previous is None:
         return True, "This is the first mark of the repository: there is nothing to compare with."
-    before, now = evidence.previous["expired_addresses"], evidence.expired
-    shrunk = []
-    for group, title in (("committed", "committed"), ("uncommitted", "staged")):
-        had, has = before[group]["objects"], now[group]["objects"]
-        if had - has > max(evidence.level.shrink * had, _FEW):
-            shrunk.append(f"{title} objects went from {had:,} to {has:,}")
-    if shrunk:
+    if lost := shrunk(evidence.previous["expired_addresses"], evidence.expired, evidence.level):
         return False, (
-            f"Since the last mark {' and '.join(shrunk)}, more than {evidence.level.shrink:.0%} less. A short answer "
-            "of the server looks like this; so does a big clean-up. If that was meant, say so: "
+            f"Since the last mark that was in order {' and '.join(lost)}, more than {evidence.level.shrink:.0%} less. "
+            "A short answer of the server looks like this; so does a big clean-up. If that was meant, say so: "
             '--accept shrink --because "…".'
         )
     return True, "The live objects have not shrunk suspiciously since the last mark."
+
+
+def shrunk(before: Mapping[str, Any], now: Mapping[str, Any], level: Level) -> list[str]:
+    """In which groups much less is live by the facts `now` of a mark than by those `before`, in words."""
+    found = []
+    for group, title in (("committed", "committed"), ("uncommitted", "staged")):
+        had, has = before[group]["objects"], now[group]["objects"]
+        if had - has > max(level.shrink * had, _FEW):
+            found.append(f"{title} objects went from {had:,} to {has:,}")
+    return found
 
 
 def _known_heads(evidence: Evidence) -> Finding:

@@ -23,7 +23,7 @@ from lakegc_core.guards import Evidence, Verdict
 from lakegc_core.lease import Lease
 from lakegc_core.safety import Level
 from lakegc_core.spark import clear_errors, run_tasks
-from lakegc_core.stages import expired_addresses, lakefs_report, rescues
+from lakegc_core.stages import findings, lakefs_report, rescues
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece
 from lakegc_core.stages.look import Glance, Look, take_look
 from lakegc_core.stages.sample import Sample, read_again, take_sample
@@ -119,7 +119,7 @@ def confirmed_at(context: MarkContext) -> float:
     """Unix seconds from which a look may confirm this mark's newest findings."""
     level = effective_level(context)
     listed = context.mark.require("namespace_listing").finished_at + level.look_delay.total_seconds()
-    read = context.mark.require("retention_commits").started_at + level.gap.total_seconds()
+    read = context.mark.require("retention_commits").finished_at + level.gap.total_seconds()
     return max(listed, read)
 
 
@@ -212,10 +212,10 @@ class _Sweep:
             candidates = self.record.left()
 
     def _expired(self) -> DataFrame:
-        stage = expired_addresses.STAGE
+        stage = findings.STAGE
         parts = self.context.mark.require(stage).datasets[stage]
         folder = self.context.mark.stage_folder(stage)
-        return read(self.spark, self.context.workspace, folder, parts, expired_addresses.SCHEMA)
+        return read(self.spark, self.context.workspace, folder, parts, findings.SCHEMA)
 
     def _plan(self, candidates: DataFrame, look: Look, here: str, attempt: int, waiting: int) -> list[Part]:
         """Write what may be deleted as plan parts; journal what the look took out."""
@@ -223,13 +223,15 @@ class _Sweep:
 
         ready = look.began_at - self.level.gap.total_seconds()
         live = look.live(self.spark, self.context).withColumn("live", F.lit(True))
+        if self.level.gap:
+            candidates = findings.with_later_findings(self.spark, self.context, candidates)
         judged = (
             candidates.withColumn("h", F.xxhash64("address"))
             .join(live, "h", "left")
             .withColumn(
                 "outcome",
                 F.when(F.col("live").isNotNull(), RESCUED)
-                .when(F.col("since") > expired_addresses.moment(ready), UNCONFIRMED)
+                .when(F.col("since") > findings.moment(ready), UNCONFIRMED)
                 .otherwise(_PLANNED),
             )
         )
@@ -247,7 +249,7 @@ class _Sweep:
         from pyspark.sql import functions as F
 
         stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn(
-            "at", expired_addresses.moment(clock.now().timestamp())
+            "at", findings.moment(clock.now().timestamp())
         )
         ordered = (
             # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
@@ -340,7 +342,7 @@ class _Sweep:
             _among(deleted, look.live(self.spark, self.context))
             .withColumn("outcome", F.lit(LOST))
             .withColumn("attempt", F.lit(attempt))
-            .withColumn("at", expired_addresses.moment(clock.now().timestamp()))
+            .withColumn("at", findings.moment(clock.now().timestamp()))
             .select(*OUTCOMES_SCHEMA.names)
         )
         write(lost, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
