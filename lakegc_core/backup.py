@@ -15,7 +15,7 @@ from lakegc_core.context import MarkContext
 from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
 from lakegc_core.mark import decode, digest, encode
 from lakegc_core.spark import clear_errors
-from lakegc_core.stages import expired_addresses
+from lakegc_core.stages import findings
 from lakegc_core.stages.path_holds import addresses_at, path_pattern
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.factory import config_at
@@ -60,7 +60,7 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
     started = time.monotonic()
     target = _place(context, place)
     with context.lease("backup"):
-        stage = context.mark.require(expired_addresses.STAGE)
+        stage = context.mark.require(findings.STAGE)
         folder = _folder(context)
         copied = copy_objects(
             spark,
@@ -134,7 +134,7 @@ def backup_facts(context: MarkContext) -> Json | None:
         manifest = _manifest(context, _place(context, record["place"]))
     except LakegcError as error:
         return found | {"problem": str(error)}
-    if manifest is None or manifest["mark_digest"] != context.mark.require(expired_addresses.STAGE).digest:
+    if manifest is None or manifest["mark_digest"] != context.mark.require(findings.STAGE).digest:
         return found | {"problem": "it is not there any more, or belongs to another mark"}
     return found | {"objects": sum(manifest["objects"].values())}
 
@@ -153,10 +153,10 @@ def _folder(context: MarkContext) -> str:
 
 
 def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:
-    stage = context.mark.require(expired_addresses.STAGE)
-    folder = context.mark.stage_folder(expired_addresses.STAGE)
-    parts = stage.datasets[expired_addresses.STAGE]
-    return read(spark, context.workspace, folder, parts, expired_addresses.SCHEMA, ["address", "size"])
+    stage = context.mark.require(findings.STAGE)
+    folder = context.mark.stage_folder(findings.STAGE)
+    parts = stage.datasets[findings.STAGE]
+    return read(spark, context.workspace, folder, parts, findings.SCHEMA, ["address", "size"])
 
 
 def _manifest(context: MarkContext, place: StoreConfig) -> Json | None:

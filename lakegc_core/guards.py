@@ -47,6 +47,8 @@ class Evidence:
     unreadable: Mapping[str, int] | None = None
     """Paths of the sample that did not read, with their status; None while none were asked for."""
     sampled: int = 0
+    skew_now: float | None = None
+    """Seconds by which the store's clock is ahead of the collector's at the sweep; None while nobody asked."""
 
     def facts(self, stage: str) -> Mapping[str, Any]:
         return self.manifests[stage].facts
@@ -214,12 +216,12 @@ def _mark_age(evidence: Evidence) -> Finding:
 
 
 def _clocks(evidence: Evidence) -> Finding:
-    skew = evidence.facts("namespace_listing")["clock_skew"]
+    skew = max(evidence.facts("namespace_listing")["clock_skew"], evidence.skew_now or 0.0, key=abs)
     limit = evidence.level.clock_skew.total_seconds()
     if abs(skew) > limit:
         return False, (
-            f"The store's clock and the collector's differ by {skew:.0f} s, the limit is {limit:.0f} s: ages cannot be "
-            "judged. Set the clocks right."
+            f"The store's clock and the collector's differ by {skew:.0f} s, the limit is {limit:.0f} s: neither the "
+            "age of objects nor the time since the mark can be judged. Set the clocks right, and make a new mark."
         )
     return True, f"The store's clock and the collector's agree to {abs(skew):.0f} s."
 
@@ -242,18 +244,22 @@ def _namespace(evidence: Evidence) -> Finding:
 def _shrink(evidence: Evidence) -> Finding:
     if evidence.previous is None:
         return True, "This is the first mark of the repository: there is nothing to compare with."
-    before, now = evidence.previous["expired_addresses"], evidence.expired
-    shrunk = []
-    for group, title in (("committed", "committed"), ("uncommitted", "staged")):
-        had, has = before[group]["objects"], now[group]["objects"]
-        if had - has > max(evidence.level.shrink * had, _FEW):
-            shrunk.append(f"{title} objects went from {had:,} to {has:,}")
-    if shrunk:
+    if lost := shrunk(evidence.previous["expired_addresses"], evidence.expired, evidence.level):
         return False, (
-            f"Since the last mark {' and '.join(shrunk)}, more than {evidence.level.shrink:.0%} less. A short answer "
-            f"of the server looks like this; so does a big clean-up. {_if_meant('shrink')}"
+            f"Since the last mark that was in order {' and '.join(lost)}, more than {evidence.level.shrink:.0%} less. "
+            f"A short answer of the server looks like this; so does a big clean-up. {_if_meant('shrink')}"
         )
     return True, "The live objects have not shrunk suspiciously since the last mark."
+
+
+def shrunk(before: Mapping[str, Any], now: Mapping[str, Any], level: Level) -> list[str]:
+    """In which groups much less is live by the facts `now` of a mark than by those `before`, in words."""
+    found = []
+    for group, title in (("committed", "committed"), ("uncommitted", "staged")):
+        had, has = before[group]["objects"], now[group]["objects"]
+        if had - has > max(level.shrink * had, _FEW):
+            found.append(f"{title} objects went from {had:,} to {has:,}")
+    return found
 
 
 def _known_heads(evidence: Evidence) -> Finding:
@@ -262,7 +268,8 @@ def _known_heads(evidence: Evidence) -> Finding:
         return False, (
             f"{lost:,} heads that earlier marks saw are unknown to lakeFS now. Commits are never deleted, so this "
             "server was restored from a backup or re-created, and its references are older than the objects in the "
-            "store. Do not collect before the server is whole again."
+            "store. Do not collect before the server is whole again. If what it lacks is given up for good, remove "
+            "the marks from before."
         )
     return True, "All heads that the last mark saw are still known to lakeFS."
 

@@ -17,8 +17,8 @@ from lakegc_core.mark import Manifest
 from lakegc_core.report import Json, mark_report
 from lakegc_core.stages.base import StageResult
 from lakegc_core.stages.committed_addresses import committed_addresses
-from lakegc_core.stages.expired_addresses import STAGE as EXPIRED
 from lakegc_core.stages.expired_addresses import expired_addresses
+from lakegc_core.stages.findings import STAGE as EXPIRED
 from lakegc_core.stages.namespace_listing import namespace_listing
 from lakegc_core.stages.retention_commits import retention_commits
 from lakegc_core.stages.swept_report import judge

@@ -17,7 +17,7 @@ from lakegc_core.pipeline import Review
 from lakegc_core.report import human_bytes
 from lakegc_core.stages import (
     committed_addresses,
-    expired_addresses,
+    findings,
     namespace_listing,
     uncommitted_addresses,
 )
@@ -37,7 +37,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     "uncommitted_addresses": uncommitted_addresses.SCHEMA,
     "retention_commits": COMMITS_SCHEMA,
     "committed_addresses": committed_addresses.SCHEMA,
-    "expired_addresses": expired_addresses.SCHEMA,
+    "expired_addresses": findings.SCHEMA,
 }
 _COLUMNS = {
     "address": "key, relative to the storage namespace",

@@ -1,6 +1,6 @@
 """An embedded lakeFS for demo, tests and benchmarks: real files, real REST shapes, state in memory."""
 
-from lakegc_core.sandbox.gc_prepare import PageLimits
+from lakegc_core.sandbox.gc_prepare import PageLimits, ScanError
 from lakegc_core.sandbox.graveler_writer import Commit, Entry
 from lakegc_core.sandbox.history import build_demo
 from lakegc_core.sandbox.lakefs import Sandbox
@@ -17,5 +17,6 @@ __all__ = [
     "Sandbox",
     "SandboxError",
     "SandboxServer",
+    "ScanError",
     "build_demo",
 ]

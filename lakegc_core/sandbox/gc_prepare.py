@@ -10,7 +10,7 @@ import base64
 import binascii
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -32,12 +32,19 @@ _UNCOMMITTED_SCHEMA = pa.schema(
 )
 
 
+class ScanError(Exception):
+    """The server's database fails while it is scanned for what is staged."""
+
+
 @dataclass(frozen=True)
 class PageLimits:
     """Where a page of the uncommitted dump ends: after so many branches, or so many rows. None = never."""
 
     branches: int | None = None
     rows: int | None = None
+    scanning: Callable[[str, str], object] | None = None
+    """Called as the dump is about to look for what is staged on a branch from a path on. It may change the repository,
+    or raise ScanError, as when the server's own database fails."""
 
 
 def location(repository: Repository, key: str, *, directory: bool = False) -> str:
@@ -80,18 +87,50 @@ def _page_rows(
     """The rows of one page from a position on, and the position of the next page."""
     names = [name for name in sorted(repository.refs.branches) if name >= branch]
     rows: list[tuple[str, int]] = []
+    uncounted = 0
     for place, name in enumerate(names):
         if limits.branches is not None and place == limits.branches:
-            return rows, (name, "")
-        for staged_path, change, entry in repository.uncommitted(name):
-            if change == "removed" or (name == branch and staged_path < path):
-                continue
+            return _counted(rows, uncounted), (name, "")
+        if name not in repository.refs.branches:  # it vanished: the server begins to count anew
+            if name == names[-1]:
+                raise SandboxError(404, f"branch '{name}' not found")
+            uncounted = len(rows)
+            continue
+        for staged_path, entry in _scan(repository, name, path if name == branch else "", limits):
             if limits.rows is not None and len(rows) >= limits.rows:
                 return rows, (name, staged_path)
             address = _dumped_address(repository, entry)
             if address is not None:
                 rows.append((address, entry.last_modified // 10**9))
-    return rows, None
+    return _counted(rows, uncounted), None
+
+
+def _counted(rows: list[tuple[str, int]], uncounted: int) -> list[tuple[str, int]]:
+    """What is uploaded of a page: all of it, unless no row was counted after the first so many."""
+    return rows if len(rows) > uncounted else []
+
+
+def _scan(repository: Repository, branch: str, path: str, limits: PageLimits) -> Iterator[tuple[str, Entry]]:
+    """What is staged on a branch from a path on, in the order of paths, each as it is when its turn comes."""
+    while True:
+        if limits.scanning is not None:
+            try:
+                limits.scanning(branch, path)
+            except ScanError:  # the server takes it for the end of the branch
+                return
+        ahead = (
+            (staged, entry)
+            for staged, change, entry in (repository.uncommitted(branch) if branch in repository.refs.branches else ())
+            if change != "removed" and staged >= path
+        )
+        found = next(ahead, None)
+        if found is None:
+            return
+        yield found
+        if limits.scanning is None:
+            yield from ahead
+            return
+        path = f"{found[0]}\0"
 
 
 def _dumped_address(repository: Repository, entry: Entry) -> str | None:

@@ -51,6 +51,10 @@ class Branch:
             self.staging = {}
         return list(self.sealed)
 
+    def copy(self) -> Branch:
+        """The same branch. Sealed tokens are shared: a commit that holds them knows them by what they are."""
+        return Branch(self.name, self.commit_id, self.hidden, dict(self.staging), list(self.sealed))
+
     def staged(self) -> Staging:
         """What is staged, newer tokens over older ones."""
         merged: Staging = {}
@@ -67,6 +71,13 @@ class Refs:
         self.trees: dict[str, Tree] = {"": EMPTY_TREE}  # by metarange id
         self.branches: dict[str, Branch] = {}
         self.tags: dict[str, str] = {}
+
+    def copy(self) -> Refs:
+        """The same commits and references, apart from these."""
+        found = Refs()
+        found.commits, found.trees, found.tags = dict(self.commits), dict(self.trees), dict(self.tags)
+        found.branches = {name: branch.copy() for name, branch in self.branches.items()}
+        return found
 
     def branch(self, name: str) -> Branch:
         try:

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lakegc_core.sandbox.graveler_writer import FULL, Commit, Entry, rules_file
 from lakegc_core.sandbox.objects import NOW, OCTETS, Objects, Place
-from lakegc_core.sandbox.refs import Branch, SandboxError
+from lakegc_core.sandbox.refs import Branch, Refs, SandboxError
 from lakegc_core.sandbox.tree import Changes, Tree, TreeWriter, diff
 
 _DUMMY = b"this is dummy data - created by lakeFS to check accessibility"
 _STRATEGY = ".lakefs.merge.strategy"
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What a repository's database held at one moment."""
+
+    refs: Refs
+    rules: tuple[int, dict[str, int]] | None
+    creation_date: int
 
 
 class Repository(Objects):
@@ -51,31 +61,71 @@ class Repository(Objects):
 
         When the hooks raise, nothing is committed and what was staged stays sealed.
         """
-        with self._lock:
-            sealed = self._branch(branch).seal()
+        finish = self.begin_commit(branch, message, date=date, metadata=metadata, allow_empty=allow_empty)
         if hooks is not None:
             hooks()
+        return finish()
+
+    def begin_commit(
+        self,
+        branch: str,
+        message: str,
+        *,
+        date: datetime | None = None,
+        metadata: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
+    ) -> Callable[[], Commit]:
+        """Seal what is staged, as a commit does before its hooks run; what is returned does the rest of it."""
+        with self._lock:
+            sealed = self._branch(branch).seal()
+
+        def finish() -> Commit:
+            with self._lock:
+                target = self._branch(branch)
+                head = self.refs.tree(target.commit_id)
+                changes = _effective(head, Branch("", "", sealed=sealed).staged())
+                if not changes and not allow_empty:
+                    raise SandboxError(400, "commit: no changes")
+                commit = self._advance(target, changes, message, date=date, metadata=metadata)
+                kept = {id(token) for token in sealed}
+                target.sealed = [token for token in target.sealed if id(token) not in kept]
+                return commit
+
+        return finish
+
+    def commit_metarange(self, branch: str, message: str, metarange_id: str, *, date: datetime | None = None) -> Commit:
+        """Commit the content of a metarange that is stored already, whatever commits refer to it."""
         with self._lock:
             target = self._branch(branch)
-            head = self.refs.tree(target.commit_id)
-            changes = _effective(head, Branch("", "", sealed=sealed).staged())
-            if not changes and not allow_empty:
-                raise SandboxError(400, "commit: no changes")
-            commit = self._advance(target, changes, message, date=date, metadata=metadata)
-            kept = {id(token) for token in sealed}
-            target.sealed = [token for token in target.sealed if id(token) not in kept]
-            return commit
+            if self.uncommitted(branch):
+                raise SandboxError(400, "cannot use source MetaRange: uncommitted changes (dirty branch)")
+            if metarange_id not in self.refs.trees:
+                raise SandboxError(404, f"metarange '{metarange_id}': not found")
+            return self._move(target, self.refs.trees[metarange_id], message, date=date)
 
     def create_branch(self, name: str, source: str, *, hidden: bool = False) -> str:
         """Branch off a reference; return the new head."""
+        return self.begin_branch(name, source, hidden=hidden)()
+
+    def begin_branch(self, name: str, source: str, *, hidden: bool = False) -> Callable[[], str]:
+        """Find the source's commit, as happens before the hooks run; what is returned makes the branch."""
         with self._lock:
             if self.read_only:
                 raise SandboxError(403, "read-only repository")
-            if name in self.refs.branches or name in self.refs.tags:
-                raise SandboxError(409, "branch already exists: not unique")
+            self._check_free(name)
             commit = self.refs.resolve(source)
-            self.refs.branches[name] = Branch(name, commit.id, hidden)
-            return commit.id
+
+        def finish() -> str:
+            with self._lock:
+                self._check_free(name)
+                self.refs.branches[name] = Branch(name, commit.id, hidden)
+                return commit.id
+
+        return finish
+
+    def _check_free(self, name: str) -> None:
+        if name in self.refs.branches or name in self.refs.tags:
+            raise SandboxError(409, "branch already exists: not unique")
 
     def delete_branch(self, name: str) -> None:
         """Drop a branch and all that is staged on it. Its commits stay."""
@@ -187,6 +237,18 @@ class Repository(Objects):
             target = self._branch(branch)
             return self._advance(target, changes, message, date=date, metadata={_STRATEGY: "source-wins"})
 
+    # --- the server's database ---
+
+    def backup(self) -> Backup:
+        """All that lakeFS keeps in its database: references, what is staged, rules. Not the files."""
+        with self._lock:
+            return Backup(self.refs.copy(), self.rules, self.creation_date)
+
+    def restore(self, backup: Backup) -> None:
+        """Put an older database in place of the present one, as after a disaster. The files stay as they are."""
+        with self._lock:
+            self.refs, self.rules, self.creation_date = backup.refs.copy(), backup.rules, backup.creation_date
+
     # --- retention rules ---
 
     def set_rules(self, default_days: int, branch_days: Mapping[str, int] | None = None) -> None:
@@ -231,6 +293,18 @@ class Repository(Objects):
     ) -> Commit:
         tree = self._trees.apply(self.refs.tree(branch.commit_id), changes)
         self.refs.trees[tree.meta_range_id] = tree
+        return self._move(branch, tree, message, date=date, metadata=metadata, second_parent=second_parent)
+
+    def _move(
+        self,
+        branch: Branch,
+        tree: Tree,
+        message: str,
+        *,
+        date: datetime | None = None,
+        metadata: Mapping[str, str] | None = None,
+        second_parent: str | None = None,
+    ) -> Commit:
         parents = (branch.commit_id, second_parent) if second_parent else (branch.commit_id,)
         generation = 1 + max(self.refs.commits[parent].generation for parent in parents)
         at = self.place.clock() if date is None else date.astimezone(UTC).timestamp()

@@ -19,14 +19,15 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import ServerError
-from lakegc_core.mark import STAGES, Manifest
+from lakegc_core.guards import shrunk
+from lakegc_core.mark import STAGES, Manifest, MarkArtifacts
 from lakegc_core.namespace import UPLOAD_PART, Namespace
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages import committed_addresses, namespace_listing, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
+from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, moment, with_since
 from lakegc_core.stages.missing_paths import missing_paths
-from lakegc_core.stages.previous_mark import previous_findings, previous_mark
-from lakegc_core.stages.rescues import last_rescues
+from lakegc_core.stages.previous_mark import previous_mark
 from lakegc_core.stages.suspects import RESCUED, find_suspects, heads_of_mark
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, read_part, write
@@ -34,27 +35,11 @@ from lakegc_core.store.parquet import Part, read, read_part, write
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-STAGE = "expired_addresses"
-KEPT = "kept"
 MISSING = "missing"
 TEXT_FOLDER = "deleted.text"
 """Where the documented rclone recipes find one address a line."""
 
-SCHEMA = pa.schema(
-    [
-        pa.field("address", pa.string(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),  # bytes
-        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("etag", pa.string(), nullable=True),
-        pa.field("reason", pa.string(), nullable=False),  # expired: unreferenced; kept: foreign, staged, young
-        pa.field("since", pa.timestamp("us", tz="UTC"), nullable=False),  # unreferenced at least since then
-    ]
-)
 _ROW_GROUPS = (STAGE, KEPT, MISSING)
-_UNREFERENCED = "unreferenced"
-_UNREFERENCED_REASONS = (_UNREFERENCED, "young", "foreign")
-"""Reasons under which nothing refers to the object; all others interrupt the series."""
-
 _MISSING = "missing"
 
 
@@ -74,14 +59,14 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     listing = _dataset(spark, context, manifests, namespace_listing, "listing")
     committed = _dataset(spark, context, manifests, committed_addresses, "committed")
     staged = _dataset(spark, context, manifests, uncommitted_addresses, "staged")
-    read_commits_at = manifests["retention_commits"].started_at
+    read_commits_at = manifests["retention_commits"].finished_at
 
     hashed = listing.withColumn("h", F.xxhash64("address"))
     live = committed.select(F.xxhash64("address").alias("h"))
     unreferenced = hashed.join(live.hint("shuffle_hash"), "h", "left_anti")
     staged_hashes = staged.select(F.xxhash64("address").alias("h")).distinct().withColumn("staged", F.lit(True))
     reasoned = unreferenced.join(staged_hashes, "h", "left").withColumn("reason", _reason(context))
-    judged = _with_since(spark, context, reasoned, read_commits_at).select(*SCHEMA.names)
+    judged = with_since(spark, context, reasoned, read_commits_at).select(*SCHEMA.names)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     parts = write(
         judged.unionByName(_missing(listing, committed, staged, manifests)),
@@ -163,7 +148,7 @@ def _reason(context: MarkContext) -> Column:
         F.when(F.col("foreign"), "foreign")
         .when(F.col("staged").isNotNull(), "staged")
         .when(young, "young")
-        .otherwise(_UNREFERENCED)
+        .otherwise(UNREFERENCED)
     )
 
 
@@ -176,52 +161,26 @@ def _named_at() -> Column:
     return F.when(name.rlike(r"^[0-9a-v]{19}[0g]([,._].*)?$"), seconds)
 
 
-def moment(seconds: float) -> Column:
-    """A column that holds this moment (unix seconds) as a timestamp."""
-    from pyspark.sql import functions as F
-
-    return F.lit(datetime.fromtimestamp(seconds, UTC))
-
-
-def _with_since(spark: SparkSession, context: MarkContext, rows: DataFrame, read_commits_at: float) -> DataFrame:
-    """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had begun to
-    read its commits. Whatever found it staged, held or live in between starts the clock anew.
-
-    Joined by the address itself: a hash that collides would make an object look older than it is.
-    """
-    from pyspark.sql import functions as F
-
-    now = moment(read_commits_at)
-    before = previous_findings(context)
-    if before is None:
-        return rows.withColumn("since", now)
-    manifest = before.require(STAGE)
-    earlier = [
-        read(spark, context.workspace, before.stage_folder(STAGE, name), manifest.datasets[name], SCHEMA)
-        for name in (STAGE, KEPT)
-    ]
-    carried = (
-        earlier[0]
-        .unionByName(earlier[1])
-        .where(F.col("reason").isin(*_UNREFERENCED_REASONS))
-        .select("address", F.col("since").alias("before"))
-        .join(last_rescues(spark, context), "address", "left")
-        .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
-        .select("address", "before")
-    )
-    return rows.join(carried, "address", "left").withColumn("since", F.coalesce(F.least("before", now), now))
-
-
 def _previous_facts(context: MarkContext) -> dict[str, Any] | None:
-    """What the guards compare this mark with."""
+    """What the guards compare this mark with: the mark before, or what that one was compared with in vain.
+
+    A mark that had shrunk and that nobody accepted must not become the measure of the next one.
+    """
     before = previous_mark(context)
     if before is None:
         return None
     facts = before.require(STAGE).facts
+    earlier: dict[str, Any] | None = facts.get("previous")
+    if earlier and shrunk(earlier[STAGE], facts, context.level) and not _was_swept(before):
+        return earlier
     return {
         "mark_id": before.mark_id,
         STAGE: {group: facts[group] for group in ("listed", "committed", "uncommitted", "expired")},
     }
+
+
+def _was_swept(mark: MarkArtifacts) -> bool:
+    return any(level.prefixes for level in mark.store.list_level(f"{mark.folder}/sweeps/"))
 
 
 def _missing(
@@ -252,7 +211,7 @@ def _missing(
 
 def _split(table: pa.Table) -> dict[str, pa.Table]:
     reason = table["reason"]
-    expired, missing = pc.equal(reason, _UNREFERENCED), pc.equal(reason, _MISSING)
+    expired, missing = pc.equal(reason, UNREFERENCED), pc.equal(reason, _MISSING)
     return {
         STAGE: table.filter(expired),
         MISSING: table.filter(missing),
@@ -279,7 +238,7 @@ class _Summary:
         for row in grouped:
             found[f"{row['reason']}:objects"] = row["size_count"]
             found[f"{row['reason']}:bytes"] = row["size_sum"]
-        expired = table.filter(pc.equal(table["reason"], _UNREFERENCED))
+        expired = table.filter(pc.equal(table["reason"], UNREFERENCED))
         old = pc.less(expired["last_modified"], _scalar(self.cutoff))
         fit = pc.and_(self.namespace.collectable(expired["address"]), old)
         ready = expired.filter(pc.less_equal(expired["since"], _scalar(self.confirmed)))
@@ -304,7 +263,7 @@ def _facts(parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], l
         return {"objects": sums.get(f"{reason}:objects", 0), "bytes": sums.get(f"{reason}:bytes", 0)}
 
     groups = {
-        "expired": of(_UNREFERENCED),
+        "expired": of(UNREFERENCED),
         "uncommitted": of("staged"),
         "young": of("young"),
         "foreign": of("foreign"),

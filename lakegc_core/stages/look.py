@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import RefusedError
+from lakegc_core.namespace import overlapping
 from lakegc_core.retention import Rules
 from lakegc_core.spark import clear_errors
 from lakegc_core.stages import committed_addresses, uncommitted_addresses
@@ -64,7 +65,7 @@ class Look:
 def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
     """Look at what is staged, then at what is retained, and read the ranges that the mark had not read.
 
-    RefusedError if the server is not the one that was marked.
+    RefusedError if the server is not the one that was marked, or another repository shares the namespace by now.
     """
     began = clock.now().timestamp()
     _check_same_server(context)
@@ -174,4 +175,10 @@ def _check_same_server(context: MarkContext) -> None:
         raise RefusedError(
             f"Repository {context.header.repository} is not the one that was marked: it was re-created or restored "
             "since. Make a new mark."
+        )
+    others = ((each.id, each.storage_namespace) for each in context.client.repositories() if each.id != now.id)
+    if sharing := overlapping(context.namespace, others):
+        raise RefusedError(
+            f"The namespace of {now.id} is now shared with, or nested in or around, that of {', '.join(sharing)}: "
+            "they may refer to what looks like garbage here. Nothing more is deleted."
         )

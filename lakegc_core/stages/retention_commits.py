@@ -24,7 +24,7 @@ from lakegc_core.retention import Rules
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.commit_walk import COMMITS, OTHERS, REFS, REFS_SCHEMA, CommitWalk
-from lakegc_core.stages.previous_mark import previous_mark
+from lakegc_core.stages.previous_mark import former_state
 from lakegc_core.stages.rules_memory import remember, rules_json
 from lakegc_core.store.parquet import Part, PartWriter, parts_of
 
@@ -44,7 +44,7 @@ def retention_commits(spark: SparkSession, context: MarkContext) -> StageResult:
     """Find the commits that count. Columns: commit_id, metarange_id, kept_by. Dataset `refs`: heads and tags."""
 
     def body(spark: SparkSession, context: MarkContext) -> StageOutput:
-        return find_retained(spark, context, context.mark.stage_folder(STAGE), former=previous_mark(context))
+        return find_retained(spark, context, context.mark.stage_folder(STAGE), former=former_state(context))
 
     return run_stage(STAGE, spark, context, body)
 

@@ -22,13 +22,13 @@ from lakegc_core.guards import Evidence, Verdict
 from lakegc_core.lease import Lease
 from lakegc_core.safety import Level
 from lakegc_core.spark import clear_errors, run_tasks
-from lakegc_core.stages import expired_addresses, lakefs_report, rescues
+from lakegc_core.stages import findings, lakefs_report, rescues
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece
 from lakegc_core.stages.look import Glance, Look, take_look
 from lakegc_core.stages.sample import Sample, read_again, take_sample
 from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED, find_suspects, heads_of_mark
 from lakegc_core.stages.sweep_record import LOST, SweepRecord
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
+from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, connect
 from lakegc_core.store.parquet import Part, read, write
 
 if TYPE_CHECKING:
@@ -85,11 +85,15 @@ class SweepResult:
 
 
 def judge(
-    context: MarkContext, accepted: Mapping[str, str] | None = None, sample: Sample | None = None
+    context: MarkContext,
+    accepted: Mapping[str, str] | None = None,
+    sample: Sample | None = None,
+    skew: float | None = None,
 ) -> list[Verdict]:
     """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's.
 
-    `sample`: what reading some paths has shown, when it was tried.
+    `sample`: what reading some paths has shown, when it was tried. `skew`: seconds by which the store's clock is ahead
+    now, when it was asked.
     """
     evidence = Evidence(
         header=context.header,
@@ -99,6 +103,7 @@ def judge(
         previous=context.mark.require("expired_addresses").facts["previous"],
         unreadable=sample.unreadable if sample else None,
         sampled=sample.asked if sample else 0,
+        skew_now=skew,
     )
     return guards.evaluate(evidence, accepted)
 
@@ -117,10 +122,8 @@ def listed_long_enough_at(context: MarkContext) -> float:
 
 def confirmed_at(context: MarkContext) -> float:
     """Unix seconds from which a look may confirm this mark's newest findings."""
-    gap = effective_level(context).gap
-    return max(
-        listed_long_enough_at(context), context.mark.require("retention_commits").started_at + gap.total_seconds()
-    )
+    read = context.mark.require("retention_commits").finished_at + effective_level(context).gap.total_seconds()
+    return max(listed_long_enough_at(context), read)
 
 
 def ready_at(context: MarkContext) -> float:
@@ -144,7 +147,9 @@ def swept_report(
     started = time.monotonic()
     with context.lease("sweep") as lease:
         sample = take_sample(spark, context, effective_level(context).samples)
-        verdicts = judge(context, accepted, sample)
+        # This may be another machine than the one that marked, and the gap is waited for by its clock.
+        skew = (connect(context.data).probe().clock - clock.now()).total_seconds()
+        verdicts = judge(context, accepted, sample, skew)
         if not guards.authorized(verdicts):
             raise RefusedError(refusal(context, verdicts))
         if not dry_run:
@@ -208,10 +213,10 @@ class _Sweep:
             waiting = _count(candidates)
 
     def _expired(self) -> DataFrame:
-        stage = expired_addresses.STAGE
+        stage = findings.STAGE
         parts = self.context.mark.require(stage).datasets[stage]
         folder = self.context.mark.stage_folder(stage)
-        return read(self.spark, self.context.workspace, folder, parts, expired_addresses.SCHEMA)
+        return read(self.spark, self.context.workspace, folder, parts, findings.SCHEMA)
 
     def _plan(self, candidates: DataFrame, look: Look, here: str, attempt: int, waiting: int) -> list[Part]:
         """Write what may be deleted as plan parts; journal what the look took out."""
@@ -219,13 +224,15 @@ class _Sweep:
 
         ready = look.began_at - self.level.gap.total_seconds()
         live = look.live(self.spark, self.context).withColumn("live", F.lit(True))
+        if self.level.gap:
+            candidates = findings.with_later_findings(self.spark, self.context, candidates)
         judged = (
             candidates.withColumn("h", F.xxhash64("address"))
             .join(live, "h", "left")
             .withColumn(
                 "outcome",
                 F.when(F.col("live").isNotNull(), RESCUED)
-                .when(F.col("since") > expired_addresses.moment(ready), UNCONFIRMED)
+                .when(F.col("since") > findings.moment(ready), UNCONFIRMED)
                 .otherwise(_PLANNED),
             )
         )
@@ -243,7 +250,7 @@ class _Sweep:
         from pyspark.sql import functions as F
 
         stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn(
-            "at", expired_addresses.moment(clock.now().timestamp())
+            "at", findings.moment(clock.now().timestamp())
         )
         ordered = (
             # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
@@ -336,7 +343,7 @@ class _Sweep:
             _among(deleted, look.live(self.spark, self.context))
             .withColumn("outcome", F.lit(LOST))
             .withColumn("attempt", F.lit(attempt))
-            .withColumn("at", expired_addresses.moment(clock.now().timestamp()))
+            .withColumn("at", findings.moment(clock.now().timestamp()))
             .select(*OUTCOMES_SCHEMA.names)
         )
         write(lost, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)

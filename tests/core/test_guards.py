@@ -184,6 +184,13 @@ def test_t31_clocks_that_differ_refuse_in_both_directions(skew: float) -> None:
     assert "Set the clocks right" in refused("clocks", evidence(namespace_listing={"clock_skew": skew}))
 
 
+@pytest.mark.parametrize("skew", [601.0, -90_000.0])
+def test_clocks_are_compared_again_at_the_sweep_whatever_they_said_at_the_mark(skew: float) -> None:
+    found = evidence(namespace_listing={"clock_skew": -3.0})
+    assert verdict("clocks", replace(found, skew_now=3.0)).passed
+    assert f"differ by {skew:.0f} s" in refused("clocks", replace(found, skew_now=skew))
+
+
 @pytest.mark.parametrize("skew", [0.0, 600.0, -600.0])
 def test_clocks_may_differ_by_ten_minutes(skew: float) -> None:
     assert verdict("clocks", evidence(namespace_listing={"clock_skew": skew})).passed

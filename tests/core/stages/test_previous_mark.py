@@ -1,123 +1,145 @@
-"""Which mark a mark is compared with, and whose findings it carries on."""
+"""Which marks count before and after another: damaged ones, broken-off ones, those of a re-created repository."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from lakegc_core.context import MarkContext
-from lakegc_core.mark import STAGES
-from lakegc_core.stages import expired_addresses, rescues
-from lakegc_core.stages.previous_mark import previous_findings, previous_mark
-from tests.core.stages.marks import finish, parts
-from tests.lake import NOW, Lake, lake
+from lakegc_core.mark import STAGES, MarkArtifacts
+from lakegc_core.safety import FULL
+from lakegc_core.stages.expired_addresses import _previous_facts
+from lakegc_core.stages.previous_mark import former_state, later_marks, previous_findings, previous_mark
+from lakegc_core.store.local import LocalConfig
+from tests.core.test_mark import HEADER, alter, file_of, manifest
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-Marked = Callable[..., MarkContext]
+DAY = 86_400.0
+Made = Callable[..., Any]
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        found.create("lake")
-        yield found
+def made(tmp_path: Path) -> Made:
+    """Makes a mark, so many days after the first one and so many stages long; returns its context."""
 
-
-@pytest.fixture
-def marked(served: Lake, monkeypatch: pytest.MonkeyPatch) -> Marked:
-    """Begins a mark on a day from NOW, and finishes so many of its stages."""
-
-    def mark(day: int, stages: int = len(STAGES)) -> MarkContext:
-        monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=day)).timestamp()))
-        context = served.begin("lake", f"m{day}")
+    def make(
+        mark_id: str,
+        days: float,
+        stages: int = 5,
+        *,
+        heads_unknown: int = 0,
+        live: int = 100,
+        previous: Any = None,
+        **header: Any,
+    ) -> Any:
+        config = LocalConfig(str(tmp_path))
+        own = replace(HEADER, mark_id=mark_id, started_at=HEADER.started_at + days * DAY, **header)
+        artifacts = MarkArtifacts(config, mark_id)
+        artifacts.begin(own)
         for stage in STAGES[:stages]:
-            finish(context, stage)
-        return context
+            facts: dict[str, Any] = {}
+            if stage == "retention_commits":
+                facts = {"former_heads_unknown": heads_unknown}
+            if stage == "expired_addresses":
+                groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
+                facts = {**groups, "committed": {"objects": live, "bytes": live}, "previous": previous}
+            done = replace(manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=facts)
+            artifacts.finish(done)
+        return SimpleNamespace(
+            header=own,
+            level=FULL,
+            workspace=config,
+            home=artifacts.home,
+            mark=artifacts,
+            artifacts=lambda name: MarkArtifacts(config, name),
+        )
 
-    return mark
-
-
-def before(context: MarkContext) -> tuple[str | None, str | None]:
-    """The ids of the mark it is compared with, and of the one whose findings it carries on."""
-    found = previous_mark(context), previous_findings(context)
-    return found[0] and found[0].mark_id, found[1] and found[1].mark_id
-
-
-def test_the_first_mark_has_none_before_it(marked: Marked) -> None:
-    assert before(marked(1, 0)) == (None, None)
-
-
-def test_the_newest_complete_mark_begun_earlier_is_carried_on_whatever_its_id(marked: Marked) -> None:
-    marks = [marked(day) for day in (10, 9, 11, 12)]
-    assert before(marked(13, 0)) == ("m12", "m12")
-    assert before(marks[2]) == ("m10", "m10")
-    assert before(marks[1]) == (None, None)
+    return make
 
 
-def test_a_mark_that_ended_before_its_staged_dump_stands_in_nobodys_way(marked: Marked) -> None:
-    marked(1)
-    marked(2, 1)
-    assert before(marked(3, 0)) == ("m1", "m1")
+def name(found: MarkArtifacts | None) -> str | None:
+    return found.mark_id if found else None
 
 
-@pytest.mark.parametrize("stages", [2, 3, 4])
-def test_an_unfinished_mark_in_between_that_saw_what_was_staged_ends_the_series(marked: Marked, stages: int) -> None:
-    marked(1)
-    marked(2, stages)
-    assert before(marked(3, 0)) == ("m1", None)
-    assert before(marked(4)) == ("m1", None)
-    assert before(marked(5, 0)) == ("m4", "m4"), "a new series"
+def test_the_newest_finished_mark_before_is_the_previous_one(made: Made) -> None:
+    made("m1", 0)
+    made("m2", 1)
+    made("broken-off", 2, stages=4)
+    made("later", 4)
+    assert name(previous_mark(made("m3", 3, stages=0))) == "m2"
 
 
-@pytest.mark.parametrize("file", ["mark.json", "uncommitted_addresses/manifest.json"])
-def test_a_damaged_mark_in_between_ends_the_series(marked: Marked, served: Lake, file: str) -> None:
-    marked(1)
-    damaged = marked(2, 2)
-    path = served.files("lake") / damaged.mark.folder / file
-    path.write_bytes(path.read_bytes().replace(b'"lake"', b'"sea"'))
-    assert before(marked(3, 0)) == ("m1", None)
+@pytest.mark.parametrize(("stages", "carried"), [(1, "m1"), (2, None), (4, None)])
+def test_a_mark_that_broke_off_after_it_asked_what_is_staged_may_have_found_anything_live(
+    made: Made, stages: int, carried: str | None
+) -> None:
+    made("m1", 0)
+    made("broken-off", 1, stages=stages)
+    assert name(previous_findings(made("m2", 2, stages=0))) == carried
 
 
-@pytest.mark.parametrize(
-    "other", [{"repository_created": 1}, {"allow_list": 0}, {"storage_namespace": "s3://bucket/else"}], ids=str
-)
-def test_a_mark_of_another_repository_or_allow_list_is_not_carried_on(marked: Marked, other: dict[str, object]) -> None:
-    marked(1)
-    context = marked(2, 0)
-    assert before(context) == ("m1", "m1")
-    assert before(replace(context, header=replace(context.header, **other))) == (None, None)
+def test_a_damaged_mark_in_between_may_have_found_anything_live(made: Made, tmp_path: Path) -> None:
+    made("m1", 0)
+    alter(file_of(made("m2", 1).mark, tmp_path, "expired_addresses"), rows=4)
+    assert previous_findings(made("m3", 2, stages=0)) is None
 
 
-def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(spark: SparkSession, marked: Marked) -> None:
-    first = marked(1, len(STAGES) - 1)
-    long_ago, now = NOW - timedelta(days=5), NOW + timedelta(days=2)
-    found = {
-        "garbage": "unreferenced",
-        "young": "young",
-        "staged": "staged",
-        "rescued": "unreferenced",
-        "far": "foreign",
-    }
-    rows = [
-        {"address": name, "size": 1, "last_modified": long_ago, "etag": None, "reason": reason, "since": long_ago}
-        for name, reason in found.items()
-    ]
-    schema = expired_addresses.SCHEMA
-    kept = [row for row in rows if row["reason"] != "unreferenced"]
-    expired = [row for row in rows if row["reason"] == "unreferenced"]
-    finish(first, STAGES[-1], {"expired_addresses": (schema, expired), "kept": (schema, kept)})
-    rescue = {"address": "rescued", "at": NOW}
-    parts(first, rescues.folder(first), rescues.SCHEMA, [rescue])
+def test_a_repository_that_was_created_anew_must_know_the_heads_of_the_old_one(made: Made) -> None:
+    made("m1", 0)
+    anew = made("m2", 1, stages=0, repository_created=HEADER.repository_created + 5)
+    assert previous_mark(anew) is None
+    assert name(former_state(anew)) == "m1"
 
-    frame = spark.createDataFrame([(name,) for name in (*found, "new")], "address string")
-    second = expired_addresses._with_since(spark, marked(2, 0), frame, now.timestamp())
-    since = {row[0]: row[1] / 1e6 for row in second.selectExpr("address", "unix_micros(since)").collect()}
-    assert {name for name, at in since.items() if at == long_ago.timestamp()} == {"garbage", "young", "far"}
-    assert {name for name, at in since.items() if at == now.timestamp()} == {"staged", "rescued", "new"}
+
+def test_a_mark_that_missed_heads_does_not_make_the_next_one_forget_them(made: Made) -> None:
+    made("m1", 0)
+    made("m2", 1, heads_unknown=3)
+    assert name(former_state(made("m3", 2, stages=0))) == "m1"
+
+
+def test_marks_of_another_namespace_say_nothing_about_heads(made: Made) -> None:
+    made("m1", 0, storage_namespace="s3://elsewhere/ns")
+    assert former_state(made("m2", 1, stages=0)) is None
+
+
+def test_a_sweep_knows_the_newest_finished_mark_after_its_own(made: Made) -> None:
+    own = made("m1", 1)
+    made("earlier", 0)
+    assert later_marks(own).finished is None
+    made("m2", 2)
+    made("m3", 3)
+    made("other", 4, repository="another")
+    found = later_marks(own)
+    assert (name(found.finished), found.unfinished) == ("m3", False)
+
+
+@pytest.mark.parametrize(("stages", "may_have_found_any"), [(1, False), (2, True)])
+def test_a_later_mark_that_broke_off_may_have_found_anything_live(
+    made: Made, stages: int, may_have_found_any: bool
+) -> None:
+    own = made("m1", 0)
+    made("broken-off", 1, stages=stages)
+    assert later_marks(own).unfinished is may_have_found_any
+    made("m2", 2)
+    assert not later_marks(own).unfinished, "the finished one waited anew for everything"
+
+
+def test_a_later_mark_that_is_damaged_may_have_found_anything_live(made: Made, tmp_path: Path) -> None:
+    own = made("m1", 0)
+    alter(file_of(made("m2", 1).mark, tmp_path, "expired_addresses"), rows=4)
+    assert later_marks(own).unfinished
+
+
+def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept(made: Made) -> None:
+    """Otherwise a short answer of the server, given twice, would pass the guard the second time."""
+    made("m1", 0)
+    first = _previous_facts(made("none", 0.5, stages=0))
+    assert first and first["mark_id"] == "m1"
+    short = made("m2", 1, live=10, previous=first)
+    assert _previous_facts(made("m3", 2, stages=0)) == first
+    short.mark.store.write(f"{short.mark.folder}/sweeps/1/plan.json", b"{}")  # somebody has accepted it
+    found = _previous_facts(made("m4", 3, stages=0))
+    assert found and found["mark_id"] == "m2"

@@ -1,0 +1,102 @@
+"""The rows in which a mark says what it found, and since when each object has been unreferenced without interruption.
+
+Column `since` is carried from mark to mark. Whatever finds the object staged, held or live starts the clock anew: a
+mark in between, a look, and also a mark or a look that came after the mark that is swept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakegc_core import clock
+from lakegc_core.context import MarkContext
+from lakegc_core.mark import MarkArtifacts
+from lakegc_core.stages.commit_walk import COMMITS
+from lakegc_core.stages.previous_mark import later_marks, previous_findings
+from lakegc_core.stages.rescues import last_rescues
+from lakegc_core.store.parquet import read
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+STAGE = "expired_addresses"
+KEPT = "kept"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("etag", pa.string(), nullable=True),
+        pa.field("reason", pa.string(), nullable=False),  # expired: unreferenced; kept: foreign, staged, young
+        pa.field("since", pa.timestamp("us", tz="UTC"), nullable=False),  # unreferenced at least since then
+    ]
+)
+UNREFERENCED = "unreferenced"
+UNREFERENCED_REASONS = (UNREFERENCED, "young", "foreign")
+"""Reasons under which nothing refers to the object; all others interrupt the series."""
+
+
+def moment(seconds: float) -> Column:
+    """A column that holds this moment (unix seconds) as a timestamp."""
+    from pyspark.sql import functions as F
+
+    return F.lit(datetime.fromtimestamp(seconds, UTC))
+
+
+def with_since(spark: SparkSession, context: MarkContext, rows: DataFrame, read_commits_at: float) -> DataFrame:
+    """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had read its
+    commits (this mark: `read_commits_at`, unix seconds).
+
+    Joined by the address itself: a hash that collides would make an object look older than it is.
+    """
+    from pyspark.sql import functions as F
+
+    now = moment(read_commits_at)
+    before = previous_findings(context)
+    if before is None:
+        return rows.withColumn("since", now)
+    carried = (
+        _unreferenced(spark, context, before, "before")
+        .join(last_rescues(spark, context), "address", "left")
+        .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
+        .select("address", "before")
+    )
+    return rows.join(carried, "address", "left").withColumn("since", F.coalesce(F.least("before", now), now))
+
+
+def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:
+    """The candidates of a mark, with `since` moved forward where a look or a mark that came later found them live.
+
+    A later mark that was not finished, or that does not read, may have found any of them live.
+    """
+    from pyspark.sql import functions as F
+
+    rescued = last_rescues(spark, context)
+    found = candidates.join(rescued, "address", "left").withColumn("since", F.greatest("since", "rescued_at"))
+    later = later_marks(context)
+    if later.finished is not None:
+        read_at = moment(later.finished.require(COMMITS).finished_at)
+        theirs = _unreferenced(spark, context, later.finished, "later")
+        found = found.join(theirs, "address", "left").withColumn(
+            "since", F.greatest("since", F.coalesce("later", read_at))
+        )
+    if later.unfinished:
+        found = found.withColumn("since", F.greatest("since", moment(clock.now().timestamp())))
+    return found.select(*candidates.columns)
+
+
+def _unreferenced(spark: SparkSession, context: MarkContext, mark: MarkArtifacts, since: str) -> DataFrame:
+    """What a mark found unreferenced: address, and its `since` under another name."""
+    from pyspark.sql import functions as F
+
+    datasets: Mapping[str, Any] = mark.require(STAGE).datasets
+    expired, kept = (
+        read(spark, context.workspace, mark.stage_folder(STAGE, name), datasets[name], SCHEMA) for name in (STAGE, KEPT)
+    )
+    rows = expired.unionByName(kept).where(F.col("reason").isin(*UNREFERENCED_REASONS))
+    return rows.select("address", F.col("since").alias(since))

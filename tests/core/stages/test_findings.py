@@ -1,0 +1,98 @@
+"""Which mark a mark is compared with, and whose findings it carries on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core.context import MarkContext
+from lakegc_core.mark import STAGES
+from lakegc_core.stages import expired_addresses, rescues
+from lakegc_core.stages.previous_mark import previous_findings, previous_mark
+from tests.core.stages.marks import finish, parts
+from tests.lake import NOW, Lake, lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Marked = Callable[..., MarkContext]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Lake]:
+    with lake(tmp_path) as found:
+        found.create("lake")
+        yield found
+
+
+@pytest.fixture
+def marked(served: Lake, monkeypatch: pytest.MonkeyPatch) -> Marked:
+    """Begins a mark on a day from NOW, and finishes so many of its stages."""
+
+    def mark(day: int, stages: int = len(STAGES)) -> MarkContext:
+        monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=day)).timestamp()))
+        context = served.begin("lake", f"m{day}")
+        for stage in STAGES[:stages]:
+            finish(context, stage)
+        return context
+
+    return mark
+
+
+def before(context: MarkContext) -> tuple[str | None, str | None]:
+    """The ids of the mark it is compared with, and of the one whose findings it carries on."""
+    found = previous_mark(context), previous_findings(context)
+    return found[0] and found[0].mark_id, found[1] and found[1].mark_id
+
+
+def test_the_first_mark_has_none_before_it(marked: Marked) -> None:
+    assert before(marked(1, 0)) == (None, None)
+
+
+def test_a_mark_that_ended_before_its_staged_dump_stands_in_nobodys_way(marked: Marked) -> None:
+    marked(1)
+    marked(2, 1)
+    assert before(marked(3, 0)) == ("m1", "m1")
+
+
+@pytest.mark.parametrize(
+    "other", [{"repository_created": 1}, {"allow_list": 0}, {"storage_namespace": "s3://bucket/else"}], ids=str
+)
+def test_a_mark_of_another_repository_or_allow_list_is_not_carried_on(marked: Marked, other: dict[str, object]) -> None:
+    marked(1)
+    context = marked(2, 0)
+    assert before(context) == ("m1", "m1")
+    assert before(replace(context, header=replace(context.header, **other))) == (None, None)
+
+
+def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(spark: SparkSession, marked: Marked) -> None:
+    first = marked(1, len(STAGES) - 1)
+    long_ago, now = NOW - timedelta(days=5), NOW + timedelta(days=2)
+    found = {
+        "garbage": "unreferenced",
+        "young": "young",
+        "staged": "staged",
+        "rescued": "unreferenced",
+        "far": "foreign",
+    }
+    rows = [
+        {"address": name, "size": 1, "last_modified": long_ago, "etag": None, "reason": reason, "since": long_ago}
+        for name, reason in found.items()
+    ]
+    schema = expired_addresses.SCHEMA
+    kept = [row for row in rows if row["reason"] != "unreferenced"]
+    expired = [row for row in rows if row["reason"] == "unreferenced"]
+    finish(first, STAGES[-1], {"expired_addresses": (schema, expired), "kept": (schema, kept)})
+    rescue = {"address": "rescued", "at": NOW}
+    parts(first, rescues.folder(first), rescues.SCHEMA, [rescue])
+
+    frame = spark.createDataFrame([(name,) for name in (*found, "new")], "address string")
+    second = expired_addresses._with_since(spark, marked(2, 0), frame, now.timestamp())
+    since = {row[0]: row[1] / 1e6 for row in second.selectExpr("address", "unix_micros(since)").collect()}
+    assert {name for name, at in since.items() if at == long_ago.timestamp()} == {"garbage", "young", "far"}
+    assert {name for name, at in since.items() if at == now.timestamp()} == {"staged", "rescued", "new"}
