@@ -56,16 +56,22 @@ class Tasks:
 def _config(sandbox: Sandbox, request: Request) -> Answer:
     kind = sandbox.blockstore
     can_sign = kind != "local"
+    valid = r"^https?://[a-z0-9_-]+\.blob.core.windows.net" if kind == "azure" else f"^{kind}://"
+    example = (
+        "https://mystorageaccount.blob.core.windows.net/mycontainer/"
+        if kind == "azure"
+        else f"{kind}://example-bucket/"
+    )
     storage = {
         "blockstore_description": "",
         "blockstore_id": "",
-        "blockstore_namespace_ValidityRegex": f"^{kind}://",
-        "blockstore_namespace_example": f"{kind}://example-bucket/",
+        "blockstore_namespace_ValidityRegex": valid,
+        "blockstore_namespace_example": example,
         "blockstore_type": kind,
         "default_namespace_prefix": "" if can_sign else "local://",
         "import_support": can_sign,
-        "import_validity_regex": f"^{kind}://",
-        "pre_sign_multipart_upload": can_sign,
+        "import_validity_regex": valid,
+        "pre_sign_multipart_upload": kind == "s3",
         "pre_sign_support": can_sign,
         "pre_sign_support_ui": False,
     }

@@ -21,12 +21,20 @@ from lakegc_core.sandbox.refs import SandboxError
 from lakegc_core.sandbox.repository import Repository
 from lakegc_core.store.base import StoreConfig
 
+BEGINNINGS = {
+    "local": ("local://",),
+    "s3": ("s3://",),
+    "gs": ("gs://",),
+    "azure": ("https://", "http://"),
+}
+"""How storage namespaces begin, by blockstore."""
+
 
 class Sandbox:
     """A small lakeFS in memory whose objects and metadata files are real.
 
-    `root` is the base folder of blockstore `local`. With blockstore `s3` every repository brings its own
-    namespace and says where its bytes go: through a store of lakegc's, or into a folder an S3 server serves.
+    `root` is the base folder of blockstore `local`. With blockstore `s3`, `gs` or `azure` every repository brings
+    its own namespace and says where its bytes go: through a store of lakegc's, or into a folder an S3 server serves.
     """
 
     def __init__(
@@ -65,8 +73,8 @@ class Sandbox:
         age: timedelta = NOW,
     ) -> Repository:
         """Add a repository. `store` must be rooted at the namespace, as `folder` must."""
-        namespace = namespace or f"{self.blockstore}://{name}"
-        if not namespace.startswith(f"{self.blockstore}://"):
+        namespace = namespace or f"{BEGINNINGS[self.blockstore][0]}{name}"
+        if not namespace.startswith(BEGINNINGS[self.blockstore]):
             raise SandboxError(400, f"storage namespace {namespace} is not on blockstore {self.blockstore}")
         files: Files
         if store is not None:
