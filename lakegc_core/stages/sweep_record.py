@@ -95,9 +95,17 @@ class SweepRecord:
         planned = read(self._spark, self._context.workspace, record["folder"], parts, PLAN_SCHEMA)
         return self._without_finished(planned, self.journal)
 
+    def parts_before(self) -> set[str]:
+        """Names of the parts that earlier sweeps of this mark have planned."""
+        folders = (f"{self._context.mark.folder}/sweeps/{number}" for number in range(1, self.number))
+        return {part["name"] for folder in folders for part in self._plan(folder)["parts"]}
+
     def plan(self) -> dict[str, Any]:
         """plan.json, after checking that nobody changed it and that it belongs to this mark."""
-        key = f"{self.folder}/plan.json"
+        return self._plan(self.folder)
+
+    def _plan(self, folder: str) -> dict[str, Any]:
+        key = f"{folder}/plan.json"
         record = decode(self._store.read(key), key)
         stated = record.pop("digest", None)
         if (

@@ -199,7 +199,7 @@ class _Sweep:
                 totals = self.record.totals()
                 return self._result(totals.outcomes, 0, sum(part.rows for part in plan))
             if not self.record.is_begun:
-                lakefs_report.write(self.spark, self.context, f"{here}/plan", plan)
+                lakefs_report.write(self.spark, self.context, f"{here}/plan", plan, self.record.parts_before())
                 more = {"guards": [asdict(each) for each in self.verdicts], "look_began_at": look.began_at}
                 self.record.begin(plan, f"{here}/plan", more)
             if self._delete(plan, here, attempt, look):
