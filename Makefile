@@ -6,7 +6,7 @@ STAMP := $(VENV)/.lakegc-setup
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-golden ui bench lint format lock clean
+.PHONY: help setup demo test test-slow test-golden ui bench lint format lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -23,8 +23,11 @@ setup: $(STAMP)  ## make .venv with the locked dependencies
 demo: $(STAMP)  ## the whole story on an embedded lakeFS: history, mark, guards, sweep, 410
 	@$(BIN)/lakegc demo
 
-test: $(STAMP)  ## every test, two files side by side
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder
+test: $(STAMP)  ## every test but the slow ones, two files side by side
+	$(PYTEST) -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
+
+test-slow: $(STAMP)  ## the tests that take minutes each, one after the other
+	$(PYTEST) -m slow
 
 test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR: other recordings)
 	$(PYTEST) -m golden tests/golden

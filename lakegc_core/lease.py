@@ -1,7 +1,7 @@
 """The lease: one collector a repository, whatever machine it runs on.
 
 An object in the store, taken and renewed by conditional writes. It expires, so that a dead collector keeps nobody out;
-one that died on this very machine is seen to be dead at once. A process that holds the lease already shares it.
+one that died where this process can see it counts as dead at once. A process that holds the lease already shares it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Holder:
     verb: str
     host: str
     boot: str
+    processes: str  # the name space that the number of the process belongs to: containers share host and boot
     process: int
     process_started: str
     taken_at: float
@@ -47,12 +48,18 @@ class Holder:
 
     @property
     def is_dead(self) -> bool:
-        """True when the holder was a process of this machine that runs no more."""
-        return (
-            (self.host, self.boot) == (socket.gethostname(), _boot())
-            and self.boot != ""
-            and _started(self.process) != self.process_started
-        )
+        """True when the holder was a process that this one could see, and runs no more."""
+        mine = (socket.gethostname(), _boot(), _processes())
+        return "" not in mine and (self.host, self.boot, self.processes) == mine and self._has_ended()
+
+    def _has_ended(self) -> bool:
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False  # it is there and belongs to somebody else, whose processes may be hidden from us
+        return _started(self.process) not in ("", self.process_started)
 
 
 class Lease:
@@ -96,11 +103,11 @@ class Lease:
 
     def _take_over(self) -> None:
         try:
-            etag = self._store.head(self._key).etag
-            holder = _read(self._store, self._key)
+            found = self._store.head(self._key)
+            holder = _read(self._store.read(self._key), found.last_modified)
         except ObjectNotFoundError:
             raise RefusedError("Another collector has just given the lease back. Run the command again.") from None
-        if holder is not None and holder.expires_at > clock.now().timestamp() and not holder.is_dead:
+        if holder.expires_at > clock.now().timestamp() and not holder.is_dead:
             until = datetime.fromtimestamp(holder.expires_at, UTC)
             raise RefusedError(
                 f"Another collector works on this repository: `{holder.verb}` on {holder.host}, process "
@@ -108,7 +115,7 @@ class Lease:
                 "runs out by itself."
             )
         try:
-            self._etag = self._store.write(self._key, self._body(), if_match=etag)
+            self._etag = self._store.write(self._key, self._body(), if_match=found.etag)
         except PreconditionFailedError:
             raise RefusedError("Another collector has just taken the lease. Wait for it.") from None
 
@@ -130,6 +137,7 @@ class Lease:
             verb=self._verb,
             host=socket.gethostname(),
             boot=_boot(),
+            processes=_processes(),
             process=os.getpid(),
             process_started=_started(os.getpid()),
             taken_at=self._taken_at,
@@ -184,12 +192,14 @@ def _new(config: StoreConfig, home: str, verb: str, demanded: bool) -> Lease | N
     return lease
 
 
-def _read(store: Store, key: str) -> Holder | None:
-    """The holder, or None for a lease that does not read: it keeps nobody out."""
+def _read(data: bytes, written: datetime) -> Holder:
+    """The holder. A lease of another form (another version's, a damaged one) holds for its time from when it was
+    written: it may well be a living collector's."""
     try:
-        return Holder(**json.loads(store.read(key)))
+        return Holder(**json.loads(data))
     except (ValueError, TypeError):
-        return None
+        until = written + LEASE
+        return Holder("", "a command of another version", "another machine", "", "", 0, "", 0.0, until.timestamp())
 
 
 def _boot() -> str:
@@ -199,9 +209,18 @@ def _boot() -> str:
         return ""
 
 
-def _started(process: int) -> str:
-    """When a process of this machine was started, in the kernel's own form; empty if it is not there (any more)."""
+def _processes() -> str:
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _started(process: int) -> str:
+    """When a process was started, in the kernel's own form; `ended` for one that only waits to be forgotten by its
+    parent; empty if it does not show."""
+    try:
+        told = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return "ended" if told[0] in "ZX" else told[19]
     except (OSError, IndexError):
         return ""

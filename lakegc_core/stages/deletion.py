@@ -74,10 +74,10 @@ class Deletion:
         """Delete one piece, batch by batch, until it is done or the time is up; tell up to which row."""
         row = piece.start
         for group in self._groups(piece):
-            if clock.now().timestamp() >= self.until:
+            asked = self._delete(group)
+            row += asked
+            if asked < sum(batch.num_rows for batch in group):
                 break
-            self._delete(group)
-            row += sum(batch.num_rows for batch in group)
         yield {"part": piece.part.name, "row": row, "done": row == piece.part.rows}
 
     def _groups(self, piece: Piece) -> Iterator[list[pa.RecordBatch]]:
@@ -103,14 +103,18 @@ class Deletion:
                 "The plan names an object that is not lakeFS's or too young. It was altered: make a new mark."
             )
 
-    def _delete(self, group: list[pa.RecordBatch]) -> None:
-        store = connect(self.data)
-        keys = [batch["address"].to_pylist() for batch in group]
+    def _delete(self, group: list[pa.RecordBatch]) -> int:
+        """Delete batches and journal their outcomes; how many rows were asked for before the time was up."""
         with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-            outcomes = list(pool.map(store.delete_many, keys))
+            outcomes = list(pool.map(self._ask, group))
         journal = PartWriter(self.artifacts, self.journal, OUTCOMES_SCHEMA)
         now = clock.now()
+        asked, in_time = 0, True
         for batch, found in zip(group, outcomes, strict=True):
+            if found is None:
+                in_time = False  # a later batch may have been in time: it is journalled, and asked for again
+                continue
+            asked += batch.num_rows if in_time else 0
             if len(found) != batch.num_rows:
                 raise MarkError("The store answered for another number of keys than were sent.")
             columns = [
@@ -122,3 +126,10 @@ class Deletion:
             ]
             journal.write(pa.RecordBatch.from_arrays(columns, schema=OUTCOMES_SCHEMA))
         journal.close()
+        return asked
+
+    def _ask(self, batch: pa.RecordBatch) -> list[str] | None:
+        """Send one batch, unless the time is up: a machine may have slept since the one before."""
+        if clock.now().timestamp() >= self.until:
+            return None
+        return connect(self.data).delete_many(batch["address"].to_pylist())

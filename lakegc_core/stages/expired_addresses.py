@@ -30,7 +30,7 @@ from lakegc_core.stages.missing_paths import missing_paths
 from lakegc_core.stages.previous_mark import previous_mark
 from lakegc_core.stages.suspects import RESCUED, find_suspects, heads_of_mark
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parquet import Part, read, read_part, write
+from lakegc_core.store.parquet import Part, read, read_part, remove_leftovers, write
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -78,6 +78,8 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     )
     parts = _without_reuploads(spark, context, parts, folders)
     text = _TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
+    # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
+    remove_leftovers(context.workspace, text.target)
     lists = run_tasks(spark, parts[STAGE], text.write)
     facts = _facts(parts, manifests, sorted(each["list"] for each in lists))
     if facts["missing"]:
@@ -285,7 +287,7 @@ class _TextLists:
     """Writes the expired addresses, one a line, beside the parts; a picklable value that tasks carry."""
 
     def __init__(self, config: StoreConfig, source: str, target: str) -> None:
-        self._config, self._source, self._target = config, source, target
+        self._config, self._source, self.target = config, source, target
 
     def write(self, part: Part) -> Iterator[Json]:
         lines: list[str] = []
@@ -293,5 +295,5 @@ class _TextLists:
             lines += batch.column(0).to_pylist()
         name = f"part-{uuid.uuid4().hex}.txt"
         data = "".join(f"{line}\n" for line in lines).encode()
-        connect(self._config).write(f"{self._target}/{name}", data)
+        connect(self._config).write(f"{self.target}/{name}", data)
         yield {"list": name, "sha256": hashlib.sha256(data).hexdigest()}

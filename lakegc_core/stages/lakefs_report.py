@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from lakegc_core.context import MarkContext
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parquet import Part, read_part
+from lakegc_core.store.parquet import Part, read_part, remove_leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +26,17 @@ if TYPE_CHECKING:
 HOME = "_lakefs/retention/gc/unified"
 
 
-def write(spark: SparkSession, context: MarkContext, plan_folder: str, plan: Sequence[Part]) -> None:
-    """Write `deleted/`, `deleted.text/` and `summary.json` for what is about to be deleted."""
+def write(
+    spark: SparkSession, context: MarkContext, plan_folder: str, plan: Sequence[Part], before: Collection[str]
+) -> None:
+    """Write `deleted/`, `deleted.text/` and `summary.json` for what is about to be deleted.
+
+    `before` names the parts that earlier sweeps of the mark have planned; other parts that lie there are of a plan that
+    was never sealed, and may name what a later look has rescued.
+    """
     folder = f"{HOME}/{context.header.mark_id}"
+    remove_leftovers(context.data, f"{folder}/deleted", before)
+    remove_leftovers(context.data, f"{folder}/deleted.text", {_text_name(name) for name in before})
     work = _Lists(context.workspace, plan_folder, context.data, folder)
     counts = run_tasks(spark, list(plan), work.write)
     store = connect(context.data)
@@ -39,6 +47,10 @@ def write(spark: SparkSession, context: MarkContext, plan_folder: str, plan: Seq
     for name in ("deleted", "deleted.text"):
         store.write(f"{folder}/{name}/_SUCCESS", b"")
     store.write(f"{folder}/summary.json", _summary(context, sum(each["rows"] for each in counts)))
+
+
+def _text_name(part: str) -> str:
+    return part.removesuffix(".parquet") + ".txt"
 
 
 def _summary(context: MarkContext, objects: int) -> bytes:
@@ -77,6 +89,7 @@ class _Lists:
                 lines += addresses.to_pylist()
         store = connect(self.data)
         store.write(f"{self.folder}/deleted/{part.name}", sink.getvalue())
-        text = part.name.removesuffix(".parquet") + ".txt"
-        store.write(f"{self.folder}/deleted.text/{text}", "".join(f"{line}\n" for line in lines).encode())
+        store.write(
+            f"{self.folder}/deleted.text/{_text_name(part.name)}", "".join(f"{line}\n" for line in lines).encode()
+        )
         yield {"rows": len(lines)}

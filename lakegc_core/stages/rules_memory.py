@@ -15,7 +15,7 @@ from typing import Any
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import MarkError
-from lakegc_core.mark import decode, encode
+from lakegc_core.mark import decode, digest, encode
 from lakegc_core.retention import Rules
 from lakegc_core.store.base import connect
 
@@ -57,7 +57,8 @@ def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, i
     if not seen or seen[-1].rules != rules:
         seen.append(Seen(now, rules))
         key = f"{context.home}/{FOLDER}/{int(now * 1_000_000):020}.json"
-        connect(context.workspace).write(key, encode({"at": now, "rules": rules_json(rules)}))
+        record = {"at": now, "rules": rules_json(rules)}
+        connect(context.workspace).write(key, encode(record | {"digest": digest(record)}))
     memory = context.level.rules_memory
     if not memory:
         return rules, 1
@@ -75,13 +76,17 @@ def _read(context: MarkContext) -> list[Seen]:
     for level in store.list_level(f"{context.home}/{FOLDER}/"):
         for key in sorted(level.objects["address"].to_pylist()):
             record = decode(store.read(key), key)
+            stated = record.pop("digest", None)
             try:
+                if stated != digest(record):
+                    raise ValueError("changed after it was written")
                 told = record["rules"]
                 rules = None if told is None else Rules(int(told["default"]), dict(told["branches"]))
                 found.append(Seen(float(record["at"]), rules))
             except (KeyError, TypeError, ValueError):
                 raise MarkError(
-                    f"{context.workspace.root}/{key} is not a record of rules: {json.dumps(record)[:200]}. "
+                    f"{context.workspace.root}/{key} is not the record of rules that lakegc wrote (it says "
+                    f"{json.dumps(record)[:200]}). "
                     "Without it a shortened rule would take effect at once; remove it if you know that none was."
                 ) from None
     return sorted(found, key=lambda each: each.at)

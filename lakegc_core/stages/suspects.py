@@ -134,7 +134,8 @@ def _paths(spark: SparkSession, context: MarkContext, entries: list[Json]) -> li
 
     def task(item: tuple[str, set[tuple[int, str]]]) -> Iterator[Json]:
         range_id, sought = item
-        table = graveler.read_range(connect(data).read(f"{prefix}/{range_id}"), paths=True)
+        file = connect(data).read(f"{prefix}/{range_id}")
+        table = graveler.read_range(file, paths=True, expected_id=range_id)
         for row in table.filter(pc.is_in(table["size"], pa.array([size for size, _ in sought]))).to_pylist():
             if (row["size"], row["e_tag"]) in sought:
                 yield {"range_id": range_id, "path": row["path"].decode("utf-8", "surrogateescape")}

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
-from lakegc_core.errors import IncompleteError, MarkError
+from lakegc_core.errors import IncompleteError, MarkError, PreconditionFailedError, RefusedError
 from lakegc_core.mark import decode, digest, encode
 from lakegc_core.spark import clear_errors
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.stages.lost import LOST
 from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED
 from lakegc_core.store.base import ALREADY_GONE, DELETED, connect
 from lakegc_core.store.parquet import Part, list_parts, read
@@ -23,16 +24,17 @@ from lakegc_core.store.parquet import Part, list_parts, read
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LOST = "lost"
 FINAL = (DELETED, ALREADY_GONE, RESCUED, LOST)
 """Outcomes after which a mark never asks for an object again: gone, or found live since."""
 
 _ALWAYS_SHOWN = (DELETED, ALREADY_GONE, RESCUED, UNCONFIRMED)
+_WEIGHT = (LOST, RESCUED, DELETED, ALREADY_GONE, UNCONFIRMED)
+"""Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Objects by final outcome, and the bytes of those that this sweep deleted."""
+    """Objects by final outcome, and the bytes of those that the store said this sweep deleted."""
 
     outcomes: Mapping[str, int]
     bytes_deleted: int
@@ -90,14 +92,30 @@ class SweepRecord:
 
     def left(self) -> DataFrame:
         """What this sweep planned at first and its journal does not call finished."""
+        return self._without_finished(self.planned(), self.journal)
+
+    def planned(self) -> DataFrame:
+        """All that this sweep planned at first; whatever it asks for, then or later, is among it."""
         record = self.plan()
         parts = [Part.from_json(part) for part in record["parts"]]
-        planned = read(self._spark, self._context.workspace, record["folder"], parts, PLAN_SCHEMA)
-        return self._without_finished(planned, self.journal)
+        return read(self._spark, self._context.workspace, record["folder"], parts, PLAN_SCHEMA)
+
+    @property
+    def may_have_deleted(self) -> bool:
+        """True when objects may be gone of which no journal knows: a delete's record or answer can have been lost."""
+        return self.is_begun or self.number > 1
+
+    def parts_before(self) -> set[str]:
+        """Names of the parts that earlier sweeps of this mark have planned."""
+        folders = (f"{self._context.mark.folder}/sweeps/{number}" for number in range(1, self.number))
+        return {part["name"] for folder in folders for part in self._plan(folder)["parts"]}
 
     def plan(self) -> dict[str, Any]:
         """plan.json, after checking that nobody changed it and that it belongs to this mark."""
-        key = f"{self.folder}/plan.json"
+        return self._plan(self.folder)
+
+    def _plan(self, folder: str) -> dict[str, Any]:
+        key = f"{folder}/plan.json"
         record = decode(self._store.read(key), key)
         stated = record.pop("digest", None)
         if (
@@ -108,7 +126,7 @@ class SweepRecord:
         return record
 
     def begin(self, parts: Sequence[Part], folder: str, more: Mapping[str, Any]) -> None:
-        """Seal the plan. From here on objects may be deleted."""
+        """Seal the plan. From here on objects may be deleted. RefusedError if somebody else has sealed one."""
         record = {
             "repository": self._context.header.repository,
             "mark_id": self._context.header.mark_id,
@@ -121,12 +139,21 @@ class SweepRecord:
         }
         # A record of numbers and names only, so that what is read back has the digest of what was written.
         record = decode(encode(record), "plan")
-        self._store.write(f"{self.folder}/plan.json", encode(record | {"digest": digest(record)}))
+        self._write_once("plan.json", record | {"digest": digest(record)})
         self.is_begun = True
 
     def close(self, report: Mapping[str, Any]) -> None:
         """Write the report: the sweep is over."""
-        self._store.write(f"{self.folder}/report.json", encode(report))
+        self._write_once("report.json", report)
+
+    def _write_once(self, name: str, value: Mapping[str, Any]) -> None:
+        try:
+            self._store.write(f"{self.folder}/{name}", encode(value), if_absent=True)
+        except PreconditionFailedError:
+            raise RefusedError(
+                f"{self.folder}/{name} was written by somebody else meanwhile: another collector sweeps mark "
+                f"{self._context.header.mark_id}. Let it finish."
+            ) from None
 
     def outcomes(self) -> DataFrame:
         """The journal of this sweep: every outcome of every attempt."""
@@ -136,25 +163,32 @@ class SweepRecord:
         """Final outcomes: of several outcomes of an object, that of the last attempt counts."""
         from pyspark.sql import functions as F
 
+        weight = F.coalesce(*(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)))
+        deleted = F.when(F.col("outcome") == DELETED, F.col("size"))
         with clear_errors():
             rows = (
                 self.outcomes()
                 .groupBy("address")
-                .agg(F.max_by("outcome", "attempt").alias("outcome"), F.max("size").alias("size"))
+                .agg(
+                    F.max_by("outcome", F.struct("attempt", F.coalesce(weight, F.lit(0)))).alias("outcome"),
+                    F.max(deleted).alias("deleted"),
+                )
                 .groupBy("outcome")
-                .agg(F.count("*").alias("objects"), F.sum("size").alias("bytes"))
+                .agg(F.count("*").alias("objects"), F.sum("deleted").alias("bytes"))
                 .collect()
             )
         found = dict.fromkeys(_ALWAYS_SHOWN, 0) | {row["outcome"]: row["objects"] for row in rows}
-        return Totals(found, sum(row["bytes"] for row in rows if row["outcome"] in (DELETED, LOST)))
+        return Totals(found, sum(row["bytes"] or 0 for row in rows))
 
-    def check_sums(self, totals: Totals) -> int:
+    def check_sums(self) -> int:
         """How many objects were planned, after checking that each has an outcome: nothing is left over."""
+        with clear_errors():
+            told = self.outcomes().select("address").distinct()
+            without = self.planned().join(told, "address", "left_anti").count()
         planned = sum(int(part["rows"]) for part in self.plan()["parts"])
-        counted = sum(totals.outcomes.values())
-        if counted < planned:
+        if without:
             raise IncompleteError(
-                f"{planned - counted:,} of {planned:,} planned objects have no outcome in the journal at "
+                f"{without:,} of {planned:,} planned objects have no outcome in the journal at "
                 f"{self._context.workspace.root}/{self.journal}. Run the same sweep again; it goes on where it stopped."
             )
         return planned

@@ -25,10 +25,11 @@ from lakegc_core.spark import clear_errors, run_tasks
 from lakegc_core.stages import findings, lakefs_report, rescues
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece
 from lakegc_core.stages.look import Glance, Look, take_look
+from lakegc_core.stages.lost import LOST, absent, told_apart
 from lakegc_core.stages.sample import Sample, read_again, take_sample
 from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED, find_suspects, heads_of_mark
-from lakegc_core.stages.sweep_record import LOST, SweepRecord
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, connect
+from lakegc_core.stages.sweep_record import SweepRecord
+from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, write
 
 if TYPE_CHECKING:
@@ -151,16 +152,20 @@ def swept_report(
         skew = (connect(context.data).probe().clock - clock.now()).total_seconds()
         verdicts = judge(context, accepted, sample, skew)
         if not guards.authorized(verdicts):
-            raise RefusedError(refusal(context, verdicts))
+            begun = SweepRecord(spark, context, dry_run=dry_run).is_begun
+            raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             _check_look_delay(context)
         return _Sweep(spark, context, verdicts, sample, lease, dry_run, started).run()
 
 
-def refusal(context: MarkContext, verdicts: Sequence[Verdict]) -> str:
-    """Why a mark is not swept, one line a guard."""
+def refusal(context: MarkContext, verdicts: Sequence[Verdict], *, begun: bool = False) -> str:
+    """Why a mark is not swept, one line a guard. `begun`: an earlier call has begun to, and broke off."""
     found = "\n".join(f"  {verdict.name}: {verdict.description}" for verdict in verdicts if verdict.stops)
-    return f"Mark {context.header.mark_id} of {context.header.repository} is not swept. Nothing was deleted.\n{found}"
+    mark = f"Mark {context.header.mark_id} of {context.header.repository}"
+    if begun:
+        return f"{mark} is not swept to its end: a sweep of it broke off. Nothing more was deleted.\n{found}"
+    return f"{mark} is not swept. Nothing was deleted.\n{found}"
 
 
 def _check_look_delay(context: MarkContext) -> None:
@@ -204,7 +209,8 @@ class _Sweep:
                 totals = self.record.totals()
                 return self._result(totals.outcomes, 0, sum(part.rows for part in plan))
             if not self.record.is_begun:
-                lakefs_report.write(self.spark, self.context, f"{here}/plan", plan)
+                self._check_lease()
+                lakefs_report.write(self.spark, self.context, f"{here}/plan", plan, self.record.parts_before())
                 more = {"guards": [asdict(each) for each in self.verdicts], "look_began_at": look.began_at}
                 self.record.begin(plan, f"{here}/plan", more)
             if self._delete(plan, here, attempt, look):
@@ -249,6 +255,7 @@ class _Sweep:
     def _write_plan(self, judged: DataFrame, here: str, attempt: int, waiting: int) -> list[Part]:
         from pyspark.sql import functions as F
 
+        self._check_lease()
         stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn(
             "at", findings.moment(clock.now().timestamp())
         )
@@ -263,7 +270,7 @@ class _Sweep:
             self.context.workspace,
             {"plan": f"{here}/plan", "outcomes": self.record.journal, "rescues": rescues.folder(self.context)},
             PLAN_SCHEMA,
-            split=_split_plan,
+            split=_SplitPlan(self.context.data if self.record.may_have_deleted else None),
             schemas={"outcomes": OUTCOMES_SCHEMA, "rescues": rescues.SCHEMA},
         )
         return parts["plan"]
@@ -276,8 +283,7 @@ class _Sweep:
         number = 0
         self.context.say(f"{STAGE}: deleting {sum(part.rows for part in plan):,} objects")
         while pieces:
-            if self.lease is not None:
-                self.lease.check()
+            self._check_lease()
             now = clock.now().timestamp()
             if now >= expires:
                 self.context.say(f"{STAGE}: the look is too old; looking again")
@@ -304,6 +310,10 @@ class _Sweep:
                 return False
         return True
 
+    def _check_lease(self) -> None:
+        if self.lease is not None:
+            self.lease.check()
+
     def _came_back(self, glance: Glance, plan: Sequence[Part], here: str, number: int) -> bool:
         """Between two waves: does any object of the plan belong to a head or tag that appeared since the look?"""
         if glance.rules_changed():
@@ -317,13 +327,13 @@ class _Sweep:
             return bool(_among(planned, seen.live(self.spark, self.context)).limit(1).count())
 
     def _finish(self, attempt: int) -> SweepResult:
-        """Look once more: what was deleted and is found referenced now is lost, and says so."""
+        """Look once more: what is gone and is found referenced now is lost, and says so."""
         here = f"{self.record.folder}/attempt-{attempt}"
         look = take_look(self.spark, self.context, f"{here}/look")
         self._record_lost(look, attempt)
         unreadable = read_again(self.context, self.sample)
         totals = self.record.totals()
-        planned = self.record.check_sums(totals)
+        planned = self.record.check_sums()
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
         self.record.close(
             asdict(result)
@@ -338,9 +348,9 @@ class _Sweep:
     def _record_lost(self, look: Look, attempt: int) -> None:
         from pyspark.sql import functions as F
 
-        deleted = self.record.outcomes().where(f"outcome = '{DELETED}'").select("address", "size").distinct()
+        planned = self.record.planned().select("address", "size")
         lost = (
-            _among(deleted, look.live(self.spark, self.context))
+            absent(_among(planned, look.live(self.spark, self.context)), self.context.data)
             .withColumn("outcome", F.lit(LOST))
             .withColumn("attempt", F.lit(attempt))
             .withColumn("at", findings.moment(clock.now().timestamp()))
@@ -382,10 +392,19 @@ def _among(rows: DataFrame, live: DataFrame) -> DataFrame:
     return rows.withColumn("h", F.xxhash64("address")).join(live, "h", "left_semi").drop("h")
 
 
-def _split_plan(table: pa.Table) -> dict[str, pa.Table]:
-    planned, rescued = pc.equal(table["outcome"], _PLANNED), pc.equal(table["outcome"], RESCUED)
-    return {
-        "plan": table.filter(planned),
-        "outcomes": table.filter(pc.invert(planned)),
-        "rescues": table.filter(rescued),
-    }
+@dataclass(frozen=True)
+class _SplitPlan:
+    """Divides judged rows among plan, journal and rescues. Where something may have been deleted already, what is
+    rescued must be in `store`, or else it is lost."""
+
+    store: StoreConfig | None
+
+    def __call__(self, table: pa.Table) -> dict[str, pa.Table]:
+        if self.store is not None:
+            table = told_apart(table, self.store)
+        planned, rescued = pc.equal(table["outcome"], _PLANNED), pc.equal(table["outcome"], RESCUED)
+        return {
+            "plan": table.filter(planned),
+            "outcomes": table.filter(pc.invert(planned)),
+            "rescues": table.filter(rescued),
+        }

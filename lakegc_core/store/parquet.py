@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakegc_core.errors import CorruptFileError, MarkError
+from lakegc_core.errors import CorruptFileError, MarkError, StoreError
 from lakegc_core.spark import Json, run_on_rows
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.base import ALREADY_GONE, DELETED, StoreConfig, connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,6 +157,19 @@ def list_parts(config: StoreConfig, folder: str) -> list[Part]:
                 raise MarkError(f"{key} is not a part that lakegc wrote; a journal must hold nothing else.")
             found.append(Part(name, int(told[1]), size, told[2]))
     return sorted(found, key=lambda part: part.name)
+
+
+def remove_leftovers(config: StoreConfig, folder: str, keep: Collection[str] = ()) -> None:
+    """Delete what lies in a folder of artifacts that others read whole, but for the names in `keep`."""
+    store = connect(config)
+    for level in store.list_level(f"{folder}/"):
+        found = [key for key in level.objects["address"].to_pylist() if key.rpartition("/")[2] not in keep]
+        failed = [outcome for outcome in store.delete_many(found) if outcome not in (DELETED, ALREADY_GONE)]
+        if failed:
+            raise StoreError(
+                f"{config.root}/{folder} holds files of an attempt that was broken off, which could not be removed "
+                f"({failed[0]}). Remove them, and run the same command again."
+            )
 
 
 def part_results(dataset: str, parts: Sequence[Part]) -> Iterator[Json]:

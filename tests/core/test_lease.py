@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from lakegc_core import lease
 from lakegc_core.errors import RefusedError
+from lakegc_core.safety import LEASE
 from lakegc_core.store.local import LocalConfig
 
 HOME = "_lakefs/retention/gc/lakegc"
@@ -75,6 +78,65 @@ def test_a_collector_that_died_on_another_machine_keeps_others_out_until_its_tim
         pass
     monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
     monkeypatch.setenv("LAKEGC_NOW", str(float(str(there["expires_at"])) + 1))
+    with _held(config):
+        pass
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"processes": "pid:[1]"}, {"boot": "another"}, {"host": "elsewhere"}],
+    ids=["another container", "another boot", "another machine"],
+)
+def test_a_collector_whose_processes_cannot_be_seen_is_not_taken_for_dead(
+    config: LocalConfig, other: dict[str, str]
+) -> None:
+    """Two containers may share a host's name and boot, and neither sees the other's processes."""
+    assert _in_another_process(config, "os._exit(9)").returncode == 9
+    file = Path(config.path) / HOME / lease.NAME
+    file.write_text(json.dumps(_stored(config) | other))
+    with pytest.raises(RefusedError, match="whose lease runs until"), _held(config):
+        pass
+
+
+def test_a_collector_of_another_user_whose_processes_are_hidden_is_not_taken_for_dead(
+    config: LocalConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _in_another_process(config, "os._exit(9)").returncode == 9
+
+    def hidden(process: int, number: int) -> None:
+        raise PermissionError  # what the kernel says of a process that is there
+
+    monkeypatch.setattr(os, "kill", hidden)
+    with pytest.raises(RefusedError, match="whose lease runs until"), _held(config):
+        pass
+
+
+def test_a_killed_collector_keeps_nobody_out_though_its_parent_has_not_noticed(config: LocalConfig) -> None:
+    program = (
+        "import os, signal\n"
+        "from lakegc_core import lease\n"
+        "from lakegc_core.store.local import LocalConfig\n"
+        f"with lease.held(LocalConfig({config.path!r}), {HOME!r}, 'sweep there', external=False, demanded=True):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as killed:
+        os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)  # dead, and still in the table of processes
+        assert Path(f"/proc/{killed.pid}").exists()
+        with _held(config):
+            pass
+    assert killed.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"null", b'{"holder": "of another version"}'])
+def test_a_lease_of_another_form_keeps_others_out_for_its_time(
+    config: LocalConfig, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path(config.path) / HOME / lease.NAME
+    file.write_bytes(data)
+    with pytest.raises(RefusedError, match="a command of another version"), _held(config):
+        pass
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", str(file.stat().st_mtime + LEASE.total_seconds() + 1))
     with _held(config):
         pass
 

@@ -1,0 +1,15 @@
+"""Runs at the start of every Python process of a victim: arms it, and makes its steps small, so that there are many."""
+
+import json
+import os
+from datetime import timedelta
+
+if "CRASH_SCRIPT" in os.environ:
+    from lakegc_core import lease
+    from lakegc_core.stages import deletion, swept_report
+    from tests.crashing import Script, arm
+
+    lease.LEASE_RENEWAL = timedelta(seconds=0.3)
+    deletion.BATCH, deletion._JOURNAL = 2, 4
+    swept_report._ROWS_A_PART = 6
+    arm(Script(**json.loads(os.environ["CRASH_SCRIPT"])))

@@ -1,0 +1,207 @@
+"""Stores that die at a chosen step: where a collector can be killed, and how a test chooses the place.
+
+A step is a kind of durable operation (a write, a conditional write, a delete), named after what it leaves in the store.
+A real victim kills itself there, driver and all; within one process the store is dead from there on, which nothing
+survives either. What is killed and what must hold afterwards belongs in `crash_lake` and the tests.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lakegc_core.store.base import Level, ObjectInfo, StoreProbe
+from lakegc_core.store.local import LocalStore
+
+BEFORE, AFTER = "before", "after"
+EVERYWHERE = "everywhere"  # once after each kind of step, start by start; before it is after the one before it
+
+_HOME = "_lakefs/retention/gc/lakegc/"
+_NAMES = (
+    (r"^_lakefs/retention/gc/lakegc/(marks/[^/]+/)?", ""),
+    (r"^_lakefs/retention/gc/unified/[^/]+/", "unified/"),
+    (r"^sweeps/[0-9]+/", "sweep/"),
+    (r"/attempt-[0-9]+/", "/attempt/"),
+    (r"(^|/)part-[^/]*$", r"\1part"),
+    (r"^rules/[0-9]+\.json$", "rules"),
+)
+
+
+class Crash(BaseException):
+    """The store is dead. Not an Exception, so that nothing takes it for one that it could deal with."""
+
+
+def written(key: str, data: bytes, if_absent: bool) -> str:
+    """The step that writes this key."""
+    for pattern, name in _NAMES:
+        key = re.sub(pattern, name, key)
+    if key == "lease.json":
+        given_back = json.loads(data)["expires_at"] == 0.0
+        return "lease given back" if given_back else "lease taken" if if_absent else "lease renewed"
+    return key
+
+
+def deleted(keys: Sequence[str]) -> str:
+    """The step that deletes these keys."""
+    return "delete leftovers" if all(key.startswith("_lakefs/") for key in keys) else "delete objects"
+
+
+@dataclass(frozen=True)
+class Script:
+    """When to die: at the `number`-th `step`, before or after it. What happened stands in files of `folder`."""
+
+    folder: str
+    step: str = ""
+    moment: str = BEFORE
+    number: int = 1
+
+    def happened(self) -> list[str]:
+        """The steps so far, of all processes."""
+        path = Path(self.folder, "steps")
+        return path.read_text().splitlines() if path.exists() else []
+
+    def died_at(self) -> list[tuple[str, str]]:
+        """Where somebody has died, in order: step and moment."""
+        path = Path(self.folder, "deaths")
+        return [(died[0], died[1]) for died in map(json.loads, path.read_text().splitlines())] if path.exists() else []
+
+    @property
+    def is_dead(self) -> bool:
+        return Path(self.folder, "dead").exists()
+
+    def revive(self) -> None:
+        """A new start: the store lives again."""
+        Path(self.folder, "dead").unlink(missing_ok=True)
+
+    def do(self, step: str, work: Callable[[], Any], die: Callable[[], None]) -> Any:
+        """Do one step, and die at it if this is the place."""
+        with self._locked():
+            if step.startswith("sweep/attempt/") and "sweep/plan.json" in self.happened():
+                step = step.replace("attempt", "later attempt")  # a resumption, or the look after the last delete
+            with Path(self.folder, "steps").open("a") as file:
+                file.write(f"{step}\n")
+            moment = self._moment(step)
+            if moment is not None:
+                with Path(self.folder, "deaths").open("a") as file:
+                    file.write(json.dumps([step, moment]) + "\n")
+        if moment == BEFORE:
+            self._die(die)
+        result = work()
+        if moment == AFTER:
+            self._die(die)
+        return result
+
+    def _moment(self, step: str) -> str | None:
+        deaths = self.died_at()
+        if self.step == EVERYWHERE:
+            return AFTER if (step, AFTER) not in deaths else None
+        hit = step == self.step and self.happened().count(step) == self.number and not deaths
+        return self.moment if hit else None
+
+    def _die(self, die: Callable[[], None]) -> None:
+        Path(self.folder, "dead").touch()
+        die()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with Path(self.folder, "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+# --- within one process: a store that is dead from the chosen step on ---
+
+
+@dataclass(frozen=True)
+class MortalConfig:
+    """A folder as a store that dies by a script; the workers of Spark share its fate."""
+
+    path: str
+    script: Script
+
+    @property
+    def root(self) -> str:
+        return f"local://{self.path}"
+
+    def connect(self) -> MortalStore:
+        return MortalStore(self)
+
+
+class MortalStore:
+    """`Store` over a folder, until it dies."""
+
+    def __init__(self, config: MortalConfig) -> None:
+        self.root, self._script = config.root, config.script
+        self._store = LocalStore(config)  # type: ignore[arg-type]
+
+    def _alive(self) -> LocalStore:
+        if self._script.is_dead:
+            raise Crash
+        return self._store
+
+    def _die(self) -> None:
+        raise Crash
+
+    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
+        return self._alive().list(prefix)
+
+    def list_level(self, prefix: str = "") -> Iterator[Level]:
+        return self._alive().list_level(prefix)
+
+    def read(self, key: str) -> bytes:
+        return self._alive().read(key)
+
+    def head(self, key: str) -> ObjectInfo:
+        return self._alive().head(key)
+
+    def probe(self) -> StoreProbe:
+        return self._alive().probe()
+
+    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        def work() -> str:
+            return self._alive().write(key, data, if_absent=if_absent, if_match=if_match)
+
+        self._alive()
+        return str(self._script.do(written(key, data, if_absent), work, self._die))
+
+    def delete_many(self, keys: Sequence[str]) -> Any:
+        store = self._alive()
+        return self._script.do(deleted(keys), lambda: store.delete_many(keys), self._die) if keys else []
+
+
+# --- in a process of its own: kill -9 ---
+
+
+def arm(script: Script) -> None:
+    """Let this process, and every worker that it starts, kill the whole collector by the script."""
+    driver = int(os.environ.setdefault("CRASH_DRIVER", str(os.getpid())))
+
+    def die() -> None:
+        os.kill(driver, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    write, delete_many = LocalStore.write, LocalStore.delete_many
+
+    def mortal_write(
+        store: LocalStore, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None
+    ) -> Any:
+        def work() -> str:
+            return write(store, key, data, if_absent=if_absent, if_match=if_match)
+
+        return script.do(written(key, data, if_absent), work, die)
+
+    def mortal_delete(store: LocalStore, keys: Sequence[str]) -> Any:
+        return script.do(deleted(keys), lambda: delete_many(store, keys), die) if keys else []
+
+    LocalStore.write = mortal_write  # type: ignore[method-assign]
+    LocalStore.delete_many = mortal_delete  # type: ignore[method-assign, assignment]
