@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 
 # Dagster last: a session that it starts has no credentials of the S3 test servers, and a process has one session.
-_LONGEST_FIRST = ("property", "golden", "test_faults", "test_cli", "test_secrets", "store", "lakefs", "sandbox")
+_LONGEST_FIRST = (
+    "property",
+    "golden",
+    "interleavings",
+    "test_faults",
+    "test_cli",
+    "test_secrets",
+    "store",
+    "lakefs",
+    "sandbox",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
