@@ -14,6 +14,7 @@ from lakegc_core.mark import STAGES, MarkArtifacts
 from lakegc_core.safety import FULL
 from lakegc_core.stages.expired_addresses import _previous_facts
 from lakegc_core.stages.previous_mark import former_state, later_marks, previous_findings, previous_mark
+from lakegc_core.stages.swept_report import confirmed_at
 from lakegc_core.store.local import LocalConfig
 from tests.core.test_mark import HEADER, alter, file_of, manifest
 
@@ -143,3 +144,11 @@ def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept
     short.mark.store.write(f"{short.mark.folder}/sweeps/1/plan.json", b"{}")  # somebody has accepted it
     found = _previous_facts(made("m4", 3, stages=0))
     assert found and found["mark_id"] == "m2"
+
+
+def test_the_gap_begins_when_the_commits_had_been_read(made: Made) -> None:
+    """What was referred to while they were being read may have been let go before the end."""
+    context = made("m1", 0)
+    context.policy = SimpleNamespace(safety=None)
+    read = context.mark.require("retention_commits")
+    assert confirmed_at(context) == read.finished_at + FULL.gap.total_seconds() > read.started_at + DAY

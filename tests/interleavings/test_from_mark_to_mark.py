@@ -1,0 +1,152 @@
+"""What happens from mark to mark: whatever finds an object live starts its clock anew, wherever that was written down.
+
+Level `full`, a day between marks. In each row the object is garbage at first, then live and seen so, then hidden: a
+commit that holds it waits for its hooks while the path is overwritten. Only what saw it live can save it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core import safety
+from lakegc_core.context import MarkContext
+from lakegc_core.stages import findings
+from lakegc_core.stages.previous_mark import LaterMarks
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def _no_rescues(patch: pytest.MonkeyPatch) -> None:
+    def none(spark: SparkSession, context: MarkContext) -> DataFrame:
+        return spark.createDataFrame([], "address string, rescued_at timestamp")
+
+    patch.setattr(findings, "last_rescues", none)
+
+
+SERIES = Mechanism(
+    "a mark that finds it live begins a new series",
+    lambda patch: patch.setattr(findings, "UNREFERENCED_REASONS", (*findings.UNREFERENCED_REASONS, "staged")),
+)
+JOURNAL = Mechanism("the next mark knows what looks rescued", _no_rescues)
+JOURNAL_AT_SWEEP = Mechanism("a sweep knows what other sweeps rescued", _no_rescues)
+LATER = Mechanism(
+    "a sweep knows what later marks found",
+    lambda patch: patch.setattr(findings, "later_marks", lambda context: LaterMarks(None, False)),
+)
+GAP = Mechanism(
+    "the gap, for what was held", lambda patch: patch.setitem(safety.LEVELS, "full", replace(safety.FULL, gap=0 * DAY))
+)
+DAY = timedelta(days=1)
+GROUPS = {
+    LATER.name: "sweep of the first mark",
+    JOURNAL_AT_SWEEP.name: "sweep of the second mark",
+    GAP.name: "sweep of the second mark, too early",
+    JOURNAL.name: "third mark",
+    SERIES.name: "third mark",
+}
+
+
+def _live_then_hidden(lake: Lake, branch: str, *, live: str, hidden: str) -> Row:
+    stage, pending = lake.dropped("a"), []
+    lake.upload(branch, "b")
+
+    def hide() -> None:
+        pending.append(lake.repository.begin_commit(branch, "slow hooks"))
+        lake.upload(branch, "a", days=0)
+
+    return row(f"{branch}@", "a", **{live: lambda: stage(branch), hidden: hide, "end": lambda: pending[-1]()})
+
+
+@stopped_by(LATER)
+def test_a_later_mark_found_it_live_and_the_earlier_one_is_swept(lake: Lake) -> Row:
+    return _live_then_hidden(lake, "later", live="first_mark_over", hidden="second_mark_over")
+
+
+@stopped_by(JOURNAL_AT_SWEEP)
+def test_the_sweep_of_one_mark_rescued_it_and_another_mark_is_swept(lake: Lake) -> Row:
+    return _live_then_hidden(lake, "rescued", live="second_mark_over", hidden="first_sweep_over")
+
+
+@stopped_by(GAP)
+def test_a_hold_is_lifted_and_put_back_within_the_gap(lake: Lake) -> Row:
+    commit, hold = lake.expired("legal/a"), "path:legal/**"
+    lake.holds.append(hold)
+    return row(
+        commit,
+        "legal/a",
+        first_mark_over=lambda: lake.holds.remove(hold),
+        second_sweep_over=lambda: lake.holds.append(hold),
+    )
+
+
+@stopped_by(JOURNAL)
+def test_a_look_rescued_it_between_two_marks(lake: Lake) -> Row:
+    return _live_then_hidden(lake, "looked-at", live="second_mark_over", hidden="first_sweep_over")
+
+
+@stopped_by(SERIES)
+def test_a_mark_between_two_others_found_it_live(lake: Lake) -> Row:
+    return _live_then_hidden(lake, "between", live="first_mark_over", hidden="second_mark_over")
+
+
+# --- the story ---
+
+
+class FromMarkToMark(Story):
+    """Three marks, and a sweep of each. What is off from some moment on is told again from there."""
+
+    def __init__(self, found: Lake) -> None:
+        super().__init__(__name__, found)
+        found.options["safety_level"] = "full"
+        self.garbage = found.forgotten(found.content())
+        found.mark("m1")
+        self.fire("first_mark_over")
+        found.wait(days=1)
+        found.mark("m2")
+        self.fire("second_mark_over")
+        self.before_first_sweep = found.save()
+        found.sweep("m1")
+        self.gone = self.garbage not in found.stored()
+        self.fire("first_sweep_over")
+        self.before_second_sweep = found.save()
+        found.sweep("m2")
+        self.fire("second_sweep_over")
+        found.wait(hours=20)
+        self.before_third_mark = found.save()
+
+    def tell(self, off: frozenset[str]) -> None:
+        """Go on from where the mechanism matters."""
+        found = self.lake
+        if LATER.name in off:
+            found.rewind(self.before_first_sweep)
+            found.sweep("m1")
+        elif off & {JOURNAL_AT_SWEEP.name, GAP.name}:
+            found.rewind(self.before_second_sweep)
+            found.sweep("m2")
+        else:
+            found.rewind(self.before_third_mark)
+            found.mark("m3")
+            found.sweep("m3")
+        self.fire("end")
+
+
+@pytest.fixture(scope="module")
+def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FromMarkToMark]:
+    with lake(spark, tmp_path_factory.mktemp("series")) as found:
+        yield FromMarkToMark(found)
+
+
+@pytest.fixture(scope="module")
+def lost(story: FromMarkToMark) -> Callable[[str, bool], bool]:
+    return story.lost(story.tell, GROUPS)
+
+
+def test_garbage_of_two_marks_goes_with_the_first_sweep(story: FromMarkToMark) -> None:
+    assert story.gone
