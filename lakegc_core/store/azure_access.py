@@ -236,7 +236,7 @@ def should_repeat(error: AzureError | ValueError) -> bool:
 
 _HINTS = {
     "AuthenticationFailed": "the account key or SAS is not the right one, or the clock of this machine is wrong",
-    "AuthorizationFailure": "grant the operation to these credentials, and this machine access to the account",
+    "AuthorizationFailure": "check the key or SAS, what it may do, and whether this machine may reach the account",
     "AuthorizationPermissionMismatch": "grant the operation to these credentials (Storage Blob Data Contributor)",
     "InvalidAuthenticationInfo": "the token or SAS cannot be used here",
     "ContainerNotFound": "check the name of the container, and the endpoint",

@@ -10,6 +10,7 @@ A name is `prefix + "/" + address`, or the address alone under an empty prefix: 
 from __future__ import annotations
 
 import builtins
+import functools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -60,6 +61,12 @@ from lakegc_core.store.base import (
 )
 
 Answer = TypeVar("Answer")
+
+_HINTS = {
+    Forbidden: ": grant the operation to these credentials",
+    NotFound: ": check the name of the bucket, and the endpoint",
+    requests.RequestException: ": check the endpoint (lakegc.yaml's `stores`) and the network",
+}
 
 _FIELDS = "kind,items(name,size,updated,generation),prefixes,nextPageToken"
 _KIND = "storage#objects"  # what an answer to a listing says it is, even an empty one
@@ -263,8 +270,8 @@ class GCSStore:
         target = self._blob(key)
         token: str | None = None
         while True:
-            ask = _Rewrite(target, origin, token, self._time)
-            token = self._call("copying", source_key, ask)
+            step = functools.partial(target.rewrite, origin, token=token, retry=None, timeout=self._time)
+            token, _, _ = self._call("copying", source_key, step)
             if token is None:
                 return str(target.generation)
 
@@ -337,7 +344,7 @@ class GCSStore:
             return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected")
         if isinstance(error, (DataCorruption, *_BROKEN_OFF)):
             return IncompleteError(f"{what} broke off: {_code(error)}")
-        hint = ": grant the operation to these credentials" if isinstance(error, Forbidden) else ""
+        hint = next((text for kind, text in _HINTS.items() if isinstance(error, kind)), "")
         return StoreError(f"{what}: the store answered {_code(error)}{hint}")
 
 
@@ -362,20 +369,6 @@ class _Page:
         if not isinstance(page, dict) or page.get("kind") != _KIND:
             raise IncompleteError(f"{self.store.root}: the store's answer was no list of objects")
         return page
-
-
-@dataclass(frozen=True)
-class _Rewrite:
-    """One step of a copy; returns the token of the next, None at the end."""
-
-    target: Any
-    origin: Any
-    token: str | None
-    timeout: tuple[float, float]
-
-    def __call__(self) -> str | None:
-        token, _, _ = self.target.rewrite(self.origin, token=self.token, retry=None, timeout=self.timeout)
-        return None if token is None else str(token)
 
 
 def _batch(items: Sequence[dict[str, Any]], cut: int, where: str) -> pa.RecordBatch:

@@ -152,6 +152,11 @@ def test_a_batch_the_server_cannot_read_is_deleted_blob_by_blob(faulty_azure: Fa
     assert faulty_azure.store.delete_many(["data/a", "data/b"]) == ["deleted", "already_gone"]
 
 
+def test_blobs_of_a_container_that_is_not_there_are_not_called_gone(azure: AzureServer) -> None:
+    store = azure.config("x", container="no-such-container").connect()
+    assert store.delete_many(["data/a"]) == ["failed:ContainerNotFound"]
+
+
 def test_a_blob_is_deleted_with_its_snapshots(azure: AzureServer) -> None:
     store = azure.config(uuid.uuid4().hex).connect()
     store.write("data/a", b"1")

@@ -16,7 +16,7 @@ from lakegc_core.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.store.factory import config_for
 from lakegc_core.store.gcs import GCSConfig
 from tests.core.store.conftest import behind_proxy
-from tests.core.store.faults import PROTOCOLS, Faulty
+from tests.core.store.faults import PROTOCOLS, Faulty, answering
 from tests.gcs_server import GCSServer
 from tests.proxy import Answer, Forward, Request
 
@@ -112,6 +112,12 @@ def test_names_that_lead_out_of_the_bucket_are_refused(gcs: GCSServer, key: str)
         with pytest.raises(StoreError):
             ask(key)
     assert store.delete_many([key]) == ["failed:InvalidKey"]
+
+
+def test_objects_of_a_bucket_that_is_not_there_are_not_called_gone(faulty_gcs: Faulty) -> None:
+    told = {"error": {"code": 404, "message": "The specified bucket does not exist.", "errors": []}}
+    faulty_gcs.proxy.hook = answering(Answer(404, {"Content-Type": "application/json"}, json.dumps(told).encode()))
+    assert faulty_gcs.store.delete_many(["data/a"]) == ["failed:NoSuchBucket"]
 
 
 def test_what_is_no_generation_matches_nothing(gcs: GCSServer) -> None:
