@@ -110,6 +110,11 @@ class SweepRecord:
         folders = (f"{self._context.mark.folder}/sweeps/{number}" for number in range(1, self.number))
         return {part["name"] for folder in folders for part in self._plan(folder)["parts"]}
 
+    def lost_before(self) -> int:
+        """How many objects earlier sweeps of this mark report as lost."""
+        keys = [f"{self._context.mark.folder}/sweeps/{number}/report.json" for number in range(1, self.number)]
+        return sum(decode(self._store.read(key), key).get("outcomes", {}).get(LOST, 0) for key in keys)
+
     def plan(self) -> dict[str, Any]:
         """plan.json, after checking that nobody changed it and that it belongs to this mark."""
         return self._plan(self.folder)

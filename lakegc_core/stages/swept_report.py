@@ -199,7 +199,9 @@ class _Sweep:
         candidates = self.record.left() if self.record.is_begun else self.record.unfinished(self._expired())
         waiting = _count(candidates)
         if waiting == 0 and not self.record.is_begun:
-            return self._result({DELETED: 0, ALREADY_GONE: 0, RESCUED: 0, UNCONFIRMED: 0}, 0, 0)
+            none = {DELETED: 0, ALREADY_GONE: 0, RESCUED: 0, UNCONFIRMED: 0}
+            lost = self.record.lost_before()  # a retry must not turn green what was lost
+            return self._result(none | ({LOST: lost} if lost else {}), 0, 0)
         while True:
             attempt = self.record.next_attempt()
             here = f"{self.record.folder}/attempt-{attempt}"

@@ -149,6 +149,7 @@ def test_what_comes_back_to_life_while_a_sweep_is_dead_is_rescued_or_called_lost
     assert back - gone <= swept.stored().keys(), "what was live when the sweep went on is there"
     assert result.lost == len(back & gone) and ("restore them" in result.trouble) == bool(back & gone)
     swept.check_swept(before, right, result)
+    assert swept.sweep().trouble == result.trouble, "a retry, which has nothing left to do, is no good news"
 
 
 def journal(lake: Lake, rows: list[dict[str, Any]]) -> None:
