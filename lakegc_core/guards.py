@@ -47,6 +47,9 @@ class Evidence:
     unreadable: Mapping[str, int] | None = None
     """Paths of the sample that did not read, with their status; None while none were asked for."""
     sampled: int = 0
+    backup_required: bool = False
+    backup: Mapping[str, Any] | None = None
+    """The backup of this very mark: place, objects, problem; None where there is none."""
     skew_now: float | None = None
     """Seconds by which the store's clock is ahead of the collector's at the sweep; None while nobody asked."""
 
@@ -286,6 +289,19 @@ def _reads(evidence: Evidence) -> Finding:
     return True, f"{evidence.sampled} random paths on branch heads read."
 
 
+def _backup(evidence: Evidence) -> Finding:
+    found, wanted = evidence.backup, evidence.expired["expired"]["objects"]
+    if not evidence.backup_required:
+        return True, "lakegc.yaml does not ask for a backup before a sweep."
+    how = f"Make it: lakegc backup {evidence.header.repository} {evidence.header.mark_id} DEST."
+    if found is None:
+        return False, f"lakegc.yaml asks for a backup before a sweep, and this mark has none. {how}"
+    if found["problem"] or found["objects"] != wanted:
+        problem = found["problem"] or f"it has {found['objects']:,} objects of {wanted:,}"
+        return False, f"The backup of this mark in {found['place']} is not whole: {problem}. {how}"
+    return True, f"All {wanted:,} objects are backed up in {found['place']}."
+
+
 _FEW = 20  # a change of so few objects is no sign of anything
 
 GUARDS: tuple[Guard, ...] = (
@@ -304,6 +320,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard("shrink", "ERROR", "a short answer of the server looks like garbage", _shrink, True),
     Guard("known-heads", "ERROR", "a restored server refers to less than the store holds", _known_heads),
     Guard("reads", "ERROR", "something is wrong that no other guard sees", _reads),
+    Guard("backup", "ERROR", "what is deleted by mistake cannot be brought back", _backup),
     Guard("mark-age", "ERROR", "an old mark knows nothing of what came back to life since", _mark_age),
     Guard("clocks", "ERROR", "a wrong clock makes young objects look old", _clocks),
     Guard("namespace", "ERROR", "another repository's data looks like garbage here", _namespace),

@@ -101,6 +101,7 @@ class RepositoryPolicy:
     holds: tuple[str, ...] = ()  # KIND:PATTERN, kinds in HOLD_KINDS
     rules: Rules = "required"
     sweep: bool = False
+    backup: bool = False  # a whole backup is a condition of the sweep
     workspace: str | None = None
 
 
@@ -200,6 +201,7 @@ def _policy(section: _Section) -> RepositoryPolicy:
         holds=section.holds("holds"),
         rules="keep-all-commits" if rules == "keep-all-commits" else "required",
         sweep=section.flag("sweep", False),
+        backup=section.choice("backup", ("optional", "required")) == "required",
         workspace=section.maybe("workspace"),
     )
     section.finish()

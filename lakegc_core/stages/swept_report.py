@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock, guards, safety
+from lakegc_core.backup import backup_facts
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import RefusedError
 from lakegc_core.guards import Evidence, Verdict
@@ -105,6 +106,8 @@ def judge(
         unreadable=sample.unreadable if sample else None,
         sampled=sample.asked if sample else 0,
         skew_now=skew,
+        backup_required=context.policy.backup,
+        backup=backup_facts(context) if context.policy.backup else None,
     )
     return guards.evaluate(evidence, accepted)
 

@@ -227,3 +227,21 @@ def test_a_reason_for_one_guard_does_not_silence_another() -> None:
 def test_a_reason_for_a_guard_that_holds_is_not_recorded() -> None:
     verdicts = guards.evaluate(evidence(), {"blast-radius": "in case"})
     assert all(each.accepted_because is None for each in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("backup", "said"),
+    [
+        (None, "has none"),
+        ({"place": "s3://b/x", "objects": 79, "problem": None}, "79 objects of 80"),
+        ({"place": "s3://b/x", "objects": 80, "problem": "it is gone"}, "it is gone"),
+    ],
+)
+def test_a_sweep_that_needs_a_backup_is_refused_without_a_whole_one(backup: Mapping[str, Any], said: str) -> None:
+    assert said in refused("backup", replace(evidence(), backup_required=True, backup=backup))
+
+
+def test_a_whole_backup_is_enough_and_none_is_asked_for_by_default() -> None:
+    whole = {"place": "s3://b/x", "objects": 80, "problem": None}
+    assert guards.authorized(guards.evaluate(replace(evidence(), backup_required=True, backup=whole)))
+    assert guards.authorized(guards.evaluate(evidence()))
