@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import lakegc_core
 from lakegc_core import backup, clock, guards, pipeline, report
-from lakegc_core.catalogue import FOREIGN, list_marks
+from lakegc_core.catalogue import list_marks, newest_complete
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
 from lakegc_core.durations import parse_duration
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.mark import new_mark_id
 from lakegc_core.progress import Reporter, ask
 from lakegc_core.settings import RULES_MODES, Settings
-from lakegc_core.stages.swept_report import SweepResult, ready_at, swept_report
+from lakegc_core.stages import foreign_mark
+from lakegc_core.stages.sweep_result import SweepResult
+from lakegc_core.stages.swept_report import ready_at, swept_report
 from lakegc_core.transfer import Limits
 
 if TYPE_CHECKING:
@@ -245,16 +247,31 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
-    context = open_mark(_open(options, reporter), _own_mark(options.mark_id))
-    accepted = _accepted(options)
+    repository, accepted = _open(options, reporter), _accepted(options)
+    only = foreign_mark.find(repository, options.mark_id) if foreign_mark.parse(options.mark_id) else None
+    context = _judge_of(options, repository, reporter) if only else open_mark(repository, options.mark_id)
     review = pipeline.review(context)
     _confirm(options, context, review)
     spark = _spark(context.settings)
     with reporter.watch(spark):
-        result = swept_report(spark, context, dry_run=options.dry_run, accepted=accepted)
+        result = swept_report(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
     found = report.sweep_report(result)
     _print(options, found, report.sweep_screen(found))
     return _end(result)
+
+
+def _judge_of(options: argparse.Namespace, repository: RepositoryContext, reporter: Reporter) -> MarkContext:
+    """The mark of our own by which another tool's is judged: the newest whole one, else one that is made now."""
+    standing = newest_complete(repository)
+    if standing is not None:
+        reporter.say(f"{options.mark_id} is judged by lakegc's own mark {standing}")
+        return open_mark(repository, standing)
+    context = begin_mark(repository, new_mark_id(clock.now()))
+    reporter.say(f"{options.mark_id} is judged by a mark of lakegc's own, {context.header.mark_id}, which is made now")
+    spark = _spark(context.settings)
+    with reporter.watch(spark):
+        pipeline.mark(spark, context)
+    return context
 
 
 def _run(options: argparse.Namespace, reporter: Reporter) -> int:
@@ -343,9 +360,10 @@ def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline
 
 
 def _own_mark(mark_id: str) -> str:
-    kind, separator, _ = mark_id.partition(":")
-    if separator and kind in FOREIGN:
-        raise SettingsError(f"{mark_id} was made by lakeFS's own collector; this version sweeps only its own marks.")
+    if foreign_mark.parse(mark_id):
+        raise SettingsError(
+            f"{mark_id} is a list that another tool left: it can only be swept, as far as lakegc's own mark agrees."
+        )
     return mark_id
 
 

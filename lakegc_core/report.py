@@ -14,7 +14,8 @@ from lakegc_core.backup import CopyResult
 from lakegc_core.context import MarkContext
 from lakegc_core.guards import Verdict
 from lakegc_core.mark import STAGES, Manifest
-from lakegc_core.stages.swept_report import SweepResult, confirmed_at
+from lakegc_core.stages.sweep_result import SweepResult
+from lakegc_core.stages.swept_report import confirmed_at
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
 
 Json = dict[str, Any]

@@ -23,7 +23,8 @@ from lakegc_core.stages import (
 )
 from lakegc_core.stages.base import StageResult
 from lakegc_core.stages.commit_walk import COMMITS_SCHEMA
-from lakegc_core.stages.swept_report import SweepResult, confirmed_at, ready_at
+from lakegc_core.stages.sweep_result import SweepResult
+from lakegc_core.stages.swept_report import confirmed_at, ready_at
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
 
 Metadata = dict[str, Any]

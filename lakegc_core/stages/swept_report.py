@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,14 +23,16 @@ from lakegc_core.guards import Evidence, Verdict
 from lakegc_core.lease import Lease
 from lakegc_core.safety import Level
 from lakegc_core.spark import clear_errors, run_tasks
-from lakegc_core.stages import findings, lakefs_report, rescues
+from lakegc_core.stages import findings, foreign_mark, lakefs_report, rescues
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece
+from lakegc_core.stages.foreign_mark import ForeignMark
 from lakegc_core.stages.look import Glance, Look, take_look
 from lakegc_core.stages.lost import LOST, absent, told_apart
 from lakegc_core.stages.sample import Sample, read_again, take_sample
 from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED, find_suspects, heads_of_mark
 from lakegc_core.stages.sweep_record import SweepRecord
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, StoreConfig, connect
+from lakegc_core.stages.sweep_result import SweepResult
+from lakegc_core.store.base import ALREADY_GONE, DELETED, StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, write
 
 if TYPE_CHECKING:
@@ -41,49 +43,6 @@ _PLANNED = "planned"
 _UNIT = "substring_index(address, '/', 2)"
 _ROWS_A_PART = 10_000
 _MOST_PARTS = 1_000
-
-
-@dataclass(frozen=True)
-class SweepResult:
-    """What became of the objects of one sweep. `outcomes` counts objects by final outcome, failures by code."""
-
-    repository: str
-    mark_id: str
-    sweep: int
-    outcomes: Mapping[str, int]
-    bytes_deleted: int
-    planned: int
-    seconds: float
-    report: str | None  # URI of report.json; None when nothing was begun
-    dry_run: bool = False
-    unreadable: Mapping[str, int] = field(default_factory=dict)
-    """Sampled paths on branch heads that read before the sweep and do not after it, with their status."""
-
-    @property
-    def lost(self) -> int:
-        """Objects that were found referenced after they had been deleted. Never silent."""
-        return self.outcomes.get(LOST, 0)
-
-    @property
-    def trouble(self) -> str:
-        """What went wrong and what to do, in sentences; empty when nothing did."""
-        said = []
-        if self.lost:
-            said.append(
-                f"{self.lost:,} objects were found referenced after they had been deleted: restore them from a backup, "
-                "and report this."
-            )
-        if self.unreadable:
-            said.append(f"{len(self.unreadable):,} sampled paths read before the sweep and do not now: find out why.")
-        if self.failed:
-            said.append(
-                f"{self.failed:,} objects could not be deleted; the rest is done. Run the same sweep again to finish."
-            )
-        return " ".join(said)
-
-    @property
-    def failed(self) -> int:
-        return sum(count for outcome, count in self.outcomes.items() if outcome.startswith(FAILED))
 
 
 def judge(
@@ -143,9 +102,11 @@ def swept_report(
     *,
     dry_run: bool = False,
     accepted: Mapping[str, str] | None = None,
+    only: ForeignMark | None = None,
 ) -> SweepResult:
     """Sweep a mark. Deletes nothing when a guard refuses (RefusedError) or with `dry_run`.
 
+    `only`: another tool's mark; of its addresses those are swept that this mark found expired, the others refused.
     Each object of the plan gets exactly one outcome; those that fail stay for the next call.
     """
     started = time.monotonic()
@@ -159,7 +120,7 @@ def swept_report(
             raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             _check_look_delay(context)
-        return _Sweep(spark, context, verdicts, sample, lease, dry_run, started).run()
+        return _Sweep(spark, context, verdicts, sample, lease, dry_run, started, only).run()
 
 
 def refusal(context: MarkContext, verdicts: Sequence[Verdict], *, begun: bool = False) -> str:
@@ -192,16 +153,19 @@ class _Sweep:
         lease: Lease | None,
         dry_run: bool,
         started: float,
+        only: ForeignMark | None,
     ) -> None:
         self.spark, self.context, self.verdicts, self.lease = spark, context, verdicts, lease
-        self.sample, self.dry_run, self.started = sample, dry_run, started
+        self.sample, self.dry_run, self.started, self.only = sample, dry_run, started, only
         self.level = effective_level(context)
         self.record = SweepRecord(spark, context, dry_run=dry_run)
 
     def run(self) -> SweepResult:
         candidates = self.record.left() if self.record.is_begun else self.record.unfinished(self._expired())
+        if self.only is not None and not self.record.is_begun:
+            candidates = self._restricted(candidates, self.only)
         waiting = _count(candidates)
-        if waiting == 0 and not self.record.is_begun:
+        if waiting == 0 and self.only is None and not self.record.is_begun:
             none = {DELETED: 0, ALREADY_GONE: 0, RESCUED: 0, UNCONFIRMED: 0}
             lost = self.record.lost_before()  # a retry must not turn green what was lost
             return self._result(none | ({LOST: lost} if lost else {}), 0, 0)
@@ -216,12 +180,30 @@ class _Sweep:
             if not self.record.is_begun:
                 self._check_lease()
                 lakefs_report.write(self.spark, self.context, f"{here}/plan", plan, self.record.parts_before())
-                more = {"guards": [asdict(each) for each in self.verdicts], "look_began_at": look.began_at}
+                more = {
+                    "guards": [asdict(each) for each in self.verdicts],
+                    "look_began_at": look.began_at,
+                    "only": self.only.name if self.only else None,
+                }
                 self.record.begin(plan, f"{here}/plan", more)
             if self._delete(plan, here, attempt, look):
                 return self._finish(attempt + 1)
             candidates = self.record.left()
             waiting = _count(candidates)
+
+    def _restricted(self, candidates: DataFrame, only: ForeignMark) -> DataFrame:
+        """The candidates that another tool's mark lists; the rest of its list is journalled as refused."""
+        from pyspark.sql import functions as F
+
+        listed = foreign_mark.addresses(self.spark, self.context, only)
+        refused = (
+            foreign_mark.refused(self.spark, self.context, listed)
+            .withColumn("attempt", F.lit(1))
+            .withColumn("at", findings.moment(clock.now().timestamp()))
+            .select(*OUTCOMES_SCHEMA.names)
+        )
+        write(refused, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
+        return candidates.join(listed, "address", "left_semi")
 
     def _expired(self) -> DataFrame:
         stage = findings.STAGE
