@@ -27,7 +27,7 @@ from lakegc_core.errors import (
     StoreError,
 )
 from lakegc_core.safety import LEASE, LEASE_RENEWAL
-from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.base import StoreConfig, connect
 
 NAME = "lease.json"
 
@@ -62,12 +62,38 @@ class Holder:
         return _started(self.process) not in ("", self.process_started)
 
 
-class Lease:
-    """A lease that this process holds. `check` before anything that cannot be undone."""
+@dataclass(frozen=True)
+class Proof:
+    """Which lease a collector holds, for its tasks: a picklable value. Tasks may outlive the process that sent them."""
 
-    def __init__(self, store: Store, key: str, verb: str) -> None:
-        self._store, self._key, self._verb = store, key, verb
+    config: StoreConfig
+    key: str
+    owner: str
+
+    def stands(self) -> bool:
+        """False as soon as another collector has taken the lease, or it has been given back."""
+        try:
+            found = json.loads(connect(self.config).read(self.key))
+            return bool(found["owner"] == self.owner and found["expires_at"])
+        except (ObjectNotFoundError, ValueError, TypeError, KeyError):
+            return False
+
+
+def lost(why: str) -> RefusedError:
+    """What a collector says that may no longer go on."""
+    return RefusedError(
+        f"The lease of this repository was lost ({why}), so that another collector may be at work. "
+        "What was done is on record; run the same command again."
+    )
+
+
+class Lease:
+    """A lease that this process holds. `check` before anything that cannot be undone; tasks are given the `proof`."""
+
+    def __init__(self, config: StoreConfig, key: str, verb: str) -> None:
+        self._store, self._key, self._verb = connect(config), key, verb
         self._owner = uuid.uuid4().hex
+        self.proof = Proof(config, key, self._owner)
         self._taken_at = clock.now().timestamp()
         self._etag = ""
         self._lost: str | None = None
@@ -88,10 +114,7 @@ class Lease:
         if self._lost is None and clock.now().timestamp() >= self._expires_at:
             self._lost = "it could not be renewed in time"
         if self._lost is not None:
-            raise RefusedError(
-                f"The lease of this repository was lost ({self._lost}), so that another collector may be at work. "
-                "What was done is on record; run the same command again."
-            )
+            raise lost(self._lost)
 
     def give_back(self) -> None:
         """Let the next collector in. A failure is harmless: the lease expires by itself."""
@@ -187,7 +210,7 @@ def _new(config: StoreConfig, home: str, verb: str, demanded: bool) -> Lease | N
             f"{config.root} has no conditional writes, so that lakegc cannot make sure to be the only collector there. "
             "If something else makes sure (one Dagster queue, one cron line), say `lease: external` in lakegc.yaml."
         )
-    lease = Lease(store, f"{home}/{NAME}", verb)
+    lease = Lease(config, f"{home}/{NAME}", verb)
     lease.take()
     return lease
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.errors import MarkError
+from lakegc_core.lease import Proof, lost
 from lakegc_core.namespace import Namespace
 from lakegc_core.spark import Json
 from lakegc_core.store.base import StoreConfig, connect
@@ -59,6 +60,7 @@ class Deletion:
     """Deletes pieces of a plan; a picklable value that tasks carry.
 
     `until`: unix seconds, by the collector's clock, up to which this may go on without asking the server again.
+    `lease`: what shows that the collector is still the only one; None where the operator sees to that.
     """
 
     data: StoreConfig
@@ -69,14 +71,20 @@ class Deletion:
     namespace: Namespace
     cutoff: float
     until: float
+    lease: Proof | None
 
     def run(self, piece: Piece) -> Iterator[Json]:
-        """Delete one piece, batch by batch, until it is done or the time is up; tell up to which row."""
+        """Delete one piece, batch by batch, until it is done or the time is up; tell up to which row.
+
+        RefusedError if another collector has taken over: the process that sent this task may be dead.
+        """
         row = piece.start
         for group in self._groups(piece):
             asked = self._delete(group)
             row += asked
             if asked < sum(batch.num_rows for batch in group):
+                if not self._is_alone():
+                    raise lost("somebody else took it")
                 break
         yield {"part": piece.part.name, "row": row, "done": row == piece.part.rows}
 
@@ -104,17 +112,17 @@ class Deletion:
             )
 
     def _delete(self, group: list[pa.RecordBatch]) -> int:
-        """Delete batches and journal their outcomes; how many rows were asked for before the time was up."""
+        """Delete batches and journal their outcomes; how many rows were asked for while that was allowed."""
         with ThreadPoolExecutor(_IN_FLIGHT) as pool:
             outcomes = list(pool.map(self._ask, group))
         journal = PartWriter(self.artifacts, self.journal, OUTCOMES_SCHEMA)
         now = clock.now()
-        asked, in_time = 0, True
+        asked, allowed = 0, True
         for batch, found in zip(group, outcomes, strict=True):
             if found is None:
-                in_time = False  # a later batch may have been in time: it is journalled, and asked for again
+                allowed = False  # a later batch may have been just in time: it is journalled, and asked for again
                 continue
-            asked += batch.num_rows if in_time else 0
+            asked += batch.num_rows if allowed else 0
             if len(found) != batch.num_rows:
                 raise MarkError("The store answered for another number of keys than were sent.")
             columns = [
@@ -129,7 +137,11 @@ class Deletion:
         return asked
 
     def _ask(self, batch: pa.RecordBatch) -> list[str] | None:
-        """Send one batch, unless the time is up: a machine may have slept since the one before."""
-        if clock.now().timestamp() >= self.until:
+        """Send one batch, unless the time is up or another collector at work: a machine may have slept since the last
+        one, and the collector may have died."""
+        if clock.now().timestamp() >= self.until or not self._is_alone():
             return None
         return connect(self.data).delete_many(batch["address"].to_pylist())
+
+    def _is_alone(self) -> bool:
+        return self.lease is None or self.lease.stands()

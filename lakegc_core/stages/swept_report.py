@@ -284,6 +284,7 @@ class _Sweep:
                 namespace=self.context.namespace,
                 cutoff=self.context.header.cutoff,
                 until=min(expires, now + self.level.watch_interval.total_seconds()),
+                lease=self.lease.proof if self.lease else None,
             )
             told = {each["part"]: each for each in run_tasks(self.spark, pieces, work.run)}
             pieces = [

@@ -1,9 +1,10 @@
-"""What deletes stops when its time is up, before the next call to the store, and says how far it came."""
+"""What deletes stops before the next call to the store when its time is up or its lease lost; what it did is told."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakegc_core import clock
+from lakegc_core.errors import RefusedError
+from lakegc_core.lease import Lease, Proof
 from lakegc_core.namespace import Namespace
 from lakegc_core.stages import deletion
 from lakegc_core.stages.deletion import PLAN_SCHEMA, Deletion, Piece
@@ -22,72 +26,107 @@ OLD = datetime.now(UTC) - timedelta(days=9)
 
 
 @dataclass(frozen=True)
-class SleepyConfig:
-    """A folder whose machine sleeps for an hour within the second call to delete."""
+class EventfulConfig:
+    """A folder as a store; something happens within its second call to delete."""
 
     path: str
+    event: Callable[[], None]
 
     @property
     def root(self) -> str:
         return f"local://{self.path}"
 
-    def connect(self) -> SleepyStore:
-        return SleepyStore(self)
+    def connect(self) -> EventfulStore:
+        return EventfulStore(self)
 
 
-class SleepyStore(LocalStore):
+class EventfulStore(LocalStore):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self.calls = 0
+        self.calls, self.event = 0, config.event
 
     def delete_many(self, keys: Any) -> Any:
         self.calls += 1
         if self.calls == 2:
-            os.environ["LAKEGC_NOW"] = str(float(os.environ["LAKEGC_NOW"]) + 3600)
+            self.event()
         return super().delete_many(keys)
 
 
-def plan(config: LocalConfig, addresses: list[str]) -> Part:
-    rows = [{"address": each, "size": 1, "last_modified": OLD, "etag": None, "since": OLD} for each in addresses]
-    writer = PartWriter(config, "plan", PLAN_SCHEMA)
-    writer.write(pa.RecordBatch.from_pylist(rows, schema=PLAN_SCHEMA))
-    return writer.close()[0]
+ADDRESSES = [f"data/{number:02d}" for number in range(10)]
 
 
-def test_a_task_whose_machine_slept_sends_no_further_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
-    monkeypatch.setenv("LAKEGC_NOW", str(time.time()))
-    monkeypatch.setattr(deletion, "BATCH", 2)
-    monkeypatch.setattr(deletion, "_IN_FLIGHT", 1)
-    artifacts, data = LocalConfig(str(tmp_path / "artifacts")), tmp_path / "data"
-    addresses = [f"data/{number:02d}" for number in range(10)]
-    data.mkdir()
-    for address in addresses:
-        (tmp_path / address).write_bytes(b"x")
-    part = plan(artifacts, addresses)
+@dataclass
+class Bench:
+    """Ten objects that are planned to go, two a call."""
 
-    def run(start: int, seconds: float) -> dict[str, Any]:
-        now = float(os.environ["LAKEGC_NOW"])
-        work = Deletion(
-            data=SleepyConfig(str(tmp_path)),
-            artifacts=artifacts,
+    folder: Path
+    artifacts: LocalConfig
+    part: Part
+
+    def work(self, event: Callable[[], None], lease: Proof | None = None) -> Deletion:
+        now = clock.now().timestamp()
+        return Deletion(
+            data=EventfulConfig(str(self.folder), event),
+            artifacts=self.artifacts,
             plan_folder="plan",
             journal="outcomes",
             attempt=1,
             namespace=Namespace("local://lake"),
             cutoff=now,
-            until=now + seconds,
+            until=now + 60,
+            lease=lease,
         )
-        (told,) = work.run(Piece(part, start))
-        return told
 
-    assert run(0, 60) == {"part": part.name, "row": 4, "done": False}
-    assert sorted(path.name for path in data.iterdir()) == [f"{number:02d}" for number in range(4, 10)]
-    assert run(4, 60) == {"part": part.name, "row": 10, "done": True}
-    journal = [
-        row
-        for each in list_parts(artifacts, "outcomes")
-        for batch in read_part(artifacts, "outcomes", each)
-        for row in batch.to_pylist()
-    ]
-    assert sorted((row["address"], row["outcome"]) for row in journal) == [(each, "deleted") for each in addresses]
+    def left(self) -> list[str]:
+        return sorted(f"data/{path.name}" for path in (self.folder / "data").iterdir())
+
+    def journal(self) -> list[tuple[str, str]]:
+        parts = list_parts(self.artifacts, "outcomes")
+        batches = [batch for part in parts for batch in read_part(self.artifacts, "outcomes", part)]
+        return sorted((row["address"], row["outcome"]) for batch in batches for row in batch.to_pylist())
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", str(time.time()))
+    monkeypatch.setattr(deletion, "BATCH", 2)
+    monkeypatch.setattr(deletion, "_IN_FLIGHT", 1)
+    artifacts = LocalConfig(str(tmp_path / "artifacts"))
+    (tmp_path / "data").mkdir()
+    for address in ADDRESSES:
+        (tmp_path / address).write_bytes(b"x")
+    rows = [{"address": each, "size": 1, "last_modified": OLD, "etag": None, "since": OLD} for each in ADDRESSES]
+    writer = PartWriter(artifacts, "plan", PLAN_SCHEMA)
+    writer.write(pa.RecordBatch.from_pylist(rows, schema=PLAN_SCHEMA))
+    return Bench(tmp_path, artifacts, writer.close()[0])
+
+
+def test_a_task_whose_machine_slept_sends_no_further_batch_until_there_was_another_glance(bench: Bench) -> None:
+    def sleep() -> None:
+        os.environ["LAKEGC_NOW"] = str(clock.now().timestamp() + 3600)
+
+    (told,) = bench.work(sleep).run(Piece(bench.part))
+    assert told == {"part": bench.part.name, "row": 4, "done": False}
+    assert bench.left() == ADDRESSES[4:]
+    (told,) = bench.work(sleep).run(Piece(bench.part, told["row"]))
+    assert told["done"] and bench.left() == []
+    assert bench.journal() == [(address, "deleted") for address in ADDRESSES]
+
+
+def test_a_task_that_outlives_its_collector_stops_when_another_one_takes_over(bench: Bench) -> None:
+    """A collector that is killed leaves its tasks behind for a moment; the next one may start at once."""
+    one, other = (Lease(bench.artifacts, "lease.json", verb) for verb in ("sweep here", "sweep there"))
+    one.take()
+
+    def taken_over() -> None:
+        (bench.folder / "artifacts/lease.json").unlink()
+        other.take()
+
+    with pytest.raises(RefusedError, match="somebody else took it"):
+        list(bench.work(taken_over, one.proof).run(Piece(bench.part)))
+    assert bench.left() == ADDRESSES[4:]
+    assert bench.journal() == [(address, "deleted") for address in ADDRESSES[:4]], "what was done is on record"
+    other.give_back()
+    assert not other.proof.stands() and not one.proof.stands()
+    one.give_back()
