@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from lakegc_core.namespace import Namespace, xid_time
 from lakegc_core.retention import Graph, Rules, retain
 from tests import oracle
+from tests.choices import Choices
 from tests.oracle import DAY, Version, World
 
 EXAMPLES, WORLDS = 2_600, 4  # hypothesis is slow to begin an example, so each holds several worlds
@@ -51,24 +51,6 @@ NAMES = (
 )
 MADE_NOW = "data/g0q1/d5i1b400000000000000"  # whatever the store says, its name was given out in 2026
 COUNTS: Counter[str] = Counter()
-
-
-class Choices:
-    """Picks out of random bytes: much faster than to ask hypothesis for every pick, and it shrinks as well."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._next = data, 0
-
-    def below(self, bound: int) -> int:
-        self._next += 1
-        return self._data[self._next - 1] % bound
-
-    def of(self, options: Sequence[Any]) -> Any:
-        return options[self.below(len(options))]
-
-    def some(self, options: Sequence[Any]) -> list[Any]:
-        bits = self.below(256) | self.below(256) << 8 | self.below(256) << 16
-        return [option for place, option in enumerate(options) if bits >> place & 1]
 
 
 def world(data: bytes) -> World:
