@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
+
+import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.context import MarkContext, RepositoryContext
@@ -102,6 +104,15 @@ class Bench:
             assert expired <= right, "what lives was authorised for deletion"
             assert less or expired == right
         return "authorised" if review.authorized else "not authorised"
+
+
+def crossed(rows: Iterable[str], columns: Iterable[str]) -> list[Any]:
+    """Every row with every column; a third of them at once, each row and column among it, the others slow."""
+    return [
+        pytest.param(row, column, id=f"{row}-{column}", marks=() if (m + n) % 3 == 0 else pytest.mark.slow)
+        for m, row in enumerate(rows)
+        for n, column in enumerate(columns)
+    ]
 
 
 def check_message(text: str) -> None:

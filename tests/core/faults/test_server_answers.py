@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lakegc_core import pipeline
-from tests.fault_bench import COMMITS, LISTING, STAGED, Bench, Said, Spoil
+from tests.fault_bench import COMMITS, LISTING, STAGED, Bench, Said, Spoil, crossed
 
 
 def status(code: int) -> Spoil:
@@ -81,8 +81,7 @@ def spoil(bench: Bench, call: str, how: Spoil, times: int = 10**9) -> None:
     bench.server.spoilt = spoilt
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("call", "wrong"), crossed(CALLS, WRONG))
 def test_a_call_that_fails_ends_the_mark(bench: Callable[[str], Bench], call: str, wrong: str) -> None:
     recording, _, stage = CALLS[call]
     found = bench(recording)

@@ -18,6 +18,7 @@ from tests.fault_bench import (
     COMMITTED,
     STAGED,
     Bench,
+    crossed,
     forbidden,
     half,
     instead,
@@ -93,8 +94,7 @@ STAGE_OF = {
 }
 
 
-@pytest.mark.parametrize("fault", READS)
-@pytest.mark.parametrize("file", STAGE_OF)
+@pytest.mark.parametrize(("file", "fault"), crossed(STAGE_OF, READS))
 def test_a_file_of_lakefs_that_is_not_whole_ends_the_mark(bench: Callable[[str], Bench], file: str, fault: str) -> None:
     found = bench("random_3")
     assert found.proxy
