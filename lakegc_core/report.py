@@ -73,6 +73,8 @@ def sweep_report(result: SweepResult) -> Json:
         "bytes_deleted": result.bytes_deleted,
         "planned": result.planned,
         "dry_run": result.dry_run,
+        "versioned": result.versioned,
+        "recoverable_until": instant(result.recoverable_until) if result.recoverable_until else None,
         "unreadable": dict(result.unreadable),
         "seconds": round(result.seconds, 3),
         "report": result.report,
@@ -175,7 +177,7 @@ def sweep_screen(report: Json) -> str:
     if report["dry_run"]:
         lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects")
     remarks = {
-        DELETED: f"{human_bytes(report['bytes_deleted'])} freed",
+        DELETED: space(report["bytes_deleted"], report["versioned"], report["recoverable_until"]),
         ALREADY_GONE: "somebody else had deleted them",
         "rescued": "live again: kept",
         "unconfirmed": "not yet proved dead (too new, or perhaps a re-upload): kept for a later sweep",
@@ -190,6 +192,15 @@ def sweep_screen(report: Json) -> str:
     if report["report"]:
         lines += ["", f"  report   {report['report']}"]
     return "\n".join(lines)
+
+
+def space(size: int, versioned: bool, recoverable_until: str | None) -> str:
+    """What became of the space of deleted objects, in words. `recoverable_until` is an ISO 8601 instant."""
+    if recoverable_until:
+        return f"{human_bytes(size)}, can be brought back until {_minute(recoverable_until)}: the store's soft delete"
+    if versioned:
+        return f"{human_bytes(size)}, kept as old versions until the store's own rules let them expire"
+    return f"{human_bytes(size)} freed"
 
 
 def human_bytes(size: int) -> str:

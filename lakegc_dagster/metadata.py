@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import Manifest
 from lakegc_core.pipeline import Review
-from lakegc_core.report import human_bytes
+from lakegc_core.report import human_bytes, instant, space
 from lakegc_core.stages import (
     committed_addresses,
     findings,
@@ -126,7 +126,7 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "summary": dg.MetadataValue.md(
             f"**Dry run: nothing was deleted.** {result.planned:,} objects would be."
             if result.dry_run
-            else f"{result.outcomes.get(DELETED, 0):,} objects deleted, {human_bytes(result.bytes_deleted)} freed."
+            else f"{result.outcomes.get(DELETED, 0):,} objects deleted: {_space(result)}."
         ),
         "outcomes": _table(("outcome", "objects", "bytes", "meaning"), rows, "lrrl"),
         "planned": result.planned,
@@ -138,6 +138,11 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         **({"unreadable": dict(result.unreadable)} if result.unreadable else {}),
         **({"report": dg.MetadataValue.path(result.report)} if result.report else {}),
     }
+
+
+def _space(result: SweepResult) -> str:
+    until = instant(result.recoverable_until) if result.recoverable_until else None
+    return space(result.bytes_deleted, result.versioned, until)
 
 
 def _figures(facts: Facts) -> Metadata:

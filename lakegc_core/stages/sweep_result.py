@@ -24,6 +24,8 @@ class SweepResult:
     dry_run: bool = False
     unreadable: Mapping[str, int] = field(default_factory=dict)
     """Sampled paths on branch heads that read before the sweep and do not after it, with their status."""
+    versioned: bool = False  # the store keeps what is deleted as an old version
+    recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
 
     @property
     def lost(self) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakegc_core import clock, guards, safety
 from lakegc_core.backup import backup_facts
 from lakegc_core.context import MarkContext
-from lakegc_core.errors import RefusedError
+from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.guards import Evidence, Verdict
 from lakegc_core.lease import Lease
 from lakegc_core.safety import Level
@@ -32,7 +32,7 @@ from lakegc_core.stages.sample import Sample, read_again, take_sample
 from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED, find_suspects, heads_of_mark
 from lakegc_core.stages.sweep_record import SweepRecord
 from lakegc_core.stages.sweep_result import SweepResult
-from lakegc_core.store.base import ALREADY_GONE, DELETED, StoreConfig, connect
+from lakegc_core.store.base import ALREADY_GONE, DELETED, Store, StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, write
 
 if TYPE_CHECKING:
@@ -323,6 +323,7 @@ class _Sweep:
         totals = self.record.totals()
         planned = self.record.check_sums()
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
+        result = replace(result, **_keeps(connect(self.context.data)))
         self.record.close(
             asdict(result)
             | {
@@ -371,6 +372,16 @@ class _Sweep:
 def _count(rows: DataFrame) -> int:
     with clear_errors():
         return int(rows.count())
+
+
+def _keeps(store: Store) -> dict[str, Any]:
+    """What the store says of the deleted: does it keep them, and until when?"""
+    try:
+        probe = store.probe()
+    except StoreError:
+        return {}  # the sweep is done all the same
+    until = clock.now() + probe.soft_delete if probe.soft_delete else None
+    return {"versioned": bool(probe.versioning), "recoverable_until": until.timestamp() if until else None}
 
 
 def _among(rows: DataFrame, live: DataFrame) -> DataFrame:

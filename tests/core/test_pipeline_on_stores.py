@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from azure.storage.blob import RetentionPolicy
 
 from lakegc_core import pipeline
 from lakegc_core.context import begin_mark, open_repository
 from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.report import sweep_report, sweep_screen
 from lakegc_core.sandbox.lakefs import Sandbox
 from lakegc_core.sandbox.repository import Repository
 from lakegc_core.sandbox.server import SandboxServer
 from lakegc_core.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.store.azure import AzureStore
 from lakegc_core.store.base import StoreConfig, connect
 from tests.azurite import NoNetworkError, azurite
 from tests.gcs_server import fake_gcs
@@ -90,8 +93,16 @@ def test_the_garbage_of_a_repository_goes_and_answers_410(
         assert set(pipeline.expired_of(context)) == dead
         assert review.authorized and review.report["objects"]["foreign"] == 1
 
+        if blockstore == "azure":
+            assert isinstance(store, AzureStore)
+            store.service.set_service_properties(delete_retention_policy=RetentionPolicy(enabled=True, days=7))
         swept = swept_report(spark, context)
         assert (swept.outcomes["deleted"], swept.failed, swept.lost) == (len(dead), 0, 0)
+        if blockstore == "azure":
+            assert swept.recoverable_until == pytest.approx(time.time() + 7 * 86_400, abs=120)
+            assert "can be brought back until" in sweep_screen(sweep_report(swept))
+        else:
+            assert swept.recoverable_until is None and " freed" in sweep_screen(sweep_report(swept))
         left = {key for batch in store.list() for key in batch["address"].to_pylist() if not key.startswith("_lakefs/")}
         assert left == live | {"README.md"}
         assert swept.report is not None

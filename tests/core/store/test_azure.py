@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import requests
 from azure.storage.blob import AccountSasPermissions, ResourceTypes, RetentionPolicy, generate_account_sas
 
 from lakegc_core.errors import IncompleteError, LakegcError, SettingsError, StoreError
@@ -18,6 +21,7 @@ from lakegc_core.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.store import azure as azure_module
 from lakegc_core.store.azure import AzureConfig, AzureStore
 from lakegc_core.store.azure_access import read_batch
+from lakegc_core.store.azure_listing import Pages
 from lakegc_core.store.base import NO_ANSWER
 from lakegc_core.store.factory import config_for
 from tests.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer
@@ -67,6 +71,22 @@ def test_names_that_xml_cannot_hold_are_listed_decoded_and_directories_are_no_ob
     assert faulty_azure.listed() == ["data/bell\x07"]
     asked = next(each for each in faulty_azure.proxy.requests if faulty_azure.protocol.is_list(each))
     assert asked.query["include"] == "metadata"
+
+
+def test_each_thread_reads_its_own_page() -> None:
+    def page(body: bytes) -> requests.Response:
+        answer = requests.Response()
+        answer.status_code, answer.url = 200, "http://127.0.0.1/account/container?restype=container&comp=list"
+        answer.raw = io.BytesIO(body)
+        return answer
+
+    pages = Pages()
+    assert b"mine" not in pages.keep(page(b"mine")).content
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(pages.keep, page(b"another's")).result()
+    assert pages.take("here") == b"mine"
+    with pytest.raises(StoreError, match="no list"):
+        pages.take("here")
 
 
 # Deleting

@@ -107,18 +107,20 @@ def test_listings_go_over_pages_and_deletes_over_batches(place: Place) -> None:
 
 
 def test_prefixes_go_over_pages_each_once(place: Place) -> None:
-    slices = [f"data/slice-{number:03}/" for number in range(min(place.many, 300))]
-    place.fill([name + "object" for name in slices])
-    found = [prefix for level in place.store.list_level("data/") for prefix in level.prefixes]
-    assert sorted(found) == slices
+    slices = [f"data/slice-{number:03}/" for number in range(min(place.many, 100))]
+    files = [f"data/{letter}-{number:03}" for letter in "ab" for number in range(min(place.many, 300) // 2)]
+    place.fill([*files, *(name + "object" for name in slices)])
+    levels = list(place.store.list_level("data/"))
+    assert sorted(prefix for level in levels for prefix in level.prefixes) == slices
+    assert sorted(key for level in levels for key in level.objects["address"].to_pylist()) == files
 
 
 def test_units_listed_side_by_side_over_one_connection_make_the_whole_listing(place: Place) -> None:
-    place.fill([f"data/slice-{unit}/object-{number:02}" for unit in range(8) for number in range(6)])
+    place.fill([f"data/slice-{unit}/object-{number}" for unit in range(8) for number in range(4)])
     (level,) = place.store.list_level("data/")
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(place.addresses, level.prefixes))
-    assert [len(each) for each in found] == [6] * 8
+    assert [len(each) for each in found] == [4] * 8
     assert sorted(key for keys in found for key in keys) == sorted(place.addresses())
 
 
@@ -223,7 +225,11 @@ def test_an_object_is_copied_inside_the_store_from_another_root(place: Place) ->
 def test_what_another_store_holds_is_not_copied_inside_this_one(place: Place) -> None:
     elsewhere = S3Config("bucket", "x") if isinstance(place.config, LocalConfig) else LocalConfig("/nowhere")
     assert place.store.copy(elsewhere, "data/a", "data/a") is None
-    assert place.addresses() == []
+    if place.server is not None:  # the same kind of store, but another one
+        place.store.write("data/a", b"")
+        far = replace(place.config, endpoint_url="http://127.0.0.1:9")  # type: ignore[type-var]
+        assert place.store.copy(far, "data/a", "data/b") is None
+    assert "data/b" not in place.addresses()
 
 
 def test_keys_that_a_server_cannot_hold_are_sent_as_they_are(place: Place) -> None:
