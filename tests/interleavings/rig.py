@@ -48,7 +48,12 @@ if TYPE_CHECKING:
 START = datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()
 NAME = "lake"
 OLD = 60.0  # days; rules of these tests keep 7
-_QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+_QUICK = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than a hundred rows
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _ACCEPTED = {
     "blast-radius": "half of a test's repository is garbage",
     "live-in-listing": "one object that is completed after the listing is a large share of it",
