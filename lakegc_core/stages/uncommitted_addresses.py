@@ -15,6 +15,9 @@ import pyarrow.parquet as pq
 from lakegc_core import clock
 from lakegc_core.context import MarkContext, output_key
 from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.http import UNKNOWN_CALL, LakeFSError
+from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.namespace import Namespace
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
@@ -136,9 +139,19 @@ def _list_branches(context: MarkContext, folder: str) -> list[Any]:
     writer = PartWriter(context.workspace, folder, SCHEMA)
     client, repository = context.client, context.header.repository
     for branch in client.branches(repository):
-        for page in client.objects(repository, branch.name):
+        for page in objects_of(client, repository, branch.name):
             writer.write(protect_listed(context.namespace, [stats.physical_address for stats in page]))
     return writer.close()
+
+
+def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[list[ObjectStats]]:
+    """What a branch shows, page by page. One that is deleted meanwhile shows nothing more; every other 404 raises."""
+    try:
+        yield from client.objects(repository, branch)
+    except LakeFSError as error:
+        said_by_lakefs = error.status == 404 and error.message and UNKNOWN_CALL not in error.message
+        if not said_by_lakefs or any(each.name == branch for each in client.branches(repository)):
+            raise
 
 
 def protect_listed(namespace: Namespace, addresses: Sequence[str]) -> pa.RecordBatch:

@@ -2,7 +2,8 @@
 
 What belongs here: what a town goes through, and the counts. Towns, their collector and their judge are in `towns`.
 
-LAKEGC_STATEFUL_SECONDS bounds the time (default 90; `make test-slow` takes 300), LAKEGC_STATEFUL_SEED chooses the towns.
+LAKEGC_STATEFUL_SECONDS bounds the time (default 90; `make test-slow` takes 300), LAKEGC_STATEFUL_SEED chooses
+the towns.
 """
 
 from __future__ import annotations
