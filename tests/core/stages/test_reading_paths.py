@@ -115,7 +115,6 @@ def held(spark: SparkSession, world: World, *holds: str) -> Rows:
     """The rows that these holds keep if the commit is not retained."""
     context = replace(world.context, header=replace(world.context.header, holds=holds))
     others = parts(context, f"commits/{OTHERS}", COMMITS_SCHEMA, world.commits)
-    schema = committed_addresses.SCHEMA
     found = held_by_path(spark, context, "commits", others, "held")
     return [row for part in found for batch in read_part(context.workspace, "held", part) for row in batch.to_pylist()]
 
