@@ -1,7 +1,7 @@
 """One repository, one mark and one sweep of it, into which most traps are laid.
 
 The mark runs while a commit waits for its hooks, and lakeFS changes between the mark's calls; between mark and sweep
-old things come back to life; the sweep is killed once. Each trap's material has a name in `keys`.
+old things come back to life. Each trap's material has a name in `keys`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core import pipeline
 from lakegc_core.context import MarkContext
 from lakegc_core.sandbox import PageLimits
-from lakegc_core.stages.swept_report import SweepResult, swept_report
+from lakegc_core.stages.swept_report import swept_report
 from lakegc_core.store.parquet import list_parts, read_part
 from tests.core.test_namespace import HEX, ID, SIGNATURE, SLICE, XID
 from tests.lake import CUTOFF, NOW, Lake, leave
@@ -54,10 +54,6 @@ FOREIGN = (
 )
 ODD_TEXT = ("data/#a comment;", "data/; 'quoted', \"twice\"", "data/100%25 a+b&c", "data/日本/é,1")
 SAME, SAME_TOO = b"the same bytes again", b"and the same once more"
-
-
-class Killed(BaseException):
-    """What kill -9 is to the sweep's own process."""
 
 
 class Story:
@@ -224,37 +220,29 @@ class Story:
 
 
 class Swept:
-    """The sweeps of a story: how things stood when the first was killed, and what came of it after."""
+    """The sweep of a story: how things stood just before its first delete, and what came of it."""
 
     def __init__(self, story: Story) -> None:
         self.story = story
         story.come_back()
         self.before = self._there()
-        try:
-            swept_report(story.spark, replace(story.context, say=_kill_when_deleting))
-        except Killed:
-            self.when_killed = self._there()
-        home = story.lake.files("lake") / story.context.mark.folder / "sweeps/1"
-        self.planned_when_killed = (home / "plan.json").exists()
-        self.listed_when_killed = report_lines(story.context, story.lake)
-        self.first = swept_report(story.spark, story.context)
-        stuck = story.lake.files("lake") / story.keys["stuck"]
-        stuck.rmdir()
-        leave(story.repo, story.keys["stuck"], 20)
-        self.second: SweepResult = swept_report(story.spark, story.context)
+        self.result = swept_report(story.spark, replace(story.context, say=self._watch))
         self.after = self._there()
         self.outcomes = _outcomes(story.context, 1)
+
+    def _watch(self, message: str) -> None:
+        """Nothing is deleted yet; whoever kills the sweep from here on leaves at least this behind."""
+        if "deleting" in message:
+            home = self.story.lake.files("lake") / self.story.context.mark.folder / "sweeps/1"
+            self.there_when_deleting = self._there()
+            self.planned_when_deleting = (home / "plan.json").exists()
+            self.listed_when_deleting = report_lines(self.story.context, self.story.lake)
 
     def _there(self) -> set[str]:
         """Every file in the namespace, but for lakeFS's and lakegc's own."""
         folder = self.story.lake.files("lake")
         keys = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
         return {key for key in keys if not key.startswith("_lakefs/") or key in FOREIGN}
-
-
-def _kill_when_deleting(message: str) -> None:
-    if "deleting" in message:
-        raise Killed
 
 
 def _outcomes(context: MarkContext, number: int) -> dict[str, str]:

@@ -117,7 +117,7 @@ def test_a_file_replaced_by_another_valid_one_ends_the_mark(bench: Callable[[str
     assert found.survives(COMMITTED) not in ("authorised", "not authorised")
 
 
-def test_t39_a_range_replaced_by_one_of_the_same_paths_and_count_ends_the_mark(bench: Callable[[str], Bench]) -> None:
+def test_a_range_replaced_by_one_of_the_same_paths_and_count_ends_the_mark(bench: Callable[[str], Bench]) -> None:
     found = bench("random_3")
     assert found.proxy
     key = Files.of(found.replay).range
