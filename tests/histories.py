@@ -1,8 +1,8 @@
 """Random histories of a lakeFS repository: strategies for single steps and whole histories, and the player of them.
 
 A history is a list of plain values. The player applies each step to a sandbox repository; what lakeFS would refuse is
-refused there and counted. Every date is relative to one fixed moment, NOW, at which the sandbox must live. What is
-garbage afterwards belongs in `oracle`.
+refused there and counted. Every date is relative to the sandbox's present, which stands still at NOW unless a test
+moves it. What is garbage afterwards belongs in `oracle`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from hypothesis import strategies as st
 
 from lakegc_core.sandbox import PageLimits, Repository, Sandbox
 from lakegc_core.sandbox.refs import SandboxError
+from tests.flights import Flight
 
 NOW = datetime(2025, 3, 31, 12, tzinfo=UTC)
 BRANCHES = ("main", "dev", "feature/x", "_hidden")
 TAGS = ("v1", "v2.0")
 PATHS = ("a", "b", "c/1", "c/2", "c/d e", "c/ü%2F+", "data/x,1", "z" * 200)
+MOVES_THE_HEAD = ("commit", "save", "merge", "revert", "cherry_pick", "import_objects", "reset", "hard_reset")
 NESTED = "data/other/_lakefs/dummy"  # another repository within this one: it is never swept
 FOREIGN = (
     NESTED,
@@ -64,7 +66,7 @@ class Refused(Exception):
 
 
 class Player:
-    """Plays steps on one repository. `days` are days before NOW everywhere; negative ones lie in the future.
+    """Plays steps on one repository. `days` are days before the present; negative ones lie in the future.
 
     A branch that is not there stands for main, so that few steps come to nothing. Several histories may be played side
     by side on branches with a prefix (see `together`); each then has a main of its own.
@@ -73,6 +75,7 @@ class Player:
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
         self.addresses: list[str] = []  # every key that was ever given out
+        self.flights: list[Flight] = []
         self.counts: Counter[str] = Counter()
 
     def play(self, history: Iterable[Step]) -> None:
@@ -82,6 +85,8 @@ class Player:
             if "branch" in arguments:
                 arguments["branch"] = self._branch(arguments["branch"])
             try:
+                if step.verb in MOVES_THE_HEAD and self.flight_of(arguments["branch"]):
+                    raise Refused
                 getattr(self, step.verb)(**arguments)
             except (SandboxError, Refused):
                 self.counts["refused"] += 1
@@ -133,18 +138,33 @@ class Player:
             f"data/{number}",
             f"{number}-00001",
         )[layout]
-        self.repository.files.write(key, content, (NOW - timedelta(days=days)).timestamp())
+        self.repository.files.write(key, content, self._date(days).timestamp())
         self.addresses.append(key)
         if staged:
             self._stage(branch, path, key, content, days)
 
     def foreign(self, name: str, days: float) -> None:
-        self.repository.files.write(name, b"not lakeFS's", (NOW - timedelta(days=days)).timestamp())
+        self.repository.files.write(name, b"not lakeFS's", self._date(days).timestamp())
 
     # --- branches and commits ---
 
     def commit(self, branch: str, days: float, hook_fails: bool) -> None:
         self.repository.commit(branch, "step", date=self._date(days), hooks=_fail if hook_fails else None)
+
+    def begin_commit(self, branch: str) -> None:
+        """A commit that waits in its hooks until `land` is called; what it sealed can be overwritten meanwhile."""
+        if self.flight_of(branch) or not self.repository.refs.branches[branch].staged():
+            raise Refused
+        self.flights.append(Flight(self.repository, branch))
+
+    def flight_of(self, branch: str) -> Flight | None:
+        """The commit of a branch that waits in its hooks."""
+        return next((flight for flight in self.flights if flight.branch == branch), None)
+
+    def land(self, flight: Flight) -> None:
+        """Let the hooks of a commit end, and the head move."""
+        self.flights.remove(flight)
+        self.counts["steps" if flight.land() else "refused"] += 1
 
     def save(self, branch: str, path: str, content: bytes, days: float) -> None:
         """Upload and commit, as most users do."""
@@ -212,7 +232,7 @@ class Player:
         return options[number % len(options)]
 
     def _date(self, days: float) -> datetime:
-        return NOW - timedelta(days=days)
+        return datetime.fromtimestamp(self.repository.place.clock(), UTC) - timedelta(days=days)
 
 
 def _fail() -> None:
@@ -333,7 +353,18 @@ histories: st.SearchStrategy[list[Step]] = st.builds(
 """A whole history. Most have rules at the end, some lose them."""
 
 
-def drawn(seed: int) -> History:
+user_histories: st.SearchStrategy[list[Step]] = st.lists(
+    st.one_of(
+        steps.filter(lambda step: step.verb not in ("set_rules", "delete_rules", "foreign")),
+        *[_step("begin_commit", branch=branches)] * 3,
+    ),
+    min_size=30,
+    max_size=80,
+)
+"""What users do, but for rules, which a whole repository shares; somebody else has to land commits in flight."""
+
+
+def drawn(seed: int, strategy: st.SearchStrategy[list[Step]] = histories) -> History:
     """One history, the same one for the same seed."""
     found: list[History] = []
 
@@ -346,7 +377,7 @@ def drawn(seed: int) -> History:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(histories)
+    @given(strategy)
     def draw(history: History) -> None:
         found.append(history)
 

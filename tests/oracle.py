@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakegc_core.sandbox import Repository
+from lakegc_core.sandbox.graveler_writer import Entry
 
 DAY = 86_400 * 10**6  # microseconds, like every time here
 
@@ -131,13 +132,18 @@ def world_of(repository: Repository, min_age: int) -> World:
 
 def _names(repository: Repository, ref: str) -> Iterator[str]:
     """The objects that a reference shows, but for those that lie outside the repository."""
-    place = repository.place
     for _, entry in repository.objects(ref):
-        if "://" not in entry.address:
-            yield entry.address
-        for start in (place.qualify(""), place.namespace_slash):
-            if entry.address.startswith(start):
-                yield entry.address.removeprefix(start)
+        yield from names_of(repository, entry)
+
+
+def names_of(repository: Repository, entry: Entry) -> Iterator[str]:
+    """The names in the repository's folder that an entry may stand for."""
+    place = repository.place
+    if "://" not in entry.address:
+        yield entry.address
+    for start in (place.qualify(""), place.namespace_slash):
+        if entry.address.startswith(start):
+            yield entry.address.removeprefix(start)
 
 
 def stored(repository: Repository) -> dict[str, int]:
