@@ -15,7 +15,6 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import MarkArtifacts
-from lakegc_core.stages.commit_walk import COMMITS
 from lakegc_core.stages.previous_mark import later_marks, previous_findings
 from lakegc_core.stages.rescues import last_rescues
 from lakegc_core.store.parquet import read
@@ -70,23 +69,24 @@ def with_since(spark: SparkSession, context: MarkContext, rows: DataFrame, read_
 
 
 def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:
-    """The candidates of a mark, with `since` moved forward where a look or a mark that came later found them live.
+    """The candidates of a mark, with `since` set to now where a look or a mark that came later found them live.
 
-    A later mark that was not finished, or that does not read, may have found any of them live.
+    A later mark that was not finished, or that does not read, may have found any of them live. When such an object
+    ceased to be live nobody knows: the gap cannot begin before a mark finds it unreferenced again.
     """
     from pyspark.sql import functions as F
 
-    rescued = last_rescues(spark, context)
-    found = candidates.join(rescued, "address", "left").withColumn("since", F.greatest("since", "rescued_at"))
+    now = moment(clock.now().timestamp())
     later = later_marks(context)
-    if later.finished is not None:
-        read_at = moment(later.finished.require(COMMITS).finished_at)
-        theirs = _unreferenced(spark, context, later.finished, "later")
-        found = found.join(theirs, "address", "left").withColumn(
-            "since", F.greatest("since", F.coalesce("later", read_at))
-        )
     if later.unfinished:
-        found = found.withColumn("since", F.greatest("since", moment(clock.now().timestamp())))
+        return candidates.withColumn("since", now)
+    rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
+    found = candidates.join(last_rescues(spark, context), "address", "left").withColumn(
+        "since", F.when(rescued, now).otherwise(F.col("since"))
+    )
+    if later.finished is not None:
+        theirs = _unreferenced(spark, context, later.finished, "later")
+        found = found.join(theirs, "address", "left").withColumn("since", F.greatest("since", F.coalesce("later", now)))
     return found.select(*candidates.columns)
 
 

@@ -26,29 +26,54 @@ def previous_mark(context: MarkContext) -> MarkArtifacts | None:
 
 
 def _is_earlier(header: Header, own: Header) -> bool:
-    return header.started_at < own.started_at and (
-        (header.repository, header.repository_created, header.storage_namespace, header.allow_list, header.format)
-        == (own.repository, own.repository_created, own.storage_namespace, own.allow_list, own.format)
+    return header.started_at < own.started_at and _is_comparable(header, own)
+
+
+def _is_comparable(header: Header, own: Header) -> bool:
+    return (
+        header.repository,
+        header.repository_created,
+        header.storage_namespace,
+        header.allow_list,
+        header.format,
+    ) == (
+        own.repository,
+        own.repository_created,
+        own.storage_namespace,
+        own.allow_list,
+        own.format,
     )
 
 
-def previous_findings(context: MarkContext) -> MarkArtifacts | None:
-    """The mark before this one, if nothing stands between them that may have found objects live.
+def _read_at(mark: MarkArtifacts) -> float:
+    """When a mark began to read its commits, unix seconds: what it found is true of that moment."""
+    return mark.require(STAGES[2]).started_at
 
-    A damaged mark, or a later one that got as far as the staged dump and no further, may have: None then, so that every
-    object is waited for anew.
+
+def _asked_at(mark: MarkArtifacts) -> float:
+    """When a mark last asked lakeFS for anything; long after it was begun if it was resumed; 0 if it never did."""
+    manifests = [mark.manifest(stage) for stage in STAGES[1:]]
+    return max((manifest.started_at for manifest in manifests if manifest is not None), default=0.0)
+
+
+def previous_findings(context: MarkContext) -> MarkArtifacts | None:
+    """The mark before this one, if no other may have found objects live since it read.
+
+    A mark that asked what is staged and got no further may have; so may a damaged one, and one that was begun earlier
+    and resumed later: None then, so that every object is waited for anew.
     """
     before = previous_mark(context)
     if before is None:
         return None
-    header = before.header()
     for mark_id in marks(context.workspace, context.home):
+        if mark_id in (before.mark_id, context.header.mark_id):
+            continue
         mark = context.artifacts(mark_id)
         try:
             other = mark.header()
-            if header is None or other is None or not _is_earlier(other, context.header):
+            if other is None or not _is_comparable(other, context.header):
                 continue
-            if other.started_at > header.started_at and mark.manifest(STAGES[1]) is not None:
+            if _asked_at(mark) >= _read_at(before):
                 return None
         except MarkError:
             return None
@@ -83,15 +108,16 @@ def former_state(context: MarkContext) -> MarkArtifacts | None:
 
 @dataclass(frozen=True)
 class LaterMarks:
-    """Marks of the same repository that were begun after one: the newest finished one, and whether a newer one than
-    that broke off after it had asked what is staged."""
+    """Marks of the same repository that asked lakeFS for anything since one had read its commits: the newest finished
+    one, and whether one that did not finish asked later than that."""
 
     finished: MarkArtifacts | None
     unfinished: bool
 
 
 def later_marks(context: MarkContext) -> LaterMarks:
-    """The marks that were begun after this one. One without a header that reads cannot be placed, and is left out."""
+    """The marks that read after this one, also those that were begun before it and resumed. One without a header that
+    reads cannot be placed, and is left out."""
     finished: tuple[float, MarkArtifacts] | None = None
     unfinished = 0.0
     for mark_id in marks(context.workspace, context.home):
@@ -100,17 +126,16 @@ def later_marks(context: MarkContext) -> LaterMarks:
             header = mark.header()
         except MarkError:
             continue
-        if header is None or header.repository != context.header.repository:
-            continue
-        if header.started_at <= context.header.started_at:
+        if header is None or header.repository != context.header.repository or mark_id == context.header.mark_id:
             continue
         try:
-            complete, asked = mark.manifest(STAGES[-1]) is not None, mark.manifest(STAGES[1]) is not None
+            asked, complete = _asked_at(mark), mark.manifest(STAGES[-1]) is not None
         except MarkError:
-            complete, asked = False, True
-        if complete and (finished is None or header.started_at > finished[0]):
-            finished = (header.started_at, mark)
-        if asked and not complete:
-            unfinished = max(unfinished, header.started_at)
-    since = finished[0] if finished else context.header.started_at
-    return LaterMarks(finished[1] if finished else None, unfinished > since)
+            asked, complete = header.started_at, False
+        if asked < _read_at(context.mark):
+            continue
+        if not complete:
+            unfinished = max(unfinished, asked)
+        elif finished is None or asked > finished[0]:
+            finished = (asked, mark)
+    return LaterMarks(finished[1] if finished else None, unfinished > (finished[0] if finished else 0.0))

@@ -12,7 +12,7 @@ import pytest
 
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import STAGES
-from lakegc_core.stages import expired_addresses, rescues
+from lakegc_core.stages import findings, rescues
 from lakegc_core.stages.previous_mark import previous_findings, previous_mark
 from tests.core.stages.marks import finish, parts
 from tests.lake import NOW, Lake, lake
@@ -84,7 +84,7 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(spark
         {"address": name, "size": 1, "last_modified": long_ago, "etag": None, "reason": reason, "since": long_ago}
         for name, reason in found.items()
     ]
-    schema = expired_addresses.SCHEMA
+    schema = findings.SCHEMA
     kept = [row for row in rows if row["reason"] != "unreferenced"]
     expired = [row for row in rows if row["reason"] == "unreferenced"]
     finish(first, STAGES[-1], {"expired_addresses": (schema, expired), "kept": (schema, kept)})
@@ -92,7 +92,38 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(spark
     parts(first, rescues.folder(first), rescues.SCHEMA, [rescue])
 
     frame = spark.createDataFrame([(name,) for name in (*found, "new")], "address string")
-    second = expired_addresses._with_since(spark, marked(2, 0), frame, now.timestamp())
+    second = findings.with_since(spark, marked(2, 0), frame, now.timestamp())
     since = {row[0]: row[1] / 1e6 for row in second.selectExpr("address", "unix_micros(since)").collect()}
     assert {name for name, at in since.items() if at == long_ago.timestamp()} == {"garbage", "young", "far"}
     assert {name for name, at in since.items() if at == now.timestamp()} == {"staged", "rescued", "new"}
+
+
+def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_it_dead_again(
+    spark: SparkSession, marked: Marked
+) -> None:
+    """However long ago it was seen live: when it ceased to be, nobody has seen."""
+    own = marked(1)
+    seen_again = NOW + timedelta(days=3)
+    theirs = {"garbage": NOW, "began anew": seen_again}
+    rows = [
+        {"address": name, "size": 1, "last_modified": NOW, "etag": None, "reason": "unreferenced", "since": since}
+        for name, since in theirs.items()
+    ]
+    rescue = {"address": "rescued", "at": NOW + timedelta(days=1.5)}
+    parts(own, rescues.folder(own), rescues.SCHEMA, [rescue])
+
+    def since() -> dict[str, float]:
+        candidates = [(name, NOW) for name in ("garbage", "rescued", "found live", "began anew")]
+        frame = spark.createDataFrame(candidates, "address string, since timestamp")
+        after = findings.with_later_findings(spark, own, frame)
+        return {row[0]: row[1] / 1e6 for row in after.selectExpr("address", "unix_micros(since)").collect()}
+
+    now, long_ago = own.header.started_at, NOW.timestamp()
+    assert since() == {"garbage": long_ago, "rescued": now, "found live": long_ago, "began anew": long_ago}
+    later = marked(3, len(STAGES) - 1)
+    rows.append({**rows[0], "address": "rescued"})
+    finish(later, STAGES[-1], {"expired_addresses": (findings.SCHEMA, rows), "kept": (findings.SCHEMA, [])})
+    now = later.header.started_at
+    assert since() == {"garbage": long_ago, "rescued": now, "found live": now, "began anew": seen_again.timestamp()}
+    marked(4, 2)
+    assert set(since().values()) == {(NOW + timedelta(days=4)).timestamp()}

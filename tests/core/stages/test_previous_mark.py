@@ -24,13 +24,15 @@ Made = Callable[..., Any]
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """Makes a mark, so many days after the first one and so many stages long; returns its context."""
+    """Makes a mark, so many days after the first one and so many stages long; returns its context. `resumed`: days
+    after the first one, if it broke off once the namespace was listed and was resumed then."""
 
     def make(
         mark_id: str,
         days: float,
         stages: int = 5,
         *,
+        resumed: float | None = None,
         heads_unknown: int = 0,
         live: int = 100,
         previous: Any = None,
@@ -47,7 +49,9 @@ def made(tmp_path: Path) -> Made:
             if stage == "expired_addresses":
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
                 facts = {**groups, "committed": {"objects": live, "bytes": live}, "previous": previous}
+            at = HEADER.started_at + (days if resumed is None or stage == STAGES[0] else resumed) * DAY
             done = replace(manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=facts)
+            done = replace(done, started_at=at, finished_at=at + 60)
             artifacts.finish(done)
         return SimpleNamespace(
             header=own,
@@ -80,6 +84,24 @@ def test_a_mark_that_broke_off_after_it_asked_what_is_staged_may_have_found_anyt
     made("m1", 0)
     made("broken-off", 1, stages=stages)
     assert name(previous_findings(made("m2", 2, stages=0))) == carried
+
+
+def test_a_mark_that_was_begun_earlier_and_resumed_later_may_have_found_anything_live(made: Made) -> None:
+    made("resumed", 0, resumed=2)
+    made("m1", 1)
+    assert name(previous_mark(made("m2", 3, stages=0))) == "m1"
+    assert previous_findings(made("m2", 3, stages=0)) is None
+
+
+def test_a_mark_that_was_resumed_does_not_stand_in_its_own_way(made: Made) -> None:
+    made("m1", 0)
+    assert name(previous_findings(made("m2", 1, stages=4, resumed=2))) == "m1"
+
+
+def test_a_mark_that_was_resumed_carries_on_nothing_that_a_later_one_may_have_found_live(made: Made) -> None:
+    made("m1", 0)
+    made("m3", 2)
+    assert previous_findings(made("m2", 1, stages=4, resumed=3)) is None
 
 
 def test_a_damaged_mark_in_between_may_have_found_anything_live(made: Made, tmp_path: Path) -> None:
@@ -115,6 +137,14 @@ def test_a_sweep_knows_the_newest_finished_mark_after_its_own(made: Made) -> Non
     made("other", 4, repository="another")
     found = later_marks(own)
     assert (name(found.finished), found.unfinished) == ("m3", False)
+
+
+def test_a_mark_that_was_begun_earlier_and_resumed_is_a_later_one(made: Made) -> None:
+    own = made("m1", 1)
+    made("resumed", 0, resumed=2)
+    assert name(later_marks(own).finished) == "resumed"
+    made("broken-off", 0.5, stages=3, resumed=3)
+    assert later_marks(own).unfinished
 
 
 @pytest.mark.parametrize(("stages", "may_have_found_any"), [(1, False), (2, True)])
