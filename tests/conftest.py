@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -42,13 +42,56 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.trap)
 
 
+@pytest.fixture
+def tally(record_property: Callable[[str, object], None]) -> Callable[[str, Mapping[str, int]], None]:
+    """Says at the end of the whole run how often what was tried: a title, and counts by name."""
+
+    def say(title: str, counts: Mapping[str, int]) -> None:
+        record_property("tally", f"{title}: " + ", ".join(f"{counts[name]:,} {name}" for name in sorted(counts)))
+
+    return say
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The tallies, which travel in reports: what a worker of pytest-xdist prints, nobody sees."""
+    reports = [each for several in terminalreporter.stats.values() for each in several]
+    last = [each for each in reports if getattr(each, "when", "") == "teardown"]
+    tallies = [text for report in last for name, text in report.user_properties if name == "tally"]
+    if tallies:
+        terminalreporter.section("tallies")
+        for text in tallies:
+            terminalreporter.write_line(text)
+
+
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The session of the whole run. Its Python workers inherit the test servers' credentials."""
     from lakegc_core.spark import session
 
-    with environment(AWS | AZURE):
+    # No test runs for long enough to repay what the JVM's second compiler costs at its start.
+    java = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    with environment(AWS | AZURE | java):
         return session("local[2]", {"spark.sql.shuffle.partitions": "2"})  # the tests' tables are small
+
+
+QUICK = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""What makes Spark quick on a handful of rows."""
+
+
+@pytest.fixture
+def quick(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of the whole run, tuned for a handful of rows while a test lasts."""
+    before = {name: spark.conf.get(name) for name in QUICK}
+    for name, value in QUICK.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 
 from lakegc_core.sandbox import Repository
 from lakegc_core.sandbox.refs import SandboxError
@@ -17,26 +15,15 @@ class Flight:
     def __init__(self, repository: Repository, branch: str) -> None:
         self.branch, self.begun = branch, repository.place.clock()
         self._repository = repository
-        self._sealed, self._go, self._done = threading.Event(), threading.Event(), False
-        self._thread = threading.Thread(target=self._commit, daemon=True)
-        self._thread.start()
-        self._sealed.wait()
-
-    def _commit(self) -> None:
-        with suppress(SandboxError):
-            self._repository.commit(self.branch, "in flight", hooks=self._hooks)
-            self._done = True
-        self._sealed.set()
-
-    def _hooks(self) -> None:
-        self._sealed.set()
-        self._go.wait()
+        self._finish = repository.begin_commit(branch, "in flight")
 
     def land(self) -> bool:
-        """True when the commit was made."""
-        self._go.set()
-        self._thread.join()
-        return self._done
+        """True when the commit was made: its branch may be gone, or nothing may have changed."""
+        try:
+            self._finish()
+        except SandboxError:
+            return False
+        return True
 
     def objects(self) -> Iterator[str]:
         """The names of what it has sealed and will commit."""

@@ -13,9 +13,8 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -293,15 +292,12 @@ class Story:
         return mark
 
 
-@pytest.fixture(scope="module", autouse=True)
-def counted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Says at the end what was judged, past pytest's capturing."""
+@pytest.fixture(autouse=True)
+def counted(tally: Callable[[str, Mapping[str, int]], None]) -> Iterator[None]:
+    """Says at the end what was judged."""
     yield
-    COUNTS["live objects lost"] += 0
-    COUNTS["garbage left"] += 0
-    capture: Any = request.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        print("\ncollector model:", ", ".join(f"{COUNTS[name]:,} {name}" for name in sorted(COUNTS)))
+    COUNTS.update({"live objects lost": 0, "garbage left": 0})
+    tally("collector model", COUNTS)
 
 
 @settings(

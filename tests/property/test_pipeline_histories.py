@@ -3,7 +3,8 @@
 What belongs here: how many histories are run, how they are marked, and what must hold of the result. What happens in a
 history belongs in `histories`, what is garbage in `oracle`.
 
-LAKEGC_HISTORY_SECONDS (default 180) bounds the time, LAKEGC_HISTORY_SEED (default 0) chooses the histories.
+LAKEGC_HISTORY_SECONDS (default 80) bounds the time, LAKEGC_HISTORY_SLOW_SECONDS (default 180) that of `make test-slow`;
+LAKEGC_HISTORY_SEED (default 0) chooses the histories.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -33,6 +33,7 @@ from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
 from lakegc_core.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.stages.swept_report import swept_report
 from tests import histories, oracle
+from tests.conftest import QUICK
 from tests.histories import NOW, History, Player
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
 
 MIN_AGE = timedelta(days=1)
 TOGETHER = 24  # histories that share a repository, on branches of their own: a mark costs little more for them
+SECONDS = float(os.environ.get("LAKEGC_HISTORY_SECONDS", "80"))
+SLOW_SECONDS = float(os.environ.get("LAKEGC_HISTORY_SLOW_SECONDS", "180"))
+SEED = int(os.environ.get("LAKEGC_HISTORY_SEED", "0"))
 SWEPT_OF = 5  # of so many repositories one is swept
-QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
-"""What makes Spark quick on a handful of rows."""
 
 
 @dataclass
@@ -167,21 +169,21 @@ def _readable(player: Player, world: oracle.World, tags: bool) -> set[tuple[str,
 
 
 @pytest.fixture
-def court(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Court]:
-    """A sandbox at NOW; a session that is quick while the test lasts."""
+def court(quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Court]:
+    """A sandbox at NOW."""
     monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
     monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp()))
-    before = {name: spark.conf.get(name) for name in QUICK}
-    with ExitStack() as stack:
-        for name, value in QUICK.items():
-            stack.callback(spark.conf.set, name, before[name])
-            spark.conf.set(name, value)
-        yield Court(spark, stack.enter_context(SandboxServer(histories.sandbox(tmp_path))))
+    with SandboxServer(histories.sandbox(tmp_path)) as server:
+        yield Court(quick, server)
 
 
-def test_every_history_is_marked_and_swept_as_the_oracle_says(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
-    began, seconds = time.monotonic(), float(os.environ.get("LAKEGC_HISTORY_SECONDS", "180"))
-    seed = int(os.environ.get("LAKEGC_HISTORY_SEED", "0"))
+@pytest.mark.parametrize(
+    ("seconds", "seed"), [(SECONDS, SEED), pytest.param(SLOW_SECONDS, SEED + 1, marks=pytest.mark.slow)]
+)
+def test_every_history_is_marked_and_swept_as_the_oracle_says(
+    court: Court, tally: Callable[[str, Mapping[str, int]], None], seconds: float, seed: int
+) -> None:
+    began = time.monotonic()
     for number in itertools.count():
         tags, sweep = number % 2 == 0, number % SWEPT_OF == 0
         first = seed * 1_000_000 + number * TOGETHER
@@ -194,10 +196,8 @@ def test_every_history_is_marked_and_swept_as_the_oracle_says(court: Court, caps
             pytest.fail(f"Repository {number} of seed {seed}: " + explained(court, history, wrong, tags, sweep))
         if time.monotonic() - began > seconds:
             break
-    with capsys.disabled():
-        court.counts["live objects lost"] += 0
-        said = ", ".join(f"{count:,} {name}" for name, count in sorted(court.counts.items()))
-        print(f"\npipeline histories: {said}; {time.monotonic() - began:.0f} s")
+    court.counts["live objects lost"] += 0
+    tally("pipeline histories", {**court.counts, "seconds": int(time.monotonic() - began)})
     assert court.counts["garbage objects"] and court.counts["sweeps"]
 
 

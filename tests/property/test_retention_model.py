@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -133,13 +133,11 @@ def live(world: World, commits: set[str]) -> set[str]:
     return set(world.shown).union(*(world.commits[commit].objects for commit in commits))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def counted(request: pytest.FixtureRequest) -> Any:
-    """Says at the end how many worlds were judged, past pytest's capturing."""
+@pytest.fixture(autouse=True)
+def counted(tally: Callable[[str, Mapping[str, int]], None]) -> Iterator[None]:
+    """Says at the end how many worlds were judged."""
     yield
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        print("\nretention model:", ", ".join(f"{COUNTS[name]:,} {name}" for name in sorted(COUNTS)))
+    tally("retention model", COUNTS)
 
 
 @settings(

@@ -2,16 +2,18 @@
 
 What belongs here: what a town goes through, and the counts. Towns, their collector and their judge are in `towns`.
 
-LAKEGC_STATEFUL_SECONDS bounds the time (default 90; `make test-slow` takes 300), LAKEGC_STATEFUL_SEED chooses the towns.
+LAKEGC_STATEFUL_SECONDS (default 80) bounds the time, LAKEGC_STATEFUL_SLOW_SECONDS (default 300) that of
+`make test-slow`; LAKEGC_STATEFUL_SEED (default 0) is the number of the first town.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
 
 TOGETHER = 24  # histories in one town: a mark costs little more for them
 ROUNDS = 3
-SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SECONDS", "90"))
+PARTS = 3 * ROUNDS + 1  # into which the histories are cut
+SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SECONDS", "80"))
+SLOW_SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SLOW_SECONDS", "300"))
 SEED = int(os.environ.get("LAKEGC_STATEFUL_SEED", "0"))
-QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 JUMPS = (20 * 60.0, 6 * HOUR, 23 * HOUR, 25 * HOUR, 26 * HOUR, 3 * DAY, 9 * DAY)
 SKEWS = (0.0, 0.0, 240.0, -240.0)
 DAYS = (1, 2, 7, 14, 30, 0, -1)
@@ -149,44 +152,42 @@ class Tale:
 
 
 @pytest.fixture
-def servers(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Clock, list[SandboxServer]]]:
-    """Sandboxes on both kinds of blockstore, with a clock that moves; a session that is quick while the test lasts."""
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clock, list[SandboxServer]]]:
+    """Sandboxes on both kinds of blockstore, with a clock that moves."""
     monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
     monkeypatch.setenv("LAKEGC_NOW", "0")
     clock = Clock()
     with ExitStack() as stack:
-        for name, value in QUICK.items():
-            stack.callback(spark.conf.set, name, spark.conf.get(name))
-            spark.conf.set(name, value)
-        kinds = ("local", "s3")
-        yield clock, [stack.enter_context(towns.server(tmp_path / kind, kind, clock)) for kind in kinds]
+        yield clock, [stack.enter_context(towns.server(tmp_path / kind, kind, clock)) for kind in ("local", "s3")]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "seed"), [(SECONDS, SEED), pytest.param(SLOW_SECONDS, SEED + 1000, marks=pytest.mark.slow)]
+)
 def test_nothing_live_is_lost_and_no_garbage_stays_while_users_go_on_and_collectors_crash(
-    spark: SparkSession, servers: tuple[Clock, list[SandboxServer]], capsys: pytest.CaptureFixture[str]
+    quick: SparkSession,
+    servers: tuple[Clock, list[SandboxServer]],
+    tally: Callable[[str, Mapping[str, int]], None],
+    seconds: float,
+    seed: int,
 ) -> None:
     clock, sandboxes = servers
-    began, counts = time.monotonic(), Counter({"live objects lost": 0, "garbage left": 0})
-    while time.monotonic() - began < SECONDS:
-        number = SEED * 1_000_000 + counts["towns"]
-        chance = random.Random(number)
+    began, longest, counts = time.monotonic(), 0.0, Counter({"live objects lost": 0, "garbage left": 0})
+    for number in itertools.count(seed):
+        started, chance, server = time.monotonic(), random.Random(number), sandboxes[number % 2]
         level = chance.choice(("full", "full", "standard"))
-        town = Town(spark, sandboxes[number % 2], clock, f"town-{number}", level)
+        town = Town(quick, server, clock, f"town-{number}", level)
         try:
-            Tale(town, chance, towns.users(number, TOGETHER, 3 * ROUNDS + 1)).tell()
-        except AssertionError as error:
-            raise AssertionError(
-                f"Town {number} ({level}, {sandboxes[number % 2].sandbox.blockstore}): {error}"
-            ) from error
+            Tale(town, chance, towns.users(number, TOGETHER, PARTS)).tell()
+        except Exception as error:
+            error.add_note(f"In {town.name}, level {level}, blockstore {server.sandbox.blockstore}.")
+            raise
         finally:
             town.close()
-            counts += town.counts + town.player.counts
-        counts["towns"] += 1
-        counts["histories"] += TOGETHER
-    counts["live objects lost"] += 0
-    with capsys.disabled():
-        said = ", ".join(f"{counts[name]:,} {name}" for name in sorted({*counts, "live objects lost", "garbage left"}))
-        print(f"\nstateful histories: {said}; {time.monotonic() - began:.0f} s")
+            counts.update(town.counts + town.player.counts)
+        counts.update({"towns": 1, "histories": TOGETHER})
+        longest = max(longest, time.monotonic() - started)
+        if time.monotonic() - began + longest > seconds:
+            break
+    tally("stateful histories", {**counts, "seconds": int(time.monotonic() - began)})
     assert counts["deleted objects"] and counts["sweeps"]
