@@ -49,7 +49,6 @@ class Mark:
     committed: set[int] = field(default_factory=set)
     shown: set[int] = field(default_factory=set)  # identical re-uploads that a branch shows
     expired: dict[int, int] = field(default_factory=dict)  # object -> since
-    kept: dict[int, int] = field(default_factory=dict)  # unreferenced, and young: object -> since
     final: set[int] = field(default_factory=set)  # never asked for again
 
     @property
@@ -148,7 +147,6 @@ class Collector:
         mark.shown = self._suspects(old, mark.heads)
         old -= mark.shown
         mark.expired = {each: since[each] for each in old}
-        mark.kept = {each: since[each] for each in unreferenced - old if mark.listing[each] >= cutoff}
         groups = {
             "listed": len(mark.listing),
             "committed": len(mark.committed & mark.listing.keys()),
@@ -166,8 +164,7 @@ class Collector:
         before = max(complete, key=lambda each: each.started, default=None)
         if before is None or any(each is not mark for each in self._read_later(before)):
             return {}
-        both = {**before.expired, **before.kept}
-        return {each: since for each, since in both.items() if self.rescued.get(each, since - 1) < since}
+        return {each: since for each, since in before.expired.items() if self.rescued.get(each, since - 1) < since}
 
     def _read_later(self, mark: Mark) -> list[Mark]:
         """Marks that asked lakeFS for anything since this one had read its commits, the last one last."""
@@ -183,7 +180,7 @@ class Collector:
             return since
         if not later[-1].complete:
             return dict.fromkeys(since, float("inf"))
-        found = {**later[-1].expired, **later[-1].kept}
+        found = later[-1].expired
         return {each: max(at, found.get(each, float("inf"))) for each, at in since.items()}
 
     # --- what marks and looks read alike ---

@@ -36,8 +36,9 @@ SCHEMA = pa.schema(
     ]
 )
 UNREFERENCED = "unreferenced"
-UNREFERENCED_REASONS = (UNREFERENCED, "young", "foreign")
-"""Reasons under which nothing refers to the object; all others interrupt the series."""
+UNREFERENCED_REASONS = (UNREFERENCED,)
+"""Reasons that begin or go on with a series; all others interrupt it. A young object does not begin one: an upload may
+still be linked, as most are, and what refers to it then may be hidden from the next mark and its look by one commit."""
 
 
 def moment(seconds: float) -> Column:

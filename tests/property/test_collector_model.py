@@ -62,7 +62,7 @@ class Judged(Collector):
                 if self.unreferenced.get(each, at) < at:
                     del self.unreferenced[each]
         if stage == EXPIRED:
-            for each in mark.expired.keys() | mark.kept.keys():
+            for each in mark.expired:
                 self.unreferenced.setdefault(each, mark.manifests[COMMITS].started_at)
 
     def delete(self, batch: list[int]) -> None:
@@ -197,10 +197,10 @@ class Story:
             return
         mark = complete[-1 - self.pick.below(min(len(complete), self.pick.of((1, 1, 2))))]
         for owed in list(self.lake.owed):
-            # Standard does not wait for commits in flight. And what a mark had missed already (a late multipart upload)
-            # must not be hidden from the look by a commit that began after it: no level stops two in a row.
-            late = owed.begun + self.collector.skew >= mark.manifests[COMMITS].started_at - 2 * max(SKEWS)
-            if owed.in_flight and (self.level is STANDARD or (late and owed.objects & mark.expired.keys())):
+            # Standard does not wait for commits in flight. And what a mark called expired, so that only a client that
+            # links very late or stages old addresses brought it back, must not be hidden from the next mark and its
+            # look by one and the same commit: no level stops two rare things in a row.
+            if owed.in_flight and (self.level is STANDARD or owed.objects & self.called_expired(owed.begun)):
                 self.lake.settle(owed)
         self.sweeping = mark
         try:
@@ -210,6 +210,12 @@ class Story:
             COUNTS["sweeps refused"] += 1
             self.say(f"refused: {refused}")
         self.sweeping = None
+
+    def called_expired(self, until: int) -> set[int]:
+        """What marks called expired that had read before a time, give or take the clocks."""
+        complete = [mark for mark in self.collector.marks if mark.complete]
+        early = [mark for mark in complete if mark.manifests[COMMITS].started_at <= until + 2 * max(SKEWS)]
+        return {number for mark in early for number in mark.expired}
 
     def run(self, steps: Step, mark: Mark, *, quiet: bool = False) -> None:
         """Do the steps, with something in between at times; a crash leaves the rest undone."""
