@@ -48,7 +48,11 @@ MIN_AGE = timedelta(days=1)
 ARTIFACTS = "_lakefs/retention/gc/lakegc"
 REPORTS = "_lakefs/retention/gc/unified"
 _ROOT = Path(__file__).parent.parent
-_CONFIG = 'spark: {master: "local[2]", conf: {spark.sql.shuffle.partitions: "2", spark.driver.memory: 1g}}\n'
+QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+"""What makes Spark quick on a handful of rows."""
+
+_CONFIG = json.dumps({"spark": {"master": "local[2]", "conf": QUICK | {"spark.driver.memory": "1g"}}})
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for a life of seconds
 
 
 @dataclass
@@ -138,6 +142,7 @@ class Lake:
             "PYTHONPATH": f"{Path(__file__).parent / 'crash_shim'}:{_ROOT}",
             "CRASH_SCRIPT": json.dumps(asdict(script)),
             "HOME": str(self.folder),
+            "JAVA_TOOL_OPTIONS": _QUICK_JAVA,
             "LAKECTL_SERVER_ENDPOINT_URL": self.server.url,
             "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": ACCESS_KEY,
             "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": SECRET_KEY,
@@ -299,13 +304,20 @@ def build(sandbox: Sandbox) -> Repository:
 
 @contextmanager
 def lake(spark: SparkSession, folder: Path, clock: Callable[[], float] = time.time) -> Iterator[Lake]:
-    """The lake, built, served and gone with the block."""
+    """The lake, built, served and gone with the block; the session is quick until then."""
     sandbox = Sandbox(folder / "local", clock=clock, seed=1, range_modulus=5)
     repository = build(sandbox)
     work = folder / "work"
     work.mkdir()
-    with SandboxServer(sandbox) as server:
-        yield Lake(spark, server, repository, work)
+    before = {name: spark.conf.get(name) for name in QUICK}
+    for name, value in QUICK.items():
+        spark.conf.set(name, value)
+    try:
+        with SandboxServer(sandbox) as server:
+            yield Lake(spark, server, repository, work)
+    finally:
+        for name, old in before.items():
+            spark.conf.set(name, str(old))
 
 
 def dies(work: Callable[[Script], object], script: Script) -> bool:

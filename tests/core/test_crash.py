@@ -27,7 +27,6 @@ from tests.crashing import AFTER, BEFORE, EVERYWHERE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 STARTS = 60  # more than there are kinds of steps
 
 
@@ -47,16 +46,11 @@ def environment_now() -> str:
 @pytest.fixture(scope="module")
 def marked(spark: SparkSession, now: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     """A lake, kept as it was at first (`fresh`) and with its mark (`marked`)."""
-    before = {name: spark.conf.get(name) for name in QUICK}
-    for name, value in QUICK.items():
-        spark.conf.set(name, value)
     with crash_lake.lake(spark, tmp_path_factory.mktemp("crash"), clock=now) as lake:
         lake.keep("fresh")
         lake.mark()
         lake.keep("marked")
         yield lake
-    for name, old in before.items():
-        spark.conf.set(name, old)
 
 
 @pytest.fixture
@@ -233,14 +227,3 @@ def test_a_sweep_killed_between_a_delete_and_its_record_is_finished_by_the_next_
     assert {row["address"] for row in swept.journal()} < gone <= right
     swept.check_swept(before, right, swept.sweep())
     assert before.keys() - swept.stored().keys() == right
-
-
-def test_a_sweep_killed_while_lakefs_prepares_the_last_look_is_finished_by_the_next_start(
-    swept: Lake, real_time: None
-) -> None:
-    before, right, script = swept.stored(), swept.garbage(), swept.script("never")
-    victim = swept.sweeping(script)
-    with swept.at_request("POST /gc/prepare_uncommited", victim.kill, number=2):
-        killed(victim, script)
-    assert before.keys() - swept.stored().keys() == right
-    swept.check_swept(before, right, swept.sweep())

@@ -108,6 +108,7 @@ def test_a_lease_left_by_a_dead_process_of_another_machine_is_taken_over_after_i
     lake.check_swept(before, right, lake.sweep())
 
 
+@pytest.mark.slow
 def test_a_collector_that_slept_while_its_lease_was_taken_over_stops_when_it_wakes(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ if "CRASH_SCRIPT" in os.environ:
     from lakegc_core.stages import deletion, swept_report
     from tests.crashing import Script, arm
 
-    lease.LEASE_RENEWAL = timedelta(seconds=0.3)
+    lease.LEASE_RENEWAL = timedelta(seconds=0.5)
     deletion.BATCH, deletion._JOURNAL = 2, 4
     swept_report._ROWS_A_PART = 6
     arm(Script(**json.loads(os.environ["CRASH_SCRIPT"])))
