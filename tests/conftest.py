@@ -23,6 +23,10 @@ _LONGEST_FIRST = (
 )
 
 
+_LARGE = ("azure_rich", "many_ranges", "random_1", "random_2", "rich_odd_prefix")
+"""Recordings of which `make test` tries the default alone; `make test-golden` and `make test-slow` try all of each."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first, so that with two of them side by side neither is left alone at the end; traps by their names.
@@ -38,6 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=rank)
     for item in items:
+        large = "test_golden.py" in str(item.path) and any(f"[{name}]" in item.name for name in _LARGE)
+        if large and not item.name.startswith("test_with_tags_protected"):
+            item.add_marker(pytest.mark.slow)
         if re.match(r"test_t[0-9]{2}_", item.name):
             item.add_marker(pytest.mark.trap)
 

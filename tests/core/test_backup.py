@@ -24,7 +24,7 @@ def contents(replay: Replay, keys: set[str]) -> dict[str, bytes]:
     return {key: store.read(key) for key in keys}
 
 
-@pytest.mark.parametrize("name", ["unified_gc", "local_rich"])
+@pytest.mark.parametrize("name", [pytest.param("unified_gc", marks=pytest.mark.slow), "local_rich"])
 def test_a_repository_swept_by_mistake_is_brought_back_whole(
     replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path, name: str
 ) -> None:

@@ -69,7 +69,7 @@ class Command:
         return [self.replay.repository, "--safety", "none", "--min-age", age]
 
 
-@pytest.fixture(scope="module", params=["unified_gc", "local_rich"])
+@pytest.fixture(scope="module", params=["unified_gc", pytest.param("local_rich", marks=pytest.mark.slow)])
 def lakegc(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
     """The command over a recording on S3, and over one in a folder."""
     with replayed(request.param, tmp_path_factory.mktemp("cli")) as replay:

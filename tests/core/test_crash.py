@@ -208,6 +208,7 @@ def real_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LAKEGC_NOW")
 
 
+@pytest.mark.slow
 def test_a_mark_killed_within_a_stage_is_finished_by_the_next_start(fresh: Lake, real_time: None) -> None:
     before, script = fresh.stored(), fresh.script("committed_addresses/ranges/part", moment=AFTER)
     killed(fresh.marking(script), script)
@@ -218,6 +219,7 @@ def test_a_mark_killed_within_a_stage_is_finished_by_the_next_start(fresh: Lake,
     fresh.check_mark(before)
 
 
+@pytest.mark.slow
 def test_a_sweep_killed_between_a_delete_and_its_record_is_finished_by_the_next_start(
     swept: Lake, real_time: None
 ) -> None:

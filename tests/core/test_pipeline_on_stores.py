@@ -36,7 +36,7 @@ DAY = timedelta(days=1)
 PREFIX = "team a/ünï"
 
 
-@pytest.fixture(params=["s3", "azure", "gs"])
+@pytest.fixture(params=["s3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("azure", "gs"))])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str, StoreConfig, StoreMapping]]:
     """Blockstore, namespace, the store there, and what lakegc.yaml says of it. Credentials are in the environment."""
     with ExitStack() as stack:

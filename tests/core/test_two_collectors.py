@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 DUMP = "POST /gc/prepare_uncommited"
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def marked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
@@ -108,7 +110,6 @@ def test_a_lease_left_by_a_dead_process_of_another_machine_is_taken_over_after_i
     lake.check_swept(before, right, lake.sweep())
 
 
-@pytest.mark.slow
 def test_a_collector_that_slept_while_its_lease_was_taken_over_stops_when_it_wakes(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,8 +73,17 @@ LOST = {
 
 @pytest.mark.parametrize(
     ("kind", "fault"),
-    [*((kind, lost) for kind in LOST), *((kind, answer_lost) for kind in LOST if kind.startswith("PUT"))],
-    ids=lambda value: value.__name__ if callable(value) else value,
+    [
+        pytest.param(
+            kind,
+            fault,
+            id=f"{kind}-{fault.__name__}",
+            marks=() if number % 4 == 0 and fault is lost else pytest.mark.slow,
+        )
+        for number, kind in enumerate(LOST)
+        for fault in (lost, answer_lost)
+        if fault is lost or kind.startswith("PUT")
+    ],
 )
 def test_a_request_that_the_store_always_loses_ends_the_mark(
     bench: Callable[[str], Bench], kind: str, fault: Hook

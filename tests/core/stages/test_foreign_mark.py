@@ -44,7 +44,13 @@ def put_parquet(replay: Replay, folder: str, addresses: set[str], column: str = 
     (replay.root / folder / "_SUCCESS").touch()
 
 
-@pytest.mark.parametrize("name", ["rich", "unified_gc", "retention_graph", "uncommitted_pages"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("rich", "unified_gc")),
+        *("retention_graph", "uncommitted_pages"),
+    ],
+)
 def test_of_a_spark_collectors_mark_the_garbage_goes_and_all_else_is_refused(
     replay: Callable[[str], Replay], spark: SparkSession, name: str
 ) -> None:
@@ -89,15 +95,15 @@ def test_the_older_layouts_and_the_csv_are_read_the_same(replay: Callable[[str],
 
 def test_what_is_no_list_of_addresses_is_an_error(replay: Callable[[str], Replay], spark: SparkSession) -> None:
     found = replay("retention_graph")
+    put_parquet(found, f"{GC}/unified/odd/deleted", {"data/a"}, column="adress")
+    (found.root / GC / "unified" / "broken" / "deleted").mkdir(parents=True)
+    (found.root / GC / "unified" / "broken" / "deleted" / "part-0.parquet").write_bytes(b"PAR1 no")
     context = found.open()
     with pytest.raises(MarkError, match="no mark unified:none"):
         foreign_mark.find(context, "unified:none")
     for odd in ("other:x", "unified:", "unified:a/b", "unified:.."):
         with pytest.raises(SettingsError):
             foreign_mark.find(context, odd)
-    put_parquet(found, f"{GC}/unified/odd/deleted", {"data/a"}, column="adress")
-    (found.root / GC / "unified" / "broken" / "deleted").mkdir(parents=True)
-    (found.root / GC / "unified" / "broken" / "deleted" / "part-0.parquet").write_bytes(b"PAR1 no")
     mark = found.begin("ours")
     for name in ("unified:odd", "unified:broken"):
         rows = foreign_mark.addresses(spark, mark, foreign_mark.find(mark, name))
