@@ -23,7 +23,7 @@ _LONGEST_FIRST = (
 )
 
 
-_LARGE = ("azure_rich", "many_ranges", "random_1", "random_2", "rich_odd_prefix")
+_LARGE = ("azure_rich", "many_ranges", "random_1", "random_2", "random_3", "rich_odd_prefix", "seed_example")
 """Recordings of which `make test` tries the default alone; `make test-golden` and `make test-slow` try all of each."""
 
 

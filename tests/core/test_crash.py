@@ -118,10 +118,12 @@ def test_a_sweep_that_dies_after_each_of_its_steps_in_turn_is_right_in_the_end(
 @pytest.mark.parametrize(
     ("step", "moment"),
     [
-        ("unified/summary.json", BEFORE),  # a report half written, of a plan that was never sealed
+        # A report half written, of a plan that was never sealed.
+        pytest.param("unified/summary.json", BEFORE, marks=pytest.mark.slow),
         ("delete objects", AFTER),  # objects gone of which no journal knows
-        ("sweep/outcomes/part", AFTER),  # some deleted and some not, all on record
-        ("sweep/later attempt/look/uncommitted/part", BEFORE),  # all deleted, and not looked again yet
+        pytest.param("sweep/outcomes/part", AFTER, marks=pytest.mark.slow),  # some deleted, some not, all on record
+        # All deleted, and not looked again yet.
+        pytest.param("sweep/later attempt/look/uncommitted/part", BEFORE, marks=pytest.mark.slow),
     ],
 )
 def test_what_comes_back_to_life_while_a_sweep_is_dead_is_rescued_or_called_lost(

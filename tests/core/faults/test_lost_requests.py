@@ -29,22 +29,24 @@ def kind_of(request: Request) -> str:
     return f"{request.method} {re.sub(r'part-[^/]*', 'part', key)}"
 
 
-def test_each_kind_of_request_may_be_lost_once_without_harm(bench: Callable[[str], Bench]) -> None:
-    for fault in (lost, answer_lost, cut_off):
-        found = bench("random_3")
-        assert found.proxy
-        seen: set[str] = set()
+@pytest.mark.parametrize(
+    "fault", [answer_lost, *(pytest.param(each, marks=pytest.mark.slow) for each in (lost, cut_off))]
+)
+def test_each_kind_of_request_may_be_lost_once_without_harm(bench: Callable[[str], Bench], fault: Hook) -> None:
+    found = bench("random_3")
+    assert found.proxy
+    seen: set[str] = set()
 
-        def hook(request: Request, forward: Forward, fault: Hook = fault, seen: set[str] = seen) -> Answer | None:
-            kind = kind_of(request)
-            if kind in seen:
-                return forward(request)
-            seen.add(kind)
-            return fault(request, forward)
+    def hook(request: Request, forward: Forward) -> Answer | None:
+        kind = kind_of(request)
+        if kind in seen:
+            return forward(request)
+        seen.add(kind)
+        return fault(request, forward)
 
-        found.proxy.hook = hook
-        assert found.survives(LISTING) == "authorised"
-        assert len(seen) > 20, seen
+    found.proxy.hook = hook
+    assert found.survives(LISTING) == "authorised"
+    assert len(seen) > 20, seen
 
 
 LOST = {

@@ -47,8 +47,8 @@ def put_parquet(replay: Replay, folder: str, addresses: set[str], column: str = 
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("rich", "unified_gc")),
-        *("retention_graph", "uncommitted_pages"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("rich", "unified_gc", "uncommitted_pages")),
+        "retention_graph",
     ],
 )
 def test_of_a_spark_collectors_mark_the_garbage_goes_and_all_else_is_refused(
