@@ -8,9 +8,10 @@ from typing import Any
 from lakegc_core import clock, safety
 from lakegc_core.context import RepositoryContext
 from lakegc_core.errors import LakegcError
-from lakegc_core.mark import STAGES, MarkArtifacts, marks
+from lakegc_core.mark import STAGES, Header, MarkArtifacts, marks
 from lakegc_core.report import instant
 from lakegc_core.stages.foreign_mark import FOLDERS
+from lakegc_core.stages.previous_mark import newest_complete
 from lakegc_core.store.base import Store, connect
 
 FOREIGN = {kind: folder.partition("{}")[0].rpartition("/")[0] + "/" for kind, folder in FOLDERS.items()}
@@ -26,28 +27,18 @@ def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
     return own + [{"mark_id": f"{kind}:{name}", "by": "lakefs"} for kind, name in _foreign(store) if name not in names]
 
 
-def newest_complete(context: RepositoryContext) -> str | None:
+def newest_to_sweep(context: RepositoryContext) -> str | None:
     """Id of the newest mark of lakegc's own that is whole, if it is still young enough to be swept."""
-    for mark_id in sorted(marks(context.workspace, context.home), key=lambda each: _begun(context, each), reverse=True):
-        mark = context.artifacts(mark_id)
-        try:
-            header = mark.header()
-            if header is None or mark.manifest(STAGES[-1]) is None:
-                continue
-        except LakegcError:
-            continue
-        age = clock.now().timestamp() - header.started_at
-        same = (header.repository, header.storage_namespace) == (context.repository.id, context.namespace.uri)
-        return mark_id if same and age <= safety.level(header.safety).mark_validity.total_seconds() else None
-    return None
 
+    def is_of_this(header: Header, mark: MarkArtifacts) -> bool:
+        return (header.repository, header.storage_namespace) == (context.repository.id, context.namespace.uri)
 
-def _begun(context: RepositoryContext, mark_id: str) -> float:
-    try:
-        header = context.artifacts(mark_id).header()
-    except LakegcError:
-        return 0.0
-    return header.started_at if header else 0.0
+    mark = newest_complete(context, is_of_this)
+    header = mark.header() if mark else None
+    if mark is None or header is None:
+        return None
+    age = clock.now().timestamp() - header.started_at
+    return mark.mark_id if age <= safety.level(header.safety).mark_validity.total_seconds() else None
 
 
 def _own(mark: MarkArtifacts) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import lakegc_core
 from lakegc_core import backup, clock, guards, pipeline, report
-from lakegc_core.catalogue import list_marks, newest_complete
+from lakegc_core.catalogue import list_marks, newest_to_sweep
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
 from lakegc_core.durations import parse_duration
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
@@ -262,7 +262,7 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
 
 def _judge_of(options: argparse.Namespace, repository: RepositoryContext, reporter: Reporter) -> MarkContext:
     """The mark of our own by which another tool's is judged: the newest whole one, else one that is made now."""
-    standing = newest_complete(repository)
+    standing = newest_to_sweep(repository)
     if standing is not None:
         reporter.say(f"{options.mark_id} is judged by lakegc's own mark {standing}")
         return open_mark(repository, standing)

@@ -297,7 +297,9 @@ def _backup(evidence: Evidence) -> Finding:
     if found is None:
         return False, f"lakegc.yaml asks for a backup before a sweep, and this mark has none. {how}"
     if found["problem"] or found["objects"] != wanted:
-        problem = found["problem"] or f"it has {found['objects']:,} objects of {wanted:,}"
+        problem = found["problem"] or (
+            f"it has {found['objects']:,} objects of {wanted:,}; if the others are gone from the store, make a new mark"
+        )
         return False, f"The backup of this mark in {found['place']} is not whole: {problem}. {how}"
     return True, f"All {wanted:,} objects are backed up in {found['place']}."
 

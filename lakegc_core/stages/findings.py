@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -36,9 +37,10 @@ SCHEMA = pa.schema(
     ]
 )
 UNREFERENCED = "unreferenced"
-UNREFERENCED_REASONS = (UNREFERENCED,)
-"""Reasons that begin or go on with a series; all others interrupt it. A young object does not begin one: an upload may
-still be linked, as most are, and what refers to it then may be hidden from the next mark and its look by one commit."""
+CARRIED = (STAGE,)
+"""Datasets that begin or go on with a series: what is kept interrupts it. A young object does not begin one: an upload
+may still be linked, as most are, and what refers to it then may be hidden from the next mark and its look by one
+commit."""
 
 
 def moment(seconds: float) -> Column:
@@ -93,11 +95,9 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: D
 
 def _unreferenced(spark: SparkSession, context: MarkContext, mark: MarkArtifacts, since: str) -> DataFrame:
     """What a mark found unreferenced: address, and its `since` under another name."""
+    from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
     datasets: Mapping[str, Any] = mark.require(STAGE).datasets
-    expired, kept = (
-        read(spark, context.workspace, mark.stage_folder(STAGE, name), datasets[name], SCHEMA) for name in (STAGE, KEPT)
-    )
-    rows = expired.unionByName(kept).where(F.col("reason").isin(*UNREFERENCED_REASONS))
-    return rows.select("address", F.col("since").alias(since))
+    parts = [read(spark, context.workspace, mark.stage_folder(STAGE, name), datasets[name], SCHEMA) for name in CARRIED]
+    return reduce(DataFrame.unionByName, parts).select("address", F.col("since").alias(since))

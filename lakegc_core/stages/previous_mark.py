@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakegc_core.context import MarkContext
+from lakegc_core.context import MarkContext, RepositoryContext
 from lakegc_core.errors import MarkError
 from lakegc_core.mark import STAGES, Header, MarkArtifacts, marks
 
 
-def previous_mark(context: MarkContext) -> MarkArtifacts | None:
-    """The newest complete mark of the same repository that was begun before this one."""
+def newest_complete(
+    context: RepositoryContext, wanted: Callable[[Header, MarkArtifacts], bool]
+) -> MarkArtifacts | None:
+    """The complete mark that was begun last of those that are `wanted`. A damaged one vouches for nothing."""
     found: tuple[float, MarkArtifacts] | None = None
     for mark_id in marks(context.workspace, context.home):
         mark = context.artifacts(mark_id)
         try:
             header = mark.header()
-            if header is None or not _is_earlier(header, context.header) or mark.manifest(STAGES[-1]) is None:
+            if header is None or mark.manifest(STAGES[-1]) is None or not wanted(header, mark):
                 continue
         except MarkError:
-            continue  # a damaged mark vouches for nothing
+            continue
         if found is None or header.started_at > found[0]:
             found = (header.started_at, mark)
     return found[1] if found else None
+
+
+def previous_mark(context: MarkContext) -> MarkArtifacts | None:
+    """The newest complete mark of the same repository that was begun before this one."""
+    return newest_complete(context, lambda header, mark: _is_earlier(header, context.header))
 
 
 def _is_earlier(header: Header, own: Header) -> bool:
@@ -86,24 +95,15 @@ def former_state(context: MarkContext) -> MarkArtifacts | None:
     One that was re-created from an old dump is another repository to lakeFS, and yet must know these heads; and a mark
     that missed some must not make the next one forget them.
     """
-    found: tuple[float, MarkArtifacts] | None = None
-    for mark_id in marks(context.workspace, context.home):
-        mark = context.artifacts(mark_id)
-        try:
-            header = mark.header()
-            if (
-                header is None
-                or header.storage_namespace != context.header.storage_namespace
-                or header.started_at >= context.header.started_at
-                or mark.manifest(STAGES[-1]) is None
-                or mark.require(STAGES[2]).facts.get("former_heads_unknown", 0)
-            ):
-                continue
-        except MarkError:
-            continue  # a damaged mark vouches for nothing
-        if found is None or header.started_at > found[0]:
-            found = (header.started_at, mark)
-    return found[1] if found else None
+    own = context.header
+    return newest_complete(
+        context,
+        lambda header, mark: (
+            header.storage_namespace == own.storage_namespace
+            and header.started_at < own.started_at
+            and not mark.require(STAGES[2]).facts.get("former_heads_unknown", 0)
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -116,22 +116,19 @@ class LaterMarks:
 
 
 def later_marks(context: MarkContext) -> LaterMarks:
-    """The marks that read after this one, also those that were begun before it and resumed. One without a header that
-    reads cannot be placed, and is left out."""
+    """The marks that read after this one, also those that were begun before it and resumed. Nobody knows when a
+    damaged one read: it counts as one that did not finish, and asked after all others."""
     finished: tuple[float, MarkArtifacts] | None = None
     unfinished = 0.0
     for mark_id in marks(context.workspace, context.home):
         mark = context.artifacts(mark_id)
         try:
             header = mark.header()
-        except MarkError:
-            continue
-        if header is None or header.repository != context.header.repository or mark_id == context.header.mark_id:
-            continue
-        try:
+            if header is None or header.repository != context.header.repository or mark_id == context.header.mark_id:
+                continue
             asked, complete = _asked_at(mark), mark.manifest(STAGES[-1]) is not None
         except MarkError:
-            asked, complete = header.started_at, False
+            asked, complete = math.inf, False
         if asked < _read_at(context.mark):
             continue
         if not complete:

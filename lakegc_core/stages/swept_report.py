@@ -162,8 +162,11 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         candidates = self.record.left() if self.record.is_begun else self.record.unfinished(self._expired())
-        if self.only is not None and not self.record.is_begun:
-            candidates = self._restricted(candidates, self.only)
+        if self.only is not None:
+            if self.record.is_begun:
+                self._check_same_list(self.only)
+            else:
+                candidates = self._restricted(candidates, self.only)
         waiting = _count(candidates)
         if waiting == 0 and self.only is None and not self.record.is_begun:
             none = {DELETED: 0, ALREADY_GONE: 0, RESCUED: 0, UNCONFIRMED: 0}
@@ -190,6 +193,15 @@ class _Sweep:
                 return self._finish(attempt + 1)
             candidates = self.record.left()
             waiting = _count(candidates)
+
+    def _check_same_list(self, only: ForeignMark) -> None:
+        """To go on with a sweep of more than was asked for would delete what nobody meant now."""
+        if self.record.plan().get("only") != only.name:
+            raise RefusedError(
+                f"A sweep of mark {self.context.header.mark_id} broke off that was not one of {only.name}. Nothing "
+                f"more was deleted. Finish it first: lakegc sweep {self.context.header.repository} "
+                f"{self.context.header.mark_id}."
+            )
 
     def _restricted(self, candidates: DataFrame, only: ForeignMark) -> DataFrame:
         """The candidates that another tool's mark lists; the rest of its list is journalled as refused."""

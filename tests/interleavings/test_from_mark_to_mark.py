@@ -32,7 +32,7 @@ def _no_rescues(patch: pytest.MonkeyPatch) -> None:
 
 SERIES = Mechanism(
     "a mark that finds it live begins a new series",
-    lambda patch: patch.setattr(findings, "UNREFERENCED_REASONS", (*findings.UNREFERENCED_REASONS, "staged")),
+    lambda patch: patch.setattr(findings, "CARRIED", (findings.STAGE, findings.KEPT)),
 )
 JOURNAL = Mechanism("the next mark knows what looks rescued", _no_rescues)
 JOURNAL_AT_SWEEP = Mechanism("a sweep knows what other sweeps rescued", _no_rescues)

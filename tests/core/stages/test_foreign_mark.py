@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.errors import CorruptFileError, MarkError, SettingsError
+from lakegc_core.errors import CorruptFileError, MarkError, RefusedError, SettingsError
 from lakegc_core.spark import clear_errors as clear
 from lakegc_core.stages import foreign_mark
+from lakegc_core.stages.sweep_record import SweepRecord
 from lakegc_core.stages.swept_report import swept_report
 from tests.replays import GOLDEN, Replay
 
@@ -91,6 +92,14 @@ def test_the_older_layouts_and_the_csv_are_read_the_same(replay: Callable[[str],
         refused = Counter(row["outcome"] for row in foreign_mark.refused(spark, context, rows).collect())
         assert refused["refused:not_listed"] >= len(strange) and refused["refused:live"] >= 4
         assert sum(refused.values()) == len((listed | strange) - garbage)
+
+    # A sweep of the whole mark that broke off is not gone on with when only a list was asked for.
+    record = SweepRecord(spark, context, dry_run=False)
+    record.begin([], f"{record.folder}/attempt-1/plan", {"only": None})
+    before = found.files()
+    with pytest.raises(RefusedError, match="broke off that was not one of addresses:old"):
+        swept_report(spark, context, only=foreign_mark.find(context, "addresses:old"))
+    assert found.files() == before
 
 
 def test_what_is_no_list_of_addresses_is_an_error(replay: Callable[[str], Replay], spark: SparkSession) -> None:

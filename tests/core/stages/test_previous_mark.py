@@ -164,6 +164,13 @@ def test_a_later_mark_that_is_damaged_may_have_found_anything_live(made: Made, t
     assert later_marks(own).unfinished
 
 
+def test_a_mark_whose_header_is_damaged_may_have_read_last(made: Made, tmp_path: Path) -> None:
+    own = made("m1", 0)
+    alter(file_of(made("m2", 1).mark, tmp_path), cutoff=1.0)
+    made("m3", 2)
+    assert later_marks(own).unfinished
+
+
 def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept(made: Made) -> None:
     """Otherwise a short answer of the server, given twice, would pass the guard the second time."""
     made("m1", 0)
