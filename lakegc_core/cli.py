@@ -24,7 +24,7 @@ from lakegc_core.progress import Reporter, ask
 from lakegc_core.settings import RULES_MODES, Settings
 from lakegc_core.stages import foreign_mark
 from lakegc_core.stages.sweep_result import SweepResult
-from lakegc_core.stages.swept_report import ready_at, swept_report
+from lakegc_core.stages.swept_report import ready_at
 from lakegc_core.transfer import Limits
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     _marking_options(marking)
     reviewing = with_mark("review", _review, "show a mark and judge it again")
     option(reviewing, "--addresses", metavar="FILE", help="write the expired addresses to FILE, one a line")
+    option(reviewing, "--html", metavar="FILE", help="write the mark as a page of HTML with pictures to FILE")
     sweeping = with_mark("sweep", _sweep, "delete what a mark found, after another look")
     _sweeping_options(sweeping)
     running = verb("run", _run, "mark, then sweep what may be swept by now")
@@ -241,6 +242,9 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
     if options.addresses:
         count = pipeline.write_addresses(context, Path(options.addresses))
         reporter.say(f"{count:,} addresses written to {options.addresses}")
+    if options.html:
+        Path(options.html).write_text(pipeline.page_of(context, review.report), encoding="utf-8")
+        reporter.say(f"the report is in {options.html}")
     screen = f"{report.mark_screen(review.report, every_guard=True)}\n  artifacts   {review.report['artifacts']}"
     _print(options, review.report, screen + "\n" + _next_step(context, review))
     return 0
@@ -254,7 +258,7 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     _confirm(options, context, review)
     spark = _spark(context.settings)
     with reporter.watch(spark):
-        result = swept_report(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
+        result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
     found = report.sweep_report(result)
     _print(options, found, report.sweep_screen(found))
     return _end(result)
@@ -294,7 +298,7 @@ def _run(options: argparse.Namespace, reporter: Reporter) -> int:
     try:
         _confirm(options, context, review)
         with reporter.watch(spark):
-            result = swept_report(spark, context, dry_run=options.dry_run, accepted=accepted)
+            result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted)
     except RefusedError as error:
         if options.json:
             print(json.dumps(found | {"error": str(error), "exit_code": error.exit_code}))

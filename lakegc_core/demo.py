@@ -26,7 +26,6 @@ from lakegc_core.sandbox.lakefs import Sandbox
 from lakegc_core.sandbox.server import SandboxServer
 from lakegc_core.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.spark import session
-from lakegc_core.stages.swept_report import swept_report
 
 _ACCESS_KEY, _SECRET_KEY = "lakegc-sandbox", "lakegc-sandbox-secret"
 _GONE = 410
@@ -92,7 +91,7 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
             "\n3. A day later (level `full` waits for 24 h), lakegc sweep: guards, a fresh look, plan, delete, report\n"
         )
         with _clock_at(later), reporter.watch(spark):
-            result = swept_report(spark, context, accepted=accepted)
+            result = pipeline.sweep(spark, context, accepted=accepted)
         found = report.sweep_report(result)
         tell(report.sweep_screen(found))
         tell("\n4. Afterwards")

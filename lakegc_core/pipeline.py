@@ -5,13 +5,14 @@ What a stage does is in `stages`; how the result is shown, in `report`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakegc_core import guards
+from lakegc_core import guards, html_report
 from lakegc_core.context import MarkContext
+from lakegc_core.errors import LakegcError
 from lakegc_core.guards import Verdict
 from lakegc_core.mark import Manifest
 from lakegc_core.report import Json, mark_report
@@ -19,10 +20,14 @@ from lakegc_core.stages.base import StageResult
 from lakegc_core.stages.committed_addresses import committed_addresses
 from lakegc_core.stages.expired_addresses import expired_addresses
 from lakegc_core.stages.findings import STAGE as EXPIRED
+from lakegc_core.stages.foreign_mark import ForeignMark
 from lakegc_core.stages.namespace_listing import namespace_listing
 from lakegc_core.stages.retention_commits import retention_commits
-from lakegc_core.stages.swept_report import judge
+from lakegc_core.stages.sweep_record import finished_sweeps
+from lakegc_core.stages.sweep_result import SweepResult
+from lakegc_core.stages.swept_report import judge, swept_report
 from lakegc_core.stages.uncommitted_addresses import uncommitted_addresses
+from lakegc_core.store.base import connect
 from lakegc_core.store.parquet import read_part
 
 if TYPE_CHECKING:
@@ -38,6 +43,9 @@ MARKING: dict[str, Stage] = {
     "expired_addresses": expired_addresses,
 }
 """The five marking stages by name, in order."""
+
+PAGE = "report.html"
+"""The mark for people, beside its artifacts."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,9 @@ def mark(spark: SparkSession, context: MarkContext) -> Review:
     with context.lease("mark"):
         for stage in MARKING.values():
             stage(spark, context)
-    return review(context)
+    found = review(context)
+    publish(context, found.report)
+    return found
 
 
 def review(context: MarkContext) -> Review:
@@ -66,6 +76,38 @@ def review(context: MarkContext) -> Review:
     verdicts = judge(context)
     manifests = context.mark.chain()
     return Review(manifests, verdicts, mark_report(context, manifests, verdicts))
+
+
+def sweep(
+    spark: SparkSession,
+    context: MarkContext,
+    *,
+    dry_run: bool = False,
+    accepted: Mapping[str, str] | None = None,
+    only: ForeignMark | None = None,
+) -> SweepResult:
+    """`swept_report`, and the mark's page with what came of it."""
+    result = swept_report(spark, context, dry_run=dry_run, accepted=accepted, only=only)
+    if not dry_run:
+        publish(context)
+    return result
+
+
+def publish(context: MarkContext, report: Json | None = None) -> None:
+    """Write the mark's page for people beside its artifacts; `report`: of a review just made, if there was one.
+
+    Nothing reads the page again: that it cannot be written is told, and is no failure of the mark or the sweep.
+    """
+    try:
+        data = page_of(context, report or review(context).report).encode()
+        connect(context.workspace).write(f"{context.mark.folder}/{PAGE}", data)
+    except LakegcError as error:
+        context.say(f"{PAGE} was not written ({error}); `lakegc review --html FILE` makes it anew")
+
+
+def page_of(context: MarkContext, report: Json) -> str:
+    """The mark as a page of HTML, with its sweeps so far. `report`: of a review."""
+    return html_report.page(report, finished_sweeps(context))
 
 
 def expired_of(context: MarkContext) -> Iterator[str]:

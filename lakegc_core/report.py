@@ -14,6 +14,7 @@ from lakegc_core.backup import CopyResult
 from lakegc_core.context import MarkContext
 from lakegc_core.guards import Verdict
 from lakegc_core.mark import STAGES, Manifest
+from lakegc_core.settings import Price
 from lakegc_core.stages.sweep_result import SweepResult
 from lakegc_core.stages.swept_report import confirmed_at
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
@@ -42,6 +43,11 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "guards": [verdict_json(verdict) for verdict in verdicts],
         "authorized": guards.authorized(verdicts),
         "missing": facts.get("missing_paths", []),
+        # Marks of earlier versions lack these three.
+        "ages": facts.get("ages", []),
+        "sizes": facts.get("sizes", []),
+        "prefixes": facts.get("prefixes", []),
+        "price": price_json(context.settings.price),
         "confirmed_at": instant(confirmed_at(context)),
         "seconds": {stage: round(manifests[stage].seconds, 3) for stage in STAGES},
         "artifacts": context.mark.location,
@@ -122,18 +128,18 @@ def mark_screen(report: Json, *, every_guard: bool = False) -> str:
         f"cutoff {_minute(report['cutoff'])}",
         "",
     ]
-    kept_by = ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
+    garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
     rows = (
         ("in the namespace", "listed", ""),
         (
             "kept: committed",
             "committed",
-            f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by})",
+            f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})",
         ),
         ("kept: staged", "uncommitted", ""),
         ("kept: too young", "young", ""),
         ("not lakeFS's", "foreign", "never touched"),
-        ("garbage", "expired", _share(objects["expired"], objects["listed"])),
+        ("garbage", "expired", " · ".join(filter(None, garbage))),
     )
     for title, group, remark in rows:
         lines.append(_row(title, objects[group], size[group], remark))
@@ -147,6 +153,21 @@ def mark_screen(report: Json, *, every_guard: bool = False) -> str:
         lines += [f"      {each['path'] or '(staged)'}   {each['address']}" for each in report["missing"][:10]]
     lines += ["", *guard_lines(report["guards"], every_guard=every_guard), ""]
     return "\n".join(lines)
+
+
+def kept_by(commits: Json) -> str:
+    """How many commits each reason keeps, in words."""
+    return ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
+
+
+def price_json(price: Price | None) -> Json | None:
+    """A price in the reports' form."""
+    return None if price is None else {"per_gb_month": price.per_gb_month, "currency": price.currency}
+
+
+def monthly(size: int, price: Json | None) -> str:
+    """What so many bytes cost a month, in words; "" without a price."""
+    return f"about {size / 1e9 * price['per_gb_month']:,.2f} {price['currency']} a month" if price else ""
 
 
 def _row(title: str, objects: int, size: int | None, remark: str) -> str:

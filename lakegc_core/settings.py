@@ -87,6 +87,14 @@ class SparkSettings:
 
 
 @dataclass(frozen=True)
+class Price:
+    """What the store costs: `per_gb_month` of `currency` for 10^9 bytes kept for a month. Only ever shown."""
+
+    per_gb_month: float
+    currency: str = "USD"
+
+
+@dataclass(frozen=True)
 class RepositoryPolicy:
     """How the repositories whose name matches `match` (shell pattern, case counts) are collected.
 
@@ -113,6 +121,7 @@ class Settings:
     stores: tuple[StoreMapping, ...] = ()
     spark: SparkSettings = field(default_factory=SparkSettings)
     lease: Lease = "internal"
+    price: Price | None = None
     repositories: tuple[RepositoryPolicy, ...] = ()
 
     @classmethod
@@ -138,6 +147,7 @@ class Settings:
             stores=tuple(_store(section) for section in top.sections("stores")),
             spark=SparkSettings(master=spark.text("master", "local[*]"), conf=spark.texts("conf")),
             lease="external" if top.choice("lease", ("internal", "external")) == "external" else "internal",
+            price=_price(top.section("price")),
             repositories=tuple(_policy(section) for section in top.sections("repositories")),
         )
         server.finish("credentials belong in ~/.lakectl.yaml or LAKECTL_CREDENTIALS_… variables, never here")
@@ -189,6 +199,14 @@ def _store(section: _Section) -> StoreMapping:
     if store.endpoint is None and store.root is None:
         raise section.error("neither `endpoint` nor `root` is given, so it would change nothing")
     return store
+
+
+def _price(section: _Section) -> Price | None:
+    price = None
+    if section.has("per_gb_month"):
+        price = Price(section.amount("per_gb_month"), section.text("currency", Price.currency))
+    section.finish()
+    return price
 
 
 def _policy(section: _Section) -> RepositoryPolicy:
@@ -320,6 +338,12 @@ class _Section:
         if not isinstance(value, bool):
             raise self.error(f"`{key}` must be true or false, not {value!r}")
         return value
+
+    def amount(self, key: str) -> float:
+        value = self._get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+            raise self.error(f"`{key}` must be a number above 0, not {value!r}")
+        return float(value)
 
     def duration(self, key: str) -> timedelta | None:
         value = self._get(key)

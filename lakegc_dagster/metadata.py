@@ -5,12 +5,15 @@ Nothing here decides anything, but for one string: `digest` says which mark was 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 import dagster as dg
 import pyarrow as pa
 
+from lakegc_core import html_report
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import Manifest
 from lakegc_core.pipeline import Review
@@ -219,7 +222,24 @@ def _expired(facts: Facts) -> Metadata:
         )
         for title, group in groups.items()
     ]
-    return {"summary": _table(("", "objects", "bytes", "share"), rows, "lrrr")}
+    found: Metadata = {"summary": _table(("", "objects", "bytes", "share"), rows, "lrrr")}
+    if not facts["expired"]["objects"]:
+        return found
+    largest = [
+        (f"`{each['prefix'] or '(root)'}`", f"{each['objects']:,}", human_bytes(each["bytes"]))
+        for each in facts["prefixes"]
+    ]
+    return found | {
+        "by_age": _picture(html_report.picture(facts["ages"], "by age")),
+        "by_size": _picture(html_report.picture(facts["sizes"], "by size of object")),
+        "largest_prefixes": _table(("folder", "objects", "bytes"), largest, "lrr"),
+    }
+
+
+def _picture(svg: str) -> dg.MarkdownMetadataValue:
+    """A picture in the form that Dagster's UI shows in place."""
+    data = base64.b64encode(svg.encode()).decode()
+    return dg.MetadataValue.md(f"![{ElementTree.fromstring(svg)[0].text}](data:image/svg+xml;base64,{data})")
 
 
 _OWN: dict[str, Callable[[Facts], Metadata]] = {

@@ -23,7 +23,7 @@ from lakegc_core.guards import shrunk
 from lakegc_core.mark import STAGES, Manifest, MarkArtifacts
 from lakegc_core.namespace import UPLOAD_PART, Namespace
 from lakegc_core.spark import Json, run_tasks
-from lakegc_core.stages import committed_addresses, namespace_listing, uncommitted_addresses
+from lakegc_core.stages import committed_addresses, namespace_listing, shape, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, moment, with_since
 from lakegc_core.stages.missing_paths import missing_paths
@@ -82,6 +82,9 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     remove_leftovers(context.workspace, text.target)
     lists = run_tasks(spark, parts[STAGE], text.write)
     facts = _facts(parts, manifests, sorted(each["list"] for each in lists))
+    if parts[STAGE]:
+        expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA, ["address", "size"])
+        facts["prefixes"] = shape.largest_prefixes(expired)
     if facts["missing"]:
         missing = read(spark, context.workspace, folders[MISSING], parts[MISSING], SCHEMA, ["address"])
         stage = committed_addresses
@@ -227,12 +230,13 @@ class _Summary:
 
     namespace: Namespace
     cutoff: float
-    confirmed: float  # unix seconds: what is unreferenced at least since then may be swept now
+    now: float  # unix seconds
+    confirmed: float  # what is unreferenced at least since then may be swept now
 
     @classmethod
     def of(cls, context: MarkContext) -> _Summary:
         now = clock.now().timestamp()
-        return cls(context.namespace, context.header.cutoff, now - context.level.gap.total_seconds())
+        return cls(context.namespace, context.header.cutoff, now, now - context.level.gap.total_seconds())
 
     def __call__(self, table: pa.Table) -> dict[str, int]:
         grouped = table.group_by("reason").aggregate([("size", "sum"), ("size", "count")]).to_pylist()
@@ -247,7 +251,7 @@ class _Summary:
         found["confirmed:objects"] = ready.num_rows
         found["confirmed:bytes"] = pc.sum(ready["size"]).as_py() or 0
         found["violations"] = expired.num_rows - (pc.sum(fit).as_py() or 0)
-        return found
+        return found | shape.sums(expired, self.now)
 
 
 def _scalar(seconds: float) -> pa.Scalar:
@@ -279,6 +283,8 @@ def _facts(parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], l
         "confirmed": of("confirmed"),
         "missing": of(_MISSING)["objects"],
         "violations": sums.get("violations", 0),
+        **shape.classes(sums),
+        "prefixes": [],
         "text_lists": lists,
     }
 

@@ -7,12 +7,19 @@ the sweep. What is planned and what is deleted is decided elsewhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
-from lakegc_core.errors import IncompleteError, MarkError, PreconditionFailedError, RefusedError
+from lakegc_core.errors import (
+    IncompleteError,
+    MarkError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RefusedError,
+)
 from lakegc_core.mark import decode, digest, encode
 from lakegc_core.spark import clear_errors
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
@@ -38,6 +45,18 @@ class Totals:
 
     outcomes: Mapping[str, int]
     bytes_deleted: int
+
+
+def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
+    """The reports of the sweeps of a mark that are over, in order."""
+    store, prefix = connect(context.workspace), f"{context.mark.folder}/sweeps/"
+    names = [each.removeprefix(prefix).rstrip("/") for level in store.list_level(prefix) for each in level.prefixes]
+    found = []
+    for number in sorted(int(name) for name in names if name.isdecimal()):
+        key = f"{prefix}{number}/report.json"
+        with suppress(ObjectNotFoundError):
+            found.append(decode(store.read(key), key))
+    return found
 
 
 class SweepRecord:

@@ -109,4 +109,8 @@ def _run(
         mark = opening(lakegc.open(cell, context.log.info), cell.mark_id)
         result = pipeline.MARKING[stage](lakegc.spark, mark)
         review = pipeline.review(mark) if stage == STAGES[-1] else None
+        if review:
+            pipeline.publish(mark, review.report)
+        if review:
+            pipeline.publish(mark, review.report)
         return dg.MaterializeResult(metadata=stage_metadata(mark, result, review))

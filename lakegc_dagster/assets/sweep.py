@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from lakegc_core import guards
+from lakegc_core import guards, pipeline
 from lakegc_core.context import open_mark
-from lakegc_core.stages import swept_report as core
 from lakegc_dagster.authorization import authorize_sweep
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import told_as_failures
@@ -49,7 +48,7 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
             cell = GcCell.of(context)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
             authorize_sweep(context.instance, options, cell, mark, accepted)
-            result = core.swept_report(lakegc.spark, mark, dry_run=config.dry_run, accepted=accepted)
+            result = pipeline.sweep(lakegc.spark, mark, dry_run=config.dry_run, accepted=accepted)
         metadata = sweep_metadata(result)
         if result.trouble:
             # What was deleted stays recorded on the asset although the step fails; logged events would be lost.

@@ -112,7 +112,7 @@ def test_objects_that_could_not_be_deleted_fail_the_sweep_and_what_was_done_stay
     half_done = SweepResult(
         marked.lake.repository, "m1", 1, {"deleted": 4, "lost": 1, "failed:denied": 2}, 40, 7, 1.0, None
     )
-    monkeypatch.setattr("lakegc_core.stages.swept_report.swept_report", lambda *args, **kwargs: half_done)
+    monkeypatch.setattr("lakegc_core.pipeline.swept_report", lambda *args, **kwargs: half_done)
     result = marked.lake.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert not result.success
     assert "2 objects could not be deleted" in failure_of(result, "swept_report")
