@@ -23,6 +23,7 @@ _OLDEST = 17
 _OLDEST_WITH_CACHE = 25
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it lives for half a second
+_QUIET = "-XX:+DisplayVMOutputToStderr -Xlog:disable -Xlog:all=error:stderr"  # stdout is for results alone
 _TRAINING_SECONDS = 600
 
 
@@ -50,10 +51,12 @@ def prepare() -> None:
     java = _find()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
-    options = os.environ.get(_OPTIONS, "")
-    if java.cache is not None and java.cache.exists() and "AOTCache" not in options:
-        # A cache that does not fit is left alone by the JVM, which need not say so.
-        os.environ[_OPTIONS] = f"{options} -XX:AOTCache={java.cache} -Xlog:aot=off -Xlog:cds=off".strip()
+    options = os.environ.get(_OPTIONS, "").split()
+    if _QUIET.split()[0] not in options:
+        options += _QUIET.split()
+    if java.cache is not None and java.cache.exists() and not any("AOTCache" in option for option in options):
+        options.append(f"-XX:AOTCache={java.cache}")  # one that does not fit is left alone by the JVM
+    os.environ[_OPTIONS] = " ".join(options)
 
 
 def _find() -> Java:
@@ -135,7 +138,7 @@ def make_cache() -> str:
     if cache.exists():
         return f"Spark's classes are in {cache} already."
     fresh = cache.with_suffix(f".{os.getpid()}")
-    options = f"{os.environ.get(_OPTIONS, '')} -XX:AOTCacheOutput={fresh} -Xlog:aot=off -Xlog:cds=off"
+    options = f"{os.environ.get(_OPTIONS, '')} -XX:AOTCacheOutput={fresh} {_QUIET}"
     try:
         # Both pipes stay open until the JVM has ended, and it writes the cache last.
         ended = subprocess.run(
