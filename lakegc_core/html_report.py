@@ -27,7 +27,8 @@ table { border-collapse: collapse; width: 100%; } td, th { padding: .3rem .6rem;
   border-bottom: 1px solid var(--line); vertical-align: top; } th { color: var(--soft); font-weight: 600; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good { color: var(--good); } .bad { color: var(--bad); } tr.total td { font-weight: 600; }
-code { font-size: .9em; overflow-wrap: anywhere; } td:first-child { min-width: 8.5rem; } .pictures { display: flex; flex-wrap: wrap; gap: 1.5rem; }
+code { font-size: .9em; overflow-wrap: anywhere; } td:first-child { min-width: 8.5rem; }
+.pictures { display: flex; flex-wrap: wrap; gap: 1.5rem; }
 """
 _GROUPS = (
     ("In the namespace", "listed"),

@@ -30,7 +30,6 @@ _DEFAULTS = {
     "spark.app.name": "lakegc",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "FATAL",
     "spark.driver.memory": "2g",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",

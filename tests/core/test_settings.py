@@ -172,7 +172,7 @@ def test_empty_sections_read_as_absent(home: Path, config: str) -> None:
 @pytest.mark.parametrize(
     ("config", "key", "allowed"),
     [
-        ("sevrer: {}", "sevrer", "server, spark, stores, lease, repositories"),
+        ("sevrer: {}", "sevrer", "server, spark, stores, lease, price, repositories"),
         ("server: {url: x}", "url", "endpoint_url, connection_timeout, read_timeout"),
         ("stores: [{match: a, root: b, path: c}]", "path", "match, endpoint, root"),
         ("spark: {cores: 2}", "cores", "master, conf"),
