@@ -9,6 +9,8 @@ them could wrap.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -28,27 +30,28 @@ def varints_at(buffer: Bytes, at: Ints, max_bytes: int = LENGTH_BYTES) -> tuple[
     Ten-byte varints come out as the int64 of the same 64 bits (protobuf's negative numbers). CorruptFileError if
     one is longer than `max_bytes`, or has bits beyond the 64th.
     """
-    byte = buffer[at]
+    byte = buffer.take(at)
     values = byte.astype(np.int64)
     after = at + 1
     if not len(at) or byte.max() < 128:
         return values, after
     values &= 127
-    rows = np.flatnonzero(byte > 127)
+    rows = np.arange(len(at)) if byte.min() > 127 else np.flatnonzero(byte > 127)
     for shift in range(7, 7 * max_bytes, 7):
         if len(rows) == len(at):  # the usual case for lengths above 127: no subset to pick
-            byte = buffer[after]
+            byte = buffer.take(after)
             values |= (byte & 127).astype(np.int64) << shift
             after += 1
         else:
             byte = buffer[after[rows]]
             values[rows] |= (byte & 127).astype(np.int64) << shift
             after[rows] += 1
-        if shift == 63 and byte.max() > 1:
+        highest = byte.max()
+        if shift == 63 and highest > 1:
             break
-        rows = rows[byte > 127]
-        if not len(rows):
+        if highest < 128:
             return values, after
+        rows = rows[byte > 127]
     raise CorruptFileError(f"a varint is longer than {max_bytes} bytes or 64 bits")
 
 
@@ -57,13 +60,21 @@ def three_varints_at(buffer: Bytes, at: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
     Most heads are three or four bytes long, alike all over a block. One load of eight bytes then gives all three.
     """
-    words: npt.NDArray[np.int64] = np.ndarray((len(buffer) - 7,), "<i8", buffer, strides=(1,))
-    word = words[at]
-    continued = word & 0x80808080  # bits that say "one byte more", of the first four bytes
-    if not continued.any():
-        return word & 127, word >> 8 & 127, word >> 16 & 127, at + 3
-    if (continued == 0x00800000).all():
-        return word & 127, word >> 8 & 127, (word >> 16 & 127) | (word >> 17 & 0x3F80), at + 4
+    if len(at):
+        word = words_at(buffer, "<i8", at)
+        continued = word & 0x80808080  # bits that say "one byte more", of the first four bytes
+        layout = int(continued[0])
+        if layout in (0, 0x00800000) and (continued == layout).all():
+            first, second, third = word & 127, word >> 8, word >> 16
+            second &= 127
+            if not layout:
+                third &= 127
+                return first, second, third, at + 3
+            high = third >> 1  # in place from here on: these few arrays stay in the cache
+            high &= 0x3F80
+            third &= 127
+            third |= high
+            return first, second, third, at + 4
     first, after = varints_at(buffer, at)
     second, after = varints_at(buffer, after)
     third, after = varints_at(buffer, after)
@@ -83,6 +94,12 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
                 break
             return value, at + index + 1
     raise CorruptFileError("a varint is longer than 64 bits")
+
+
+def words_at(buffer: Bytes, kind: str, at: Ints) -> npt.NDArray[Any]:
+    """The numbers that start at `at`, aligned or not; `kind` is "<u4", "<i8" or "<u8"."""
+    words: npt.NDArray[Any] = np.ndarray((len(buffer) - int(kind[-1]) + 1,), kind, buffer, strides=(1,))
+    return words[at]
 
 
 def windows(buffer: Bytes, width: int) -> npt.NDArray[np.void]:

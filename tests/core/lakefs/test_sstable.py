@@ -15,7 +15,7 @@ from lakegc_core.lakefs import sstable
 from lakegc_core.lakefs.blocks import _masked
 from lakegc_core.lakefs.keys import key_of, whole_keys
 from lakegc_core.lakefs.sstable import read_table
-from lakegc_core.lakefs.vectors import PADDING, copy_slices, gather, varint, varints_at
+from lakegc_core.lakefs.vectors import PADDING, copy_slices, gather, varint, varints_at, words_at
 
 RECORDS = [(f"tables/t{i // 40:02d}/part-{i:05d}.parquet".encode(), entry_value(size=i)) for i in range(1000)]
 
@@ -305,6 +305,16 @@ def test_minus_one_is_ten_bytes() -> None:
     buffer = np.frombuffer(b"\xff" * 9 + b"\1" + bytes(PADDING), np.uint8)
     values, after = varints_at(buffer, np.array([0]), 10)
     assert (values.tolist(), after.tolist()) == ([-1], [10])
+
+
+@pytest.mark.parametrize(("kind", "size"), [("<u4", 4), ("<i8", 8), ("<u8", 8)])
+def test_words_are_read_wherever_they_start(kind: str, size: int) -> None:
+    data = random.Random(1).randbytes(100)
+    places = list(range(100 - size + 1))
+    words = words_at(np.frombuffer(data, np.uint8), kind, np.array(places))
+    assert words.tolist() == [
+        int.from_bytes(data[at : at + size], "little", signed=kind.startswith("<i")) for at in places
+    ]
 
 
 @settings(deadline=None)
