@@ -58,23 +58,18 @@ def varints_at(buffer: Bytes, at: Ints, max_bytes: int = LENGTH_BYTES) -> tuple[
 def three_varints_at(buffer: Bytes, at: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Three lengths that follow each other at `at`, and the places after them: the head of a table's entry.
 
-    Most heads are three or four bytes long, alike all over a block. One load of eight bytes then gives all three.
+    Most heads are three or four bytes long, alike all over a block: only the third length may need two bytes. Their
+    bytes are looked up one by one, which numpy does faster than it loads words from odd places.
     """
-    if len(at):
-        word = words_at(buffer, "<i8", at)
-        continued = word & 0x80808080  # bits that say "one byte more", of the first four bytes
-        layout = int(continued[0])
-        if layout in (0, 0x00800000) and (continued == layout).all():
-            first, second, third = word & 127, word >> 8, word >> 16
-            second &= 127
-            if not layout:
-                third &= 127
-                return first, second, third, at + 3
-            high = third >> 1  # in place from here on: these few arrays stay in the cache
-            high &= 0x3F80
-            third &= 127
-            third |= high
-            return first, second, third, at + 4
+    one, two, three, four = (buffer[index:].take(at) for index in range(4))
+    if len(at) and (one | two).max() < 128:
+        if three.max() < 128:
+            return one.astype(np.int64), two.astype(np.int64), three.astype(np.int64), at + 3
+        if three.min() > 127 and four.max() < 128:
+            third = four.astype(np.int64)
+            third <<= 7
+            third += three & 127
+            return one.astype(np.int64), two.astype(np.int64), third, at + 4
     first, after = varints_at(buffer, at)
     second, after = varints_at(buffer, after)
     third, after = varints_at(buffer, after)
@@ -97,7 +92,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def words_at(buffer: Bytes, kind: str, at: Ints) -> npt.NDArray[Any]:
-    """The numbers that start at `at`, aligned or not; `kind` is "<u4", "<i8" or "<u8"."""
+    """The numbers that start at `at`, aligned or not; `kind` is "<u4" or "<u8"."""
     words: npt.NDArray[Any] = np.ndarray((len(buffer) - int(kind[-1]) + 1,), kind, buffer, strides=(1,))
     return words[at]
 
