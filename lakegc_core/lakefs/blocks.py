@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, three_varints_at, varint, varints_at
+from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, three_varints_at, varint, varints_at, words_at
 
 TRAILER = 5  # bytes after each block: compression type, masked CRC32C
 _UNCOMPRESSED, _SNAPPY = 0, 1
@@ -84,7 +84,7 @@ def load(data: bytes, offsets: Ints, sizes: Ints) -> Blocks:
     bodies = [data[a:b] for a, b in zip(offsets.tolist(), types_at.tolist(), strict=True)]
     crcs = np.fromiter(map(google_crc32c.value, bodies), np.uint32, len(bodies))
     crcs = ~(_CRC_STEP[(~crcs ^ types) & 255] ^ (~crcs >> 8))  # the type byte is summed too
-    wrong = np.flatnonzero(_masked(crcs) != _uint32_at(view, types_at + 1))
+    wrong = np.flatnonzero(_masked(crcs) != words_at(view, "<u4", types_at + 1))
     if len(wrong):
         raise CorruptFileError(f"the block at byte {offsets[wrong[0]]} does not match its checksum")
     if len(types) and types.max() > _SNAPPY:
@@ -95,7 +95,10 @@ def load(data: bytes, offsets: Ints, sizes: Ints) -> Blocks:
     if len(packed):
         if not sizes[packed].all():
             raise CorruptFileError("a compressed block has no bytes")
-        lengths[packed], _ = varints_at(view, offsets[packed])
+        if len(packed) == len(sizes):
+            lengths, _ = varints_at(view, offsets)
+        else:
+            lengths[packed], _ = varints_at(view, offsets[packed])
         if (lengths > sizes * _SNAPPY_RATIO).any():
             raise CorruptFileError(_TOO_MUCH)
     ends = np.cumsum(lengths)
@@ -110,26 +113,23 @@ def load(data: bytes, offsets: Ints, sizes: Ints) -> Blocks:
 def _fill(buffer: Bytes, bodies: list[bytes], starts: Ints, ends: Ints, packed: Ints) -> None:
     """Put every block where it belongs: those of the indices `packed` decompressed, the others as they are."""
     view = memoryview(buffer)  # type: ignore[arg-type]
-    targets = [view[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
     if len(packed) < len(bodies):
         compressed = set(packed.tolist())
-        for index, (body, target) in enumerate(zip(bodies, targets, strict=True)):
+        for index, (body, start) in enumerate(zip(bodies, starts.tolist(), strict=True)):
             if index not in compressed:
-                target[:] = body
-        bodies, targets = [bodies[i] for i in packed], [targets[i] for i in packed]
+                view[start : start + len(body)] = body
+        bodies, starts, ends = [bodies[i] for i in packed], starts[packed], ends[packed]
+    targets = (view[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True))
     try:
         written = list(map(cramjam.snappy.decompress_raw_into, bodies, targets))
     except cramjam.DecompressionError as error:
         raise CorruptFileError(f"a block does not decompress: {error}") from error
-    if (np.array(written, np.int64) != (ends - starts)[packed]).any():
+    if (np.array(written, np.int64) != ends - starts).any():
         raise CorruptFileError("a block decompresses to another length than it announces")
 
 
 def _uint32_at(buffer: Bytes, at: Ints) -> Ints:
-    value = buffer[at].astype(np.int64)
-    for byte in (1, 2, 3):
-        value |= buffer[at + byte].astype(np.int64) << (8 * byte)
-    return value
+    return words_at(buffer, "<u4", at).astype(np.int64)
 
 
 def _intervals(blocks: Blocks) -> tuple[Ints, Ints]:
@@ -164,19 +164,21 @@ def walk(blocks: Blocks) -> Records:
     """Every entry of every block. Each interval must begin with a whole key and end exactly where the next begins."""
     buffer = blocks.buffer
     cursor, limit = _intervals(blocks)
-    interval_count = len(cursor)
-    ids = np.arange(interval_count)
-    steps: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
+    ids = np.arange(len(cursor))
+    counts = np.zeros(len(cursor), np.int64)  # entries of each interval
+    steps: list[tuple[Ints, tuple[Ints, Ints, Ints, Ints]]] = []
     while len(cursor):
         shared, key_length, value_length, key_at = three_varints_at(buffer, cursor)
-        cursor = key_at + key_length + value_length
-        steps.append((ids, shared, key_at, key_length, value_length))
+        cursor = key_at + key_length
+        cursor += value_length
+        steps.append((ids, (shared, key_at, key_length, value_length)))
         more = cursor < limit
         if not more.all():
             if (cursor > limit).any():
                 raise CorruptFileError("an entry runs over the end of its restart interval")
+            counts[ids[~more]] = len(steps)
             cursor, limit, ids = cursor[more], limit[more], ids[more]
-    records = _in_file_order(buffer, interval_count, steps)
+    records = _in_file_order(buffer, counts, steps)
     _check_shared(records)
     return records
 
@@ -188,22 +190,18 @@ def _check_shared(records: Records) -> None:
         raise CorruptFileError("a key shares more bytes than the key before it has")
 
 
-def _in_file_order(buffer: Bytes, interval_count: int, steps: list[tuple[Ints, Ints, Ints, Ints, Ints]]) -> Records:
+def _in_file_order(buffer: Bytes, counts: Ints, steps: list[tuple[Ints, tuple[Ints, Ints, Ints, Ints]]]) -> Records:
     """The walk yields the first entries of all intervals, then all second ones, ...: put them as in the file."""
-    if not steps:
-        none = np.empty(0, np.int64)
-        return Records(buffer, none, none, none, none, none, none)
-    owner = np.concatenate([step[0] for step in steps])
-    counts = np.bincount(owner, minlength=interval_count)
     first = np.cumsum(counts) - counts
-    position = first[owner] + np.repeat(np.arange(len(steps)), [len(step[0]) for step in steps])
-
-    def ordered(column: int) -> Ints:
-        values = np.empty(len(position), np.int64)
-        values[position] = np.concatenate([step[column] for step in steps])
-        return values
-
-    shared, key_at, key_length, value_length = (ordered(column) for column in (1, 2, 3, 4))
+    if len(steps) > 1:
+        rows = np.concatenate([first[ids] + step for step, (ids, _) in enumerate(steps)])
+        order = np.empty(len(rows), np.int64)
+        order[rows] = np.arange(len(rows))
+        shared, key_at, key_length, value_length = (
+            np.concatenate(column).take(order) for column in zip(*(found for _, found in steps), strict=True)
+        )
+    else:
+        shared, key_at, key_length, value_length = steps[0][1] if steps else np.empty((4, 0), np.int64)
     return Records(buffer, first, shared, key_at, key_length, key_at + key_length, value_length)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.blocks import Records
-from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, rows_at, windows
+from lakegc_core.lakefs.vectors import PADDING, Bytes, Ints, rows_at, windows, words_at
 
 INTERNAL_TRAILER = (1).to_bytes(8, "little")  # sequence number 0, kind 1 (set): what lakeFS writes on every record
 _TRAILER_BYTES = len(INTERNAL_TRAILER)
@@ -33,10 +33,8 @@ def check_trailers(records: Records) -> None:
         raise CorruptFileError(
             "a key has no internal trailer of its own: it is not lakeFS's, or repeats the key before"
         )
-    words: np.ndarray[tuple[int], np.dtype[np.uint64]] = np.ndarray(
-        (len(records.buffer) - 7,), "<u8", records.buffer, strides=(1,)
-    )
-    if (words[records.key_at + (records.key_length - _TRAILER_BYTES)] != 1).any():
+    trailer = words_at(records.buffer, "<u8", records.value_at - _TRAILER_BYTES)
+    if (trailer != 1).any():
         raise CorruptFileError("a record is not a plain set of sequence number 0 (a deletion, or another writer)")
 
 

@@ -44,12 +44,16 @@ class _Keys:
         the latest, which shares nothing.
         """
         piece, end = entries.copy(), self.length[entries]
-        while (self.shared[piece] > position).any():  # true once, if intervals have at most 16 entries
+        rows = np.flatnonzero(self.shared[piece] > position)
+        while len(rows):  # once, if intervals have at most 16 entries
+            back, until, wanted = piece[rows], end[rows], position[rows]
             for steps, low in self.lowest:
-                passed = low[piece]
-                too_far = passed > position  # true of all the `steps` entries up to this one: skip them
-                np.minimum(end, passed, out=end, where=too_far)
-                piece -= too_far * steps
+                passed = low[back]
+                too_far = passed > wanted  # true of all the `steps` entries up to this one: skip them
+                until = np.where(too_far, np.minimum(until, passed), until)
+                back -= too_far * steps
+            piece[rows], end[rows] = back, until
+            rows = rows[self.shared[back] > wanted]
         return piece, end
 
 
@@ -70,11 +74,13 @@ def check_order(records: Records) -> None:
     piece, _ = keys.pieces(elsewhere, agreed[elsewhere])
     left_at[elsewhere] = keys.places(piece, agreed[elsewhere])
     right_at = records.key_at[1:] + (agreed - shared[1:])
-    decided = records.buffer[left_at] < records.buffer[right_at]
-    decided &= agreed < length[:-1]
-    decided &= agreed < length[1:]
-    pairs = np.flatnonzero(~decided)
-    _check_further(keys, pairs, agreed[pairs])
+    left, right = records.buffer[left_at], records.buffer[right_at]
+    decided = left < right
+    comparable = agreed < length[:-1]
+    comparable &= agreed < length[1:]
+    decided &= comparable
+    pairs = np.flatnonzero(~decided)  # where the bytes are the same, one more is known to agree
+    _check_further(keys, pairs, agreed[pairs] + (comparable & (left == right))[pairs])
 
 
 def _check_further(keys: _Keys, pairs: Ints, agreed: Ints) -> None:
@@ -124,7 +130,8 @@ def _first_difference(left: Bytes, right: Bytes) -> Ints:
     """Column of the first difference of two matrices, row by row; their width where there is none."""
     differs = left != right
     column: Ints = differs.argmax(axis=1)
-    column[~differs[np.arange(len(column)), column]] = left.shape[1]
+    nowhere = np.flatnonzero(column == 0)  # if there is no difference, or in the first column
+    column[nowhere[~differs[nowhere, 0]]] = left.shape[1]
     return column
 
 
@@ -132,7 +139,9 @@ def _lowest(shared: Ints) -> list[tuple[int, Ints]]:
     """See `_Keys.lowest`. Near the first entry, which shares nothing, it is the lowest of all up to there: 0."""
     lowest = [(1, shared)]
     for steps in (1, 2, 4):
-        low = lowest[0][1].copy()
-        np.minimum(low[steps:], lowest[0][1][:-steps], out=low[steps:])
+        near = lowest[0][1]
+        low = np.empty_like(near)
+        low[:steps] = near[:steps]
+        np.minimum(near[steps:], near[:-steps], out=low[steps:])
         lowest.insert(0, (2 * steps, low))
     return lowest

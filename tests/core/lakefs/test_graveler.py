@@ -339,6 +339,34 @@ def test_entries_by_the_general_rules_of_protobuf_are_understood() -> None:
     assert table["e_tag"].to_pylist() == ["tag", "t", "tag", "tag", "tag"]
 
 
+@pytest.mark.parametrize("last", [b"", b"text/plain"])
+def test_a_byte_after_the_last_field_is_not_taken_for_one_more_field(last: bytes) -> None:
+    """The byte after a value is the number of key bytes that the next record shares: here that of a field's tag."""
+    tag_of_content_type = 7 << 3 | 2
+    values = [framed(entry(b"data/%04d" % i, content_type=b"" if i < 299 else last)) for i in range(300)]
+    records = [(b"k" * tag_of_content_type + b"%03d" % i, value) for i, value in enumerate(values)]
+    writer = TableWriter(block_bytes=1 << 20, restart_every=1000, share=lambda common: min(common, tag_of_content_type))
+    table = graveler.read_range(writer.write(records))
+    assert table["address"].to_pylist() == [f"data/{i:04d}" for i in range(300)]
+    assert set(table["e_tag"].to_pylist()) == {"tag"}
+
+
+@pytest.mark.parametrize("place", [0, 20, 39])
+@pytest.mark.parametrize("short", [b"\x0a\x08data/1", b"\x0a", bytes_field(1, b"data/s/x") + b"\x22\x03ta"])
+def test_a_field_as_long_as_in_all_other_records_must_fit_the_shortest_one(short: bytes, place: int) -> None:
+    whole = framed(bytes_field(1, b"data/s/x") + bytes_field(4, b"tag"))
+    values = [whole] * 40
+    values[place] = framed(short)
+    with pytest.raises(CorruptFileError, match=r"runs over|cut off"):
+        read_values(*values)
+
+
+@pytest.mark.parametrize("others", [0, 7])
+def test_an_identity_of_another_length_than_the_others_is_passed_rightly(others: int) -> None:
+    values = [framed(entry(b"data/s/%d" % i), b"i" * (32 if i % 8 != others else i)) for i in range(40)]
+    assert read_values(*values)["address"].to_pylist() == [f"data/s/{i}" for i in range(40)]
+
+
 TEXT = st.one_of(st.text(min_size=1, max_size=20), st.just("data/slice/xid"), st.integers(120, 400).map("é".__mul__))
 ENTRY = st.fixed_dictionaries(
     {

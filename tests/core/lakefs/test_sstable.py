@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_tables import SET, TableWriter, entry_value, golden_files, read_plainly, write_block
+from plain_tables import SET, TableWriter, entry_value, golden_files, read_plainly, to_uvarint, write_block
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs import sstable
 from lakegc_core.lakefs.blocks import _masked
 from lakegc_core.lakefs.keys import key_of, whole_keys
 from lakegc_core.lakefs.sstable import read_table
-from lakegc_core.lakefs.vectors import PADDING, copy_slices, gather, varint, varints_at
+from lakegc_core.lakefs.vectors import PADDING, copy_slices, gather, three_varints_at, varint, varints_at, words_at
 
 RECORDS = [(f"tables/t{i // 40:02d}/part-{i:05d}.parquet".encode(), entry_value(size=i)) for i in range(1000)]
 
@@ -281,8 +281,6 @@ def test_random_damage_under_a_right_checksum_never_raises_another_error(data: s
 
 @given(st.lists(st.integers(0, (1 << 35) - 1), min_size=1, max_size=50), st.booleans())
 def test_varints_read_the_same_alone_and_together(numbers: list[int], padded: bool) -> None:
-    from plain_tables import to_uvarint
-
     encoded = [to_uvarint(number) for number in numbers]
     ends = np.cumsum([len(one) for one in encoded]).astype(np.int64)
     starts = ends - np.array([len(one) for one in encoded])
@@ -305,6 +303,34 @@ def test_minus_one_is_ten_bytes() -> None:
     buffer = np.frombuffer(b"\xff" * 9 + b"\1" + bytes(PADDING), np.uint8)
     values, after = varints_at(buffer, np.array([0]), 10)
     assert (values.tolist(), after.tolist()) == ([-1], [10])
+
+
+@pytest.mark.parametrize(("kind", "size"), [("<u4", 4), ("<u8", 8)])
+def test_words_are_read_wherever_they_start(kind: str, size: int) -> None:
+    data = random.Random(1).randbytes(100)
+    places = list(range(100 - size + 1))
+    words = words_at(np.frombuffer(data, np.uint8), kind, np.array(places))
+    assert words.tolist() == [int.from_bytes(data[at : at + size], "little") for at in places]
+
+
+@pytest.mark.parametrize(
+    "longest",
+    [(127, 127, 127), (127, 127, 16383), (127, 128, 127), (300, 9, 155), (127, 127, 16384), (70_000, 70_000, 1 << 34)],
+)
+@pytest.mark.parametrize("shortest", [0, 1])
+def test_three_lengths_in_a_row_read_the_same_whatever_their_sizes(
+    longest: tuple[int, int, int], shortest: int
+) -> None:
+    """With the longest lengths in all heads (`shortest` 1), or in some of them."""
+    draw = random.Random(sum(longest))
+    heads = [longest] * 5 + [tuple(draw.randint(n * shortest, n) for n in longest) for _ in range(50)]
+    encoded = [b"".join(map(to_uvarint, head)) for head in heads]
+    ends = np.cumsum([len(one) for one in encoded])
+    starts = ends - np.array([len(one) for one in encoded])
+    buffer = np.frombuffer(b"".join(encoded) + bytes(PADDING), np.uint8)
+    first, second, third, after = three_varints_at(buffer, starts)
+    assert list(zip(first.tolist(), second.tolist(), third.tolist(), strict=True)) == heads
+    assert after.tolist() == ends.tolist()
 
 
 @settings(deadline=None)
