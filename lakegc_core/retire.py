@@ -67,7 +67,7 @@ def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool
     wanted = context.policy.keep_marks if keep is None else keep
     if wanted < safety.LEAST_MARKS:
         raise SettingsError(f"At least {safety.LEAST_MARKS} marks are kept, not {wanted}: later ones rest on them.")
-    if dry_run:
+    if dry_run or not marks(context.workspace, context.home):  # without marks there is nothing to keep others from
         return _retire(context, wanted, None, dry_run=True)
     with lease.held(
         context.workspace,

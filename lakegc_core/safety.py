@@ -27,7 +27,7 @@ KEEP_MARKS = 14
 long as a mark may be swept."""
 
 LEAST_MARKS = 2
-"""Nobody may keep fewer: the newest carries what is known of every object, the one before is what it is compared with."""
+"""Nobody may keep fewer: the newest carries what is known of every object, and the next is compared with it."""
 
 
 @dataclass(frozen=True)
