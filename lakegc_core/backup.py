@@ -175,6 +175,11 @@ def _manifest(context: MarkContext, place: StoreConfig) -> Json | None:
 
 def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -> DataFrame:
     manifest = _manifest(context, source)
+    if manifest is None and context.mark.header() is None:
+        raise MarkError(
+            f"Mark {context.header.mark_id} was retired, and {source.root} holds no list of what belongs to its backup "
+            "either. Copy the objects back by their keys."
+        )
     if manifest is None:
         return _expired(spark, context)
     parts = [Part.from_json(part) for part in manifest["parts"]]
@@ -185,8 +190,10 @@ def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -
 def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    named = addresses_at(spark, context, paths).withColumn("named", F.lit(True))
     pattern = "|".join(path_pattern(path) for path in paths)
+    if context.mark.header() is None:  # retired: under which paths commits showed its objects is not known any more
+        return objects.where(F.col("address").rlike(pattern))
+    named = addresses_at(spark, context, paths).withColumn("named", F.lit(True))
     return (
         objects.join(named, "address", "left")
         .where(F.col("named").isNotNull() | F.col("address").rlike(pattern))

@@ -8,7 +8,7 @@ from typing import Any
 from lakegc_core import clock, safety
 from lakegc_core.context import RepositoryContext
 from lakegc_core.errors import LakegcError
-from lakegc_core.mark import STAGES, Header, MarkArtifacts, marks
+from lakegc_core.mark import STAGES, Header, MarkArtifacts, marks, retired_marks
 from lakegc_core.report import instant
 from lakegc_core.stages.foreign_mark import FOLDERS
 from lakegc_core.stages.previous_mark import newest_complete
@@ -19,10 +19,12 @@ FOREIGN = {kind: folder.partition("{}")[0].rpartition("/")[0] + "/" for kind, fo
 
 
 def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
-    """All marks, newest first; those of other tools last, named `KIND:ID`."""
+    """All marks, newest first; those of other tools last, named `KIND:ID`. `retire` lists the retired ones."""
     own = [_own(context.artifacts(mark_id)) for mark_id in marks(context.workspace, context.home)]
+    gone = set(retired_marks(context.workspace, context.home))
+    own = [mark for mark in own if mark["state"] != "not begun" or mark["mark_id"] not in gone]
     own.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
-    names = {mark["mark_id"] for mark in own}
+    names = {mark["mark_id"] for mark in own} | gone
     store = connect(context.data)
     return own + [{"mark_id": f"{kind}:{name}", "by": "lakefs"} for kind, name in _foreign(store) if name not in names]
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakegc_core
-from lakegc_core import backup, clock, guards, pipeline, report
+from lakegc_core import backup, clock, guards, pipeline, report, retire
 from lakegc_core.catalogue import list_marks, newest_to_sweep
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
 from lakegc_core.durations import parse_duration
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.mark import new_mark_id
 from lakegc_core.progress import Reporter, ask
+from lakegc_core.safety import KEEP_MARKS
 from lakegc_core.settings import RULES_MODES, Settings
 from lakegc_core.stages import foreign_mark
 from lakegc_core.stages.sweep_result import SweepResult
@@ -96,6 +97,11 @@ def parser() -> argparse.ArgumentParser:
     _sweeping_options(running)
     listing = verb("marks", _marks, "list the marks of a repository, newest first")
     listing.add_argument("repository", metavar="REPO")
+    flag(listing, "--retired", "list those that were retired instead, and what they freed")
+    retiring = verb("retire", _retire, "delete the artifacts of old marks that nothing needs; a record of each stays")
+    retiring.add_argument("repository", metavar="REPO")
+    option(retiring, "--keep", metavar="N", type=int, help=f"newest complete marks to keep (default: {KEEP_MARKS})")
+    flag(retiring, "--dry-run", "say what would be retired")
     saving = with_mark("backup", _backup, "copy the objects that a mark would delete away, under their own keys")
     saving.add_argument("destination", metavar="DEST", help="where to: a URI such as s3://bucket/prefix, or a folder")
     _copying_options(saving)
@@ -318,7 +324,7 @@ def _backup(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _restore(options: argparse.Namespace, reporter: Reporter) -> int:
-    context = open_mark(_open(options, reporter), _own_mark(options.mark_id))
+    context = open_mark(_open(options, reporter), _own_mark(options.mark_id), retired_too=True)
     spark = _spark(context.settings)
     with reporter.watch(spark):
         result = backup.restore(spark, context, options.source, paths=options.path, limits=_limits(options))
@@ -372,7 +378,12 @@ def _own_mark(mark_id: str) -> str:
 
 
 def _marks(options: argparse.Namespace, reporter: Reporter) -> int:
-    found = list_marks(_open(options, reporter))
+    context = _open(options, reporter)
+    if options.retired:
+        records = retire.list_retired(context)
+        _print(options, records, report.retired_screen(records))
+        return 0
+    found = list_marks(context)
     lines = [
         f"  {mark['mark_id']:<28} {mark['by']:<8} {mark.get('state', ''):<28} "
         + (
@@ -383,6 +394,12 @@ def _marks(options: argparse.Namespace, reporter: Reporter) -> int:
         for mark in found
     ]
     _print(options, found, "\n".join(line.rstrip() for line in lines) or "no marks")
+    return 0
+
+
+def _retire(options: argparse.Namespace, reporter: Reporter) -> int:
+    found = report.retirement_report(retire.retire(_open(options, reporter), options.keep, dry_run=options.dry_run))
+    _print(options, found, report.retirement_screen(found))
     return 0
 
 

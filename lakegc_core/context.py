@@ -116,9 +116,21 @@ def open_repository(
     return context
 
 
-def open_mark(context: RepositoryContext, mark_id: str) -> MarkContext:
-    """An existing mark. MarkError if there is none, or if it belongs to another state of the repository."""
-    header = context.artifacts(mark_id).header()
+def open_mark(context: RepositoryContext, mark_id: str, *, retired_too: bool = False) -> MarkContext:
+    """An existing mark. MarkError if there is none, or if it belongs to another state of the repository.
+
+    `retired_too`: one of which only its header is left will do, as it does to bring a backup back.
+    """
+    artifacts = context.artifacts(mark_id)
+    header = artifacts.header()
+    record = artifacts.retired() if header is None else None
+    if record is not None:
+        if not retired_too:
+            raise MarkError(
+                f"Mark {mark_id} of repository {context.repository.id} was retired: only a record of it is left. "
+                f"`lakegc marks {context.repository.id} --retired` shows what it freed."
+            )
+        header = artifacts.checked_header(record["header"])
     if header is None:
         raise MarkError(
             f"Repository {context.repository.id} has no mark {mark_id}. "

@@ -35,6 +35,9 @@ FORMAT = 1
 HOME = "_lakefs/retention/gc/lakegc"
 """Where artifacts lie below the storage namespace (or below the workspace, when one is set)."""
 
+RETIRED = "retired"
+"""Where a home keeps what stays of marks whose artifacts are gone, a record each."""
+
 _MARK_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 
 
@@ -142,8 +145,10 @@ class MarkArtifacts:
     def header(self) -> Header | None:
         """The header, or None if there is no such mark."""
         value = self._read(f"{self.folder}/mark.json")
-        if value is None:
-            return None
+        return None if value is None else self.checked_header(value)
+
+    def checked_header(self, value: dict[str, Any]) -> Header:
+        """A header as it was written; MarkError if it was changed, or is another version's."""
         stated = value.pop("digest", None)
         value["holds"] = tuple(value.get("holds", ()))
         try:
@@ -164,6 +169,7 @@ class MarkArtifacts:
         """Write the header, or return the one that stands if the mark was begun with the same choices."""
         standing = self.header()
         if standing is None:
+            self._check_never_retired()
             self._write_once(f"{self.folder}/mark.json", asdict(header) | {"digest": header.digest})
             return header
         differing = [key for key, value in standing.choices().items() if value != header.choices()[key]]
@@ -175,6 +181,27 @@ class MarkArtifacts:
                 "A mark is never changed: choose a new mark id, or use the same settings to resume it."
             )
         return standing
+
+    def _check_never_retired(self) -> None:
+        if self.retired() is not None:
+            raise MarkError(
+                f"Mark {self.mark_id} was retired; a second one of its name would overwrite what is known of it. "
+                "Choose a new mark id."
+            )
+
+    def retired(self) -> dict[str, Any] | None:
+        """What stays of a mark that was retired (see `retire`); None if this one was not."""
+        record = self._read(self.retired_key)
+        if record is not None:
+            stated = record.pop("digest", None)
+            if stated != digest(record) or record.get("mark_id") != self.mark_id:
+                raise MarkError(f"{self.config.root}/{self.retired_key} was changed after it was written.")
+        return record
+
+    @property
+    def retired_key(self) -> str:
+        """Where the record lies that stays of a retired mark."""
+        return f"{self.home}/{RETIRED}/{self.mark_id}.json"
 
     def manifest(self, stage: str) -> Manifest | None:
         """The manifest of a stage, or None if the stage is not finished. MarkError if it was tampered with."""
@@ -267,6 +294,16 @@ def marks(config: StoreConfig, home: str = HOME) -> list[str]:
         prefix.rstrip("/").rpartition("/")[2]
         for level in connect(config).list_level(f"{home}/marks/")
         for prefix in level.prefixes
+    ]
+    return sorted(found, reverse=True)
+
+
+def retired_marks(config: StoreConfig, home: str = HOME) -> list[str]:
+    """The ids of the marks at a home of which only a record is left, newest id first."""
+    found = [
+        key.rpartition("/")[2].removesuffix(".json")
+        for level in connect(config).list_level(f"{home}/{RETIRED}/")
+        for key in level.objects["address"].to_pylist()
     ]
     return sorted(found, reverse=True)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakegc_core import guards
 from lakegc_core.backup import CopyResult
@@ -18,6 +18,9 @@ from lakegc_core.settings import Price
 from lakegc_core.stages.sweep_result import SweepResult
 from lakegc_core.stages.swept_report import confirmed_at
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
+
+if TYPE_CHECKING:
+    from lakegc_core.retire import Retirement
 
 Json = dict[str, Any]
 
@@ -117,6 +120,41 @@ def copy_screen(verb: str, report: Json) -> str:
     lines += [f"    {each['address']}   {each['problem']}" for each in report["failures"][:10]]
     lines += ["", f"  {'in' if verb == 'backup' else 'from'} {report['place']}"]
     return "\n".join(lines)
+
+
+def retirement_report(result: Retirement) -> Json:
+    """The contract of `lakegc retire --json`."""
+    return {
+        "repository": result.repository,
+        "dry_run": result.dry_run,
+        "retired": list(result.retired.values()),
+        "kept": [{"mark_id": mark_id, "because": reason} for mark_id, reason in result.kept.items()],
+        "artifacts_deleted": result.artifacts,
+        "artifact_bytes": result.bytes,
+    }
+
+
+def retirement_screen(report: Json) -> str:
+    """The one screen on which a retirement ends."""
+    done = "would be retired" if report["dry_run"] else "retired"
+    title = f"{report['repository']} · {len(report['retired']):,} marks {done}, {len(report['kept']):,} kept"
+    freed = f"  {report['artifacts_deleted']:,} artifacts deleted, {human_bytes(report['artifact_bytes'])}"
+    lines = [title, "", *_retired_lines(report["retired"])]
+    lines += [f"  {each['mark_id']:<28} kept: {each['because']}" for each in report["kept"]]
+    return "\n".join(lines if report["dry_run"] else [*lines, "", freed])
+
+
+def retired_screen(records: Sequence[Json]) -> str:
+    """The history that stays of retired marks."""
+    return "\n".join(_retired_lines(records)) or "no mark was retired"
+
+
+def _retired_lines(records: Sequence[Json]) -> list[str]:
+    return [
+        f"  {each['mark_id']:<28} {each['expired']:>12,} expired {human_bytes(each['expired_bytes']):>10} "
+        f"{each['deleted']:>12,} deleted {human_bytes(each['bytes_deleted']):>10}"
+        for each in records
+    ]
 
 
 def mark_screen(report: Json, *, every_guard: bool = False) -> str:

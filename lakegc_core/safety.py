@@ -22,6 +22,14 @@ DEFAULT_MIN_AGE = timedelta(hours=25)
 """lakeFS lets a client link an upload for 24 h; one hour more for clocks that differ."""
 
 
+KEEP_MARKS = 14
+"""So many of the newest complete marks are never retired unless lakegc.yaml says otherwise: two weeks of nights, as
+long as a mark may be swept."""
+
+LEAST_MARKS = 2
+"""Nobody may keep fewer: the newest carries what is known of every object, and the next is compared with it."""
+
+
 @dataclass(frozen=True)
 class Level:
     """One safety level. Durations are waiting times; fractions are of what the mark listed, 0 to 1."""
@@ -106,6 +114,10 @@ FULL = Level(
     missing_live=0.001,
 )
 """Deleted only what two looks, a day apart, found unreferenced, and no mark or look between them found live."""
+
+RETIREMENT = FULL.gap + timedelta(days=7)
+"""No mark that was begun, or read anything, more recently is retired: its findings may still be waited for, and a
+shortened rule that it saw has not taken effect yet."""
 
 STANDARD = Level(
     name="standard",

@@ -19,6 +19,8 @@ import yaml
 from lakegc_core.durations import parse_duration
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.settings import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl, yaml_line
+from lakegc_core.safety import KEEP_MARKS, LEAST_MARKS
+from lakegc_core.store.access import AzureAccess, S3Access
 
 CONFIG = "LAKEGC_CONFIG"
 CONFIG_FILE = "lakegc.yaml"
@@ -99,7 +101,8 @@ class RepositoryPolicy:
     """How the repositories whose name matches `match` (shell pattern, case counts) are collected.
 
     `safety` None: not said here, so the mark's own level or the default counts. `min_age` None: the default
-    applies. `sweep`: may be swept without anyone asking.
+    applies. `mark`: takes part in rounds at all. `sweep`: may be swept without anyone asking. `backup_to`: where
+    backups go that nobody asks for by hand. `keep_marks`: how many of the newest complete marks are never retired.
     """
 
     match: str
@@ -108,14 +111,20 @@ class RepositoryPolicy:
     protect_tags: bool = True
     holds: tuple[str, ...] = ()  # KIND:PATTERN, kinds in HOLD_KINDS
     rules: Rules = "required"
+    mark: bool = True
     sweep: bool = False
     backup: bool = False  # a whole backup is a condition of the sweep
+    backup_to: str | None = None
+    keep_marks: int = KEEP_MARKS
     workspace: str | None = None
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of one process."""
+    """All settings of one process.
+
+    `s3` and `azure` are what a host program has been given to reach its stores by; lakegc.yaml never holds them.
+    """
 
     server: ServerSettings
     stores: tuple[StoreMapping, ...] = ()
@@ -123,6 +132,8 @@ class Settings:
     lease: Lease = "internal"
     price: Price | None = None
     repositories: tuple[RepositoryPolicy, ...] = ()
+    s3: S3Access | None = None
+    azure: AzureAccess | None = None
 
     @classmethod
     def load(cls, path: str | None, env: Mapping[str, str]) -> Settings:
@@ -218,8 +229,11 @@ def _policy(section: _Section) -> RepositoryPolicy:
         protect_tags=section.flag("protect_tags", True),
         holds=section.holds("holds"),
         rules="keep-all-commits" if rules == "keep-all-commits" else "required",
+        mark=section.flag("mark", True),
         sweep=section.flag("sweep", False),
         backup=section.choice("backup", ("optional", "required")) == "required",
+        backup_to=section.maybe("backup_to"),
+        keep_marks=section.count("keep_marks", KEEP_MARKS, least=LEAST_MARKS),
         workspace=section.maybe("workspace"),
     )
     section.finish()
@@ -344,6 +358,14 @@ class _Section:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
             raise self.error(f"`{key}` must be a number above 0, not {value!r}")
         return float(value)
+
+    def count(self, key: str, default: int, *, least: int) -> int:
+        value = self._get(key)
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self.error(f"`{key}` must be a whole number, at least {least}, not {value!r}")
+        return value
 
     def duration(self, key: str) -> timedelta | None:
         value = self._get(key)

@@ -21,7 +21,8 @@ from dagster._core.storage.asset_check_execution_record import (
 
 from lakegc_core.context import MarkContext
 from lakegc_core.guards import GUARDS, Guard
-from lakegc_dagster.checks import accepting, check_key
+from lakegc_core.mark import STAGES
+from lakegc_dagster.checks import accepting, check_key, checked_asset
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import refused
 from lakegc_dagster.metadata import DIGEST
@@ -52,39 +53,46 @@ def refusals(
     accepted: Mapping[str, str],
 ) -> list[str]:
     """Why the cell may not be swept; empty if it may."""
-    latest = _latest_materialization(instance, options, cell)
-    if latest is None:
+    checked = {checked_asset(options, guard.name) for guard in GUARDS}
+    latest = {asset: _latest_materialization(instance, options, asset, cell) for asset in checked}
+    marked = latest[STAGES[-1]]
+    if marked is None:
         return ["expired_addresses was never materialised for this partition. Materialise the marking assets first."]
     keys = {guard.name: check_key(options, guard) for guard in GUARDS}
     records = instance.event_log_storage.get_latest_asset_check_execution_by_key(
         list(keys.values()), partition_filter=PartitionKeyFilter(key=str(cell.key))
     )
-    reasons = [
-        f"{guard.name}: {reason}"
-        for guard in GUARDS
-        if (reason := _refusal(guard, records.get(keys[guard.name]), latest.storage_id, accepted)) is not None
-    ]
-    return reasons + _digest_refusals(latest, mark)
+    reasons = []
+    for guard in GUARDS:
+        asset = checked_asset(options, guard.name)
+        reason = _refusal(guard, asset, records.get(keys[guard.name]), latest[asset], accepted)
+        if reason is not None:
+            reasons.append(f"{guard.name}: {reason}")
+    return reasons + _digest_refusals(marked, mark)
 
 
 def _latest_materialization(
-    instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell
+    instance: dg.DagsterInstance, options: LakegcConfig, asset: str, cell: GcCell
 ) -> dg.EventLogRecord | None:
-    which = dg.AssetRecordsFilter(asset_key=options.key("expired_addresses"), asset_partitions=[str(cell.key)])
+    which = dg.AssetRecordsFilter(asset_key=options.key(asset), asset_partitions=[str(cell.key)])
     records = instance.fetch_materializations(which, limit=1).records
     return records[0] if records else None
 
 
 def _refusal(
-    guard: Guard, record: AssetCheckExecutionRecord | None, storage_id: int, accepted: Mapping[str, str]
+    guard: Guard,
+    asset: str,
+    record: AssetCheckExecutionRecord | None,
+    latest: dg.EventLogRecord | None,
+    accepted: Mapping[str, str],
 ) -> str | None:
-    """What a guard's record lacks, or None if nothing."""
+    """What a guard's record lacks, or None if nothing. `latest`: materialisation of the asset that it is a check on."""
     evaluation = record.evaluation if record is not None and record.status in _DONE else None
     if evaluation is None:
-        return "was never checked for this partition. Materialise expired_addresses of it, with its checks."
+        return f"was never checked for this partition. Materialise {asset} of it, with its checks."
     target = evaluation.target_materialization_data
-    if target is None or target.storage_id != storage_id:
-        return "was checked on an older expired_addresses. Materialise it again, with its checks."
+    if target is None or latest is None or target.storage_id != latest.storage_id:
+        return f"was checked on an older {asset}. Materialise it again, with its checks."
     if evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN:
         return None
     if guard.may_be_accepted and guard.name in accepted:

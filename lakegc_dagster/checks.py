@@ -1,6 +1,7 @@
 """Core's guards as blocking checks on expired_addresses: evidence for people, and a stop for the run they are part of.
 
-They guard no other run; `authorization` does. Names, severities and sentences come from `lakegc_core.guards`.
+Where backups are an asset, the guard over them is a check on that one: it cannot hold before. They guard no other run;
+`authorization` does. Names, severities and sentences come from `lakegc_core.guards`.
 """
 
 import warnings
@@ -11,16 +12,24 @@ import dagster as dg
 from lakegc_core import guards
 from lakegc_core.context import open_mark
 from lakegc_core.guards import Guard, Verdict
+from lakegc_core.mark import STAGES
 from lakegc_core.stages.swept_report import effective_level, judge
-from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.config import BACKUP, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
-from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
+from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
+
+_OVER_BACKUPS = "backup"
+
+
+def checked_asset(options: LakegcConfig, guard: str) -> str:
+    """The asset on which a guard is a check."""
+    return BACKUP if options.backup and guard == _OVER_BACKUPS else STAGES[-1]
 
 
 def check_key(options: LakegcConfig, guard: Guard) -> dg.AssetCheckKey:
     """The key of the check that records what a guard found."""
-    return dg.AssetCheckKey(options.key("expired_addresses"), check_name(guard.name))
+    return dg.AssetCheckKey(options.key(checked_asset(options, guard.name)), check_name(guard.name))
 
 
 def check_name(guard: str) -> str:
@@ -34,34 +43,41 @@ def accepting(guard: Guard) -> str:
 
 
 def guard_checks(options: LakegcConfig) -> list[dg.AssetChecksDefinition]:
-    """One check a guard, all evaluated in one step.
+    """One check a guard, those of an asset evaluated in one step.
 
     They cannot be subset: the UI would run a single check of them without a partition.
     """
+    found = [_checks(options, STAGES[-1], "guards")]
+    return [*found, _checks(options, BACKUP, "backup_guard")] if options.backup else found
+
+
+def _checks(options: LakegcConfig, asset: str, name: str) -> dg.AssetChecksDefinition:
+    mine = [guard for guard in guards.GUARDS if checked_asset(options, guard.name) == asset]
     with warnings.catch_warnings():
         # Partitions on checks are a preview in Dagster 1.13; tests/dagster holds what lakegc relies on.
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        specs = [_spec(options, guard) for guard in guards.GUARDS]
+        specs = [_spec(options, guard) for guard in mine]
 
-    @dg.multi_asset_check(name=options.job_name("guards"), specs=specs, can_subset=False, retry_policy=READING_RETRIES)
+    @dg.multi_asset_check(name=options.job_name(name), specs=specs, can_subset=False, retry_policy=READING_RETRIES)
     def guards_hold(context: dg.AssetCheckExecutionContext, lakegc: LakegcResource) -> Iterator[dg.AssetCheckResult]:
         with told_as_failures():
             cell = GcCell.of(context)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
             level = effective_level(mark).name
             for verdict in judge(mark):
-                yield _result(options, verdict, level)
+                if checked_asset(options, verdict.name) == asset:
+                    yield _result(options, verdict, level)
 
-    return [guards_hold]
+    return guards_hold
 
 
 def _spec(options: LakegcConfig, guard: Guard) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
         name=check_name(guard.name),
-        asset=options.key("expired_addresses"),
+        asset=check_key(options, guard).asset_key,
         description=f"Stops this: {guard.danger}.",
         blocking=True,
-        partitions_def=GC_PARTITIONS,
+        partitions_def=options.grid.definition,
     )
 
 
@@ -69,7 +85,7 @@ def _result(options: LakegcConfig, verdict: Verdict, level: str) -> dg.AssetChec
     guard = guards.BY_NAME[verdict.name]
     return dg.AssetCheckResult(
         check_name=check_name(verdict.name),
-        asset_key=options.key("expired_addresses"),
+        asset_key=check_key(options, guard).asset_key,
         passed=verdict.passed,
         severity=dg.AssetCheckSeverity.WARN if verdict.severity == "WARN" else dg.AssetCheckSeverity.ERROR,
         description=verdict.description,

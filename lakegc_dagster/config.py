@@ -8,25 +8,54 @@ from typing import Any
 
 import dagster as dg
 
-from lakegc_dagster.partitions import GC_PARTITIONS
+from lakegc_core.errors import SettingsError
+from lakegc_core.mark import STAGES
+from lakegc_dagster.partitions import Grid
+from lakegc_dagster.rounds import check_cron
+
+SWEEP = "swept_report"
+BACKUP = "backup"
 
 
 @dataclass(frozen=True)
 class LakegcConfig:
     """Names and labels of the definitions. Values only: the same config always builds the same definitions."""
 
-    key_prefix: tuple[str, ...] = ()  # before every asset key; its parts, joined by "_", before every job's name
+    key_prefix: tuple[str, ...] = ()  # before every asset key; its parts, joined by "_", before every other name
     mark_group: str = "mark"
     sweep_group: str = "sweep"
     tags: Mapping[str, str] = field(default_factory=dict)  # on every asset and every job
     owners: tuple[str, ...] = ()  # such as team:data-platform
+    backup: bool = False  # an asset that copies what a sweep would delete to lakegc.yaml's `backup_to`, before it
+    round_cron: str = "0 2 * * *"  # UTC, as all of them: when a round of marks is opened
+    watch_cron: str = "0 8 * * *"  # by when every repository must have been marked since the round was opened
+    retire_cron: str = "0 12 * * *"  # when old marks are retired
+
+    def __post_init__(self) -> None:
+        for name in ("round_cron", "watch_cron", "retire_cron"):
+            if not check_cron(getattr(self, name)):
+                raise SettingsError(f"`{name}` must be a cron expression of five fields, not {getattr(self, name)!r}.")
+
+    @property
+    def grid(self) -> Grid:
+        """The partitions of every asset."""
+        return Grid.named(self.key_prefix)
+
+    @property
+    def assets(self) -> tuple[str, ...]:
+        """The names of the assets that there are, in their order."""
+        return (*STAGES, *((BACKUP,) if self.backup else ()), SWEEP)
+
+    def op(self, asset: str) -> str:
+        """The name of an asset's step, by which a run is given its config."""
+        return self.key(asset).to_python_identifier()
 
     def key(self, asset: str) -> dg.AssetKey:
         """The key of one of lakegc's assets."""
         return dg.AssetKey([*self.key_prefix, asset])
 
     def job_name(self, job: str) -> str:
-        """The name of one of lakegc's jobs."""
+        """The name of one of lakegc's jobs, sensors or schedules."""
         return "_".join([*self.key_prefix, job])
 
     def asset(
@@ -36,7 +65,7 @@ class LakegcConfig:
         found: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(
             key=self.key(name),
             deps=[self.key(dep) for dep in deps],
-            partitions_def=GC_PARTITIONS,
+            partitions_def=self.grid.definition,
             group_name=group,
             tags=dict(self.tags),
             owners=list(self.owners),

@@ -1,6 +1,7 @@
 """What people see on a materialisation: figures to plot, tables to read. Pure functions over manifests and results.
 
-Nothing here decides anything, but for one string: `digest` says which mark was looked at, and the sweep compares it.
+Nothing here decides anything, but for a few values that are found again by name: `digest` says which mark was looked
+at, and the sweep compares it; what the sweep sensor needs stands below it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import dagster as dg
 import pyarrow as pa
 
 from lakegc_core import html_report
+from lakegc_core.backup import CopyResult
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import Manifest
 from lakegc_core.pipeline import Review
 from lakegc_core.report import human_bytes, instant, space
+from lakegc_core.retire import Retirement
 from lakegc_core.stages import (
     committed_addresses,
     findings,
@@ -34,6 +37,9 @@ Metadata = dict[str, Any]
 Facts = Mapping[str, Any]
 
 DIGEST = "digest"
+STARTED, READY, EXPIRED = "mark_started_at", "may_be_swept_from", "expired_objects"
+"""By these names the sweep sensor finds what it may ask for: when a mark was begun, from when a sweep of it can delete
+anything, and how much it found."""
 _MOST_ROWS = 20  # of a table whose length the repository decides
 
 _SCHEMAS: dict[str, pa.Schema] = {
@@ -95,6 +101,7 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
         "artifact_bytes": manifest.bytes,
         "datasets": _datasets(manifest),
         "artifacts": dg.MetadataValue.path(f"{mark.mark.location}/{manifest.stage}"),
+        STARTED: dg.MetadataValue.timestamp(mark.header.started_at),
         "finished_at": dg.MetadataValue.timestamp(manifest.finished_at),
         "resumed": result.resumed,
         DIGEST: manifest.digest,
@@ -110,7 +117,7 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
         "guards": _table(("guard", "holds"), rows),
         **(why if failed else {}),
         "authorized": review.authorized,
-        "may_be_swept_from": dg.MetadataValue.timestamp(ready_at(mark)),
+        READY: dg.MetadataValue.timestamp(ready_at(mark)),
         "all_confirmed_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
     }
 
@@ -140,6 +147,37 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "sweep": result.sweep,
         **({"unreadable": dict(result.unreadable)} if result.unreadable else {}),
         **({"report": dg.MetadataValue.path(result.report)} if result.report else {}),
+    }
+
+
+def copy_metadata(result: CopyResult) -> Metadata:
+    """What became of the objects of a backup or a restore."""
+    rows = [(outcome, f"{count:,}") for outcome, count in result.outcomes.items()]
+    problems = [(str(each.get("address")), str(each.get("problem"))) for each in result.problems]
+    return {
+        "outcomes": _table(("outcome", "objects"), rows, "lr"),
+        **result.outcomes,
+        "bytes_copied": result.bytes,
+        "place": dg.MetadataValue.path(result.place),
+        "seconds": round(result.seconds, 3),
+        **({"problems": _table(("address", "problem"), problems)} if problems else {}),
+    }
+
+
+def retirement_metadata(results: Iterable[Retirement], removed: Sequence[str]) -> Metadata:
+    """What a retirement did, a line a mark; the records in the stores say all of it."""
+    done = list(results)
+    rows = [
+        (result.repository, mark_id, f"{each['expired']:,}", f"{each['deleted']:,}", human_bytes(each["bytes_deleted"]))
+        for result in done
+        for mark_id, each in result.retired.items()
+    ]
+    return {
+        "retired": _table(("repository", "mark", "expired", "deleted", "freed"), rows, "llrrr"),
+        "retired_marks": len(rows),
+        "artifacts_deleted": sum(result.artifacts for result in done),
+        "artifact_bytes": sum(result.bytes for result in done),
+        "partitions_removed": list(removed),
     }
 
 

@@ -7,6 +7,8 @@ takes any text as a key, typed into the UI too, so a cell is checked before anyt
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import dagster as dg
@@ -14,9 +16,37 @@ import dagster as dg
 from lakegc_core.errors import SettingsError
 from lakegc_core.mark import check_mark_id
 
-REPOSITORY = dg.DynamicPartitionsDefinition(name="lakegc_repository")
-MARK = dg.DynamicPartitionsDefinition(name="lakegc_mark")
-GC_PARTITIONS = dg.MultiPartitionsDefinition({"repository": REPOSITORY, "mark_id": MARK})
+
+@dataclass(frozen=True)
+class Grid:
+    """The partitions of one set of definitions: repositories by marks. Their names are the instance's, so that two
+    teams on one instance need two grids."""
+
+    repositories: dg.DynamicPartitionsDefinition
+    marks: dg.DynamicPartitionsDefinition
+
+    @classmethod
+    def named(cls, prefix: Sequence[str]) -> Grid:
+        """The grid of a team; without a prefix, `lakegc_repository` and `lakegc_mark`."""
+        names = ("_".join([*prefix, kind]) for kind in ("lakegc_repository", "lakegc_mark"))
+        return cls(*(dg.DynamicPartitionsDefinition(name=name) for name in names))
+
+    @property
+    def definition(self) -> dg.MultiPartitionsDefinition:
+        """Both dimensions together."""
+        return dg.MultiPartitionsDefinition({"repository": self.repositories, "mark_id": self.marks})
+
+    def repositories_of(self, instance: dg.DagsterInstance) -> list[str]:
+        """The repositories that an instance knows."""
+        return list(instance.get_dynamic_partitions(str(self.repositories.name)))
+
+    def marks_of(self, instance: dg.DagsterInstance) -> list[str]:
+        """The marks that an instance knows."""
+        return list(instance.get_dynamic_partitions(str(self.marks.name)))
+
+
+GRID = Grid.named(())
+REPOSITORY, MARK, GC_PARTITIONS = GRID.repositories, GRID.marks, GRID.definition
 
 _REPOSITORY_ID = re.compile(r"[a-z0-9][a-z0-9-]{2,62}")  # lakeFS's own rule
 
@@ -38,9 +68,9 @@ class GcCell(NamedTuple):
         return cls(repository, check_mark_id(mark_id))
 
     @classmethod
-    def of(cls, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> GcCell:
+    def of(cls, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext) -> GcCell:
         """The cell that a run is for."""
-        run = context if isinstance(context, dg.AssetExecutionContext) else context.op_execution_context
+        run = context.op_execution_context if isinstance(context, dg.AssetCheckExecutionContext) else context
         key = run.partition_key if run.has_partition_key else None
         if not isinstance(key, dg.MultiPartitionKey):
             raise SettingsError("This run has no partition: choose a repository and a mark id for it.")
@@ -51,7 +81,7 @@ class GcCell(NamedTuple):
         """The cell as Dagster writes it: `MARK_ID|REPOSITORY`."""
         return dg.MultiPartitionKey({"repository": self.repository, "mark_id": self.mark_id})
 
-    def register(self, instance: dg.DagsterInstance) -> None:
+    def register(self, instance: dg.DagsterInstance, grid: Grid = GRID) -> None:
         """Make the cell known to an instance. What is known already stays as it is."""
-        instance.add_dynamic_partitions(str(REPOSITORY.name), [self.repository])
-        instance.add_dynamic_partitions(str(MARK.name), [self.mark_id])
+        instance.add_dynamic_partitions(str(grid.repositories.name), [self.repository])
+        instance.add_dynamic_partitions(str(grid.marks.name), [self.mark_id])

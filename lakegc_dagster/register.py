@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from lakegc_core.errors import SettingsError
-from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.partitions import GcCell, Grid
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("repository", metavar="REPO", help="name of a lakeFS repository")
     parser.add_argument("mark_id", metavar="MARK_ID", help="such as 20261121T0200Z")
+    parser.add_argument("--prefix", metavar="A/B", default="", help="the definitions' key_prefix, if they have one")
     options = parser.parse_args(arguments)
+    grid = Grid.named([part for part in options.prefix.split("/") if part])
     try:
         cell = GcCell.checked(options.repository, options.mark_id)
         if not os.environ.get("DAGSTER_HOME"):
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"lakegc: {error}\n")
         return error.exit_code
     with dg.DagsterInstance.get() as instance:
-        cell.register(instance)
+        cell.register(instance, grid)
     print(cell.key)
     return 0
 

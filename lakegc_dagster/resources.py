@@ -1,13 +1,15 @@
 """What the assets are given to work with: lakegc's settings, lakeFS, and a Spark session. All of it lazily.
 
-Definitions load without a lakeFS, without settings and without Java. Credentials are never fields of a resource
-(Dagster shows those): they come from lakectl's file or the environment of the process that runs the step.
+Definitions load without a lakeFS, without settings and without Java. Credentials are never fields of this resource
+(Dagster shows those): they come from lakectl's file or the environment of the process that runs the step, or, for a
+store, from Dagster's own resource for it, where `EnvVar` keeps them out of sight.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -16,11 +18,15 @@ from pydantic import Field
 
 from lakegc_core import spark as core_spark
 from lakegc_core.context import RepositoryContext, open_repository
+from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.settings import Settings
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.stores import azure_access, s3_access
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_TICK_TIMEOUT = 5.0  # seconds a call; six of them and the waits between are less than the minute that a tick may take
 
 
 class LakegcResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it provides itself
@@ -34,9 +40,27 @@ class LakegcResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it p
         description="Spark settings that win over lakegc.yaml's. Never credentials: Dagster shows them to everybody.",
     )
 
+    s3: dg.ConfigurableResource | None = Field(  # type: ignore[type-arg]  # a parameter would make pydantic copy it
+        default=None,
+        description="dagster-aws's S3Resource, if stores on S3 are not to be reached by boto3's own chain.",
+    )
+    azure: dg.ConfigurableResource | None = Field(  # type: ignore[type-arg]
+        default=None, description="dagster-azure's AzureBlobStorageResource, for the storage account that it names."
+    )
+
     def settings(self) -> Settings:
-        """The settings as they stand now."""
-        return Settings.load(self.config_file, os.environ)
+        """The settings as they stand now. SettingsError for a store's resource that asks for what lakegc cannot do."""
+        return replace(
+            Settings.load(self.config_file, os.environ),
+            s3=None if self.s3 is None else s3_access(self.s3),
+            azure=None if self.azure is None else azure_access(self.azure),
+        )
+
+    def client(self) -> LakeFSClient:
+        """lakeFS, for a sensor: it is asked little, and not waited for longer than a tick may take."""
+        server = self.settings().server
+        shorter = {name: min(getattr(server, name), _TICK_TIMEOUT) for name in ("connection_timeout", "read_timeout")}
+        return LakeFSClient(replace(server, **shorter))
 
     def open(self, cell: GcCell, say: Callable[[str], None]) -> RepositoryContext:
         """Ask lakeFS for the cell's repository. Writes nothing."""

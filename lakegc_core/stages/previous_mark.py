@@ -39,27 +39,26 @@ def _is_earlier(header: Header, own: Header) -> bool:
 
 
 def _is_comparable(header: Header, own: Header) -> bool:
+    return series_of(header) == series_of(own)
+
+
+def series_of(header: Header) -> tuple[object, ...]:
+    """What two marks must have in common for the later one to go on from the earlier one's findings."""
     return (
         header.repository,
         header.repository_created,
         header.storage_namespace,
         header.allow_list,
         header.format,
-    ) == (
-        own.repository,
-        own.repository_created,
-        own.storage_namespace,
-        own.allow_list,
-        own.format,
     )
 
 
-def _read_at(mark: MarkArtifacts) -> float:
+def read_at(mark: MarkArtifacts) -> float:
     """When a mark began to read its commits, unix seconds: what it found is true of that moment."""
     return mark.require(STAGES[2]).started_at
 
 
-def _asked_at(mark: MarkArtifacts) -> float:
+def asked_at(mark: MarkArtifacts) -> float:
     """When a mark last asked lakeFS for anything; long after it was begun if it was resumed; 0 if it never did."""
     manifests = [mark.manifest(stage) for stage in STAGES[1:]]
     return max((manifest.started_at for manifest in manifests if manifest is not None), default=0.0)
@@ -82,7 +81,7 @@ def previous_findings(context: MarkContext) -> MarkArtifacts | None:
             other = mark.header()
             if other is None or not _is_comparable(other, context.header):
                 continue
-            if _asked_at(mark) >= _read_at(before):
+            if asked_at(mark) >= read_at(before):
                 return None
         except MarkError:
             return None
@@ -126,10 +125,10 @@ def later_marks(context: MarkContext) -> LaterMarks:
             header = mark.header()
             if header is None or header.repository != context.header.repository or mark_id == context.header.mark_id:
                 continue
-            asked, complete = _asked_at(mark), mark.manifest(STAGES[-1]) is not None
+            asked, complete = asked_at(mark), mark.manifest(STAGES[-1]) is not None
         except MarkError:
             asked, complete = math.inf, False
-        if asked < _read_at(context.mark):
+        if asked < read_at(context.mark):
             continue
         if not complete:
             unfinished = max(unfinished, asked)

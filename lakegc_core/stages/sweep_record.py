@@ -25,7 +25,7 @@ from lakegc_core.spark import clear_errors
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.lost import LOST
 from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED
-from lakegc_core.store.base import ALREADY_GONE, DELETED, connect
+from lakegc_core.store.base import ALREADY_GONE, DELETED, Store, connect
 from lakegc_core.store.parquet import Part, list_parts, read
 
 if TYPE_CHECKING:
@@ -47,13 +47,28 @@ class Totals:
     bytes_deleted: int
 
 
+def sweeps_of(store: Store, mark_folder: str) -> list[int]:
+    """The numbers of the sweeps of a mark, dry runs apart."""
+    prefix = f"{mark_folder}/sweeps/"
+    names = [each.removeprefix(prefix).rstrip("/") for level in store.list_level(prefix) for each in level.prefixes]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def files_of(store: Store, mark_folder: str, number: int) -> set[str]:
+    """What lies at the top of a sweep's folder: `plan.json` once it may have deleted, `report.json` once it is over."""
+    prefix = f"{mark_folder}/sweeps/{number}/"
+    return {
+        name.removeprefix(prefix).rstrip("/")
+        for level in store.list_level(prefix)
+        for name in (*level.objects["address"].to_pylist(), *level.prefixes)
+    }
+
+
 def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
     """The reports of the sweeps of a mark that are over, in order."""
-    store, prefix = connect(context.workspace), f"{context.mark.folder}/sweeps/"
-    names = [each.removeprefix(prefix).rstrip("/") for level in store.list_level(prefix) for each in level.prefixes]
-    found = []
-    for number in sorted(int(name) for name in names if name.isdecimal()):
-        key = f"{prefix}{number}/report.json"
+    store, found = connect(context.workspace), []
+    for number in sweeps_of(store, context.mark.folder):
+        key = f"{context.mark.folder}/sweeps/{number}/report.json"
         with suppress(ObjectNotFoundError):
             found.append(decode(store.read(key), key))
     return found
@@ -80,20 +95,8 @@ class SweepRecord:
         return f"{self._context.workspace.root}/{self.folder}/report.json"
 
     def _last(self) -> tuple[int, set[str]]:
-        prefix = f"{self._context.mark.folder}/sweeps/"
-        numbers = [
-            int(name)
-            for level in self._store.list_level(prefix)
-            for name in (each.rstrip("/").rpartition("/")[2] for each in level.prefixes)
-            if name.isdecimal()
-        ]
-        last = max(numbers, default=0)
-        found = {
-            name.rstrip("/").removeprefix(f"{prefix}{last}/")
-            for level in self._store.list_level(f"{prefix}{last}/")
-            for name in (*level.objects["address"].to_pylist(), *level.prefixes)
-        }
-        return last, found
+        last = max(sweeps_of(self._store, self._context.mark.folder), default=0)
+        return last, files_of(self._store, self._context.mark.folder, last)
 
     def next_attempt(self) -> int:
         """Number of the attempt that begins now; each resumption and each new look is one."""

@@ -9,31 +9,38 @@ from urllib.parse import unquote, urlsplit
 from lakegc_core.errors import SettingsError
 from lakegc_core.namespace import Namespace
 from lakegc_core.settings import Settings
+from lakegc_core.store.access import AzureAccess, S3Access
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3 import S3Config
 
 
 def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | None = None) -> StoreConfig:
-    """The store rooted at a namespace, reached as its SDK is configured.
+    """The store rooted at a namespace, reached as its SDK is configured, or as the host program says.
 
     `local_folder` is where a `local://` namespace lies on this machine, when the server has told; a `root` in
     lakegc.yaml's `stores` wins over it.
     """
     mapping = settings.store_for(namespace.uri)
     if namespace.scheme == "s3":
+        given = settings.s3 or S3Access()
         return S3Config(
             bucket=namespace.authority,
             prefix=namespace.path,
             # Resolved here, so that executors and the process's cache of connections see the same one.
             endpoint_url=(mapping.endpoint if mapping else None)
+            or given.endpoint_url
             or os.environ.get("AWS_ENDPOINT_URL_S3")
             or os.environ.get("AWS_ENDPOINT_URL"),
+            region=given.region,
+            access_key_id=given.access_key_id,
+            secret_access_key=given.secret_access_key,
+            session_token=given.session_token,
         )
     if namespace.scheme == "gs":
         return _gcs(namespace, mapping.endpoint if mapping else None)
     if namespace.is_azure:
-        return _azure(namespace, mapping.endpoint if mapping else None)
+        return _azure(namespace, mapping.endpoint if mapping else None, settings.azure)
     if namespace.scheme == "local":
         if mapping and mapping.root:
             return LocalConfig(str(Path(mapping.root) / namespace.authority / namespace.path))
@@ -56,17 +63,22 @@ def config_at(place: str, settings: Settings) -> StoreConfig:
     return config_for(Namespace(place.rstrip("/")), settings)
 
 
-def _azure(namespace: Namespace, endpoint: str | None) -> StoreConfig:
+def _azure(namespace: Namespace, endpoint: str | None, given: AzureAccess | None) -> StoreConfig:
     from lakegc_core.store import azure, azure_access  # the SDK is slow to import, and seldom needed
 
     container, _, prefix = namespace.path.partition("/")
     if not container:
         raise SettingsError(f"The storage namespace {namespace.uri} names no container.")
+    if given is not None and given.account != namespace.account:
+        given = None  # meant for another account: a key of one never goes to another
     return azure.AzureConfig(
         account=namespace.account,
         container=container,
         prefix=prefix,
+        account_key=given.account_key if given else None,
+        sas_token=given.sas_token if given else None,
         endpoint_url=endpoint
+        or (given.account_url if given else None)
         or azure_access.endpoint(namespace.account)
         or f"{namespace.scheme}://{namespace.authority}",
     )

@@ -1,1 +1,2 @@
-"""The six assets: five that mark, one that sweeps. Their bodies open the cell and call the stage of lakegc_core."""
+"""The assets: five that mark, one that sweeps, and one between them where a team wants backups. Their bodies open the
+cell and call lakegc_core."""

@@ -7,12 +7,15 @@ from pydantic import Field
 
 from lakegc_core import guards, pipeline
 from lakegc_core.context import open_mark
+from lakegc_core.errors import RefusedError
 from lakegc_dagster.authorization import authorize_sweep
-from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures
 from lakegc_dagster.metadata import sweep_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
+
+_BACKFILL = "dagster/backfill"  # Dagster's tag on every run of one
 
 
 class SweepConfig(dg.Config):
@@ -33,7 +36,9 @@ class SweepConfig(dg.Config):
 def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     """The one asset that deletes, under the names and labels of `options`."""
 
-    @options.asset("swept_report", group=options.sweep_group, deps=["expired_addresses"], kinds={"pyspark", "parquet"})
+    before = ["expired_addresses", *([BACKUP] if options.backup else [])]
+
+    @options.asset(SWEEP, group=options.sweep_group, deps=before, kinds={"pyspark", "parquet"})
     def swept_report(
         context: dg.AssetExecutionContext, config: SweepConfig, lakegc: LakegcResource
     ) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
@@ -46,13 +51,18 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
         with told_as_failures():
             accepted = config.accepted()
             cell = GcCell.of(context)
+            if not config.dry_run and _BACKFILL in context.run.tags:
+                raise RefusedError(
+                    "A backfill sweeps nothing, whatever its config says: it is for marks. Nothing was deleted. Launch "
+                    "swept_report for this one partition, or turn on the sensor sweep_confirmed."
+                )
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
             authorize_sweep(context.instance, options, cell, mark, accepted)
             result = pipeline.sweep(lakegc.spark, mark, dry_run=config.dry_run, accepted=accepted)
         metadata = sweep_metadata(result)
         if result.trouble:
             # What was deleted stays recorded on the asset although the step fails; logged events would be lost.
-            yield dg.AssetObservation(options.key("swept_report"), partition=str(cell.key), metadata=metadata)
+            yield dg.AssetObservation(options.key(SWEEP), partition=str(cell.key), metadata=metadata)
             raise dg.Failure(
                 result.trouble,
                 metadata=metadata,

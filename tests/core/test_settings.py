@@ -127,7 +127,9 @@ spark:
 lease:        external
 repositories:
   - {match: "prod-*", safety: standard, min_age: 48h, protect_tags: false,
-     holds: ["tag:release-*", "path:legal/**"], sweep: true, workspace: "s3://ops/lakegc"}
+     holds: ["tag:release-*", "path:legal/**"], sweep: true, workspace: "s3://ops/lakegc", backup_to: "s3://spare",
+     keep_marks: 30}
+  - {match: "scratch-*", mark: false}
   - {match: "*", safety: full, min_age: 25h, rules: keep-all-commits, sweep: false}
 """,
     )
@@ -151,7 +153,10 @@ repositories:
         holds=("tag:release-*", "path:legal/**"),
         sweep=True,
         workspace="s3://ops/lakegc",
+        backup_to="s3://spare",
+        keep_marks=30,
     )
+    assert not settings.policy_for("scratch-1").mark
     assert settings.policy_for("dev").rules == "keep-all-commits"
     assert settings.policy_for("dev").min_age == timedelta(hours=25)
 
@@ -211,6 +216,8 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
         ("repositories: [{match: a, min_age: -1h}]", "negative"),
         ("repositories: [{match: a, min_age: soon}]", "no duration"),
         ("repositories: [{match: a, holds: [release]}]", "is no hold"),
+        ("repositories: [{match: a, keep_marks: 1}]", "`keep_marks` must be a whole number, at least 2, not 1"),
+        ("repositories: [{match: a, mark: nightly}]", "`mark` must be true or false"),
         ("repositories: [{match: a, holds: ['tags:x']}]", "write tag:PATTERN or commit:PATTERN or branch:PATTERN or"),
         ("repositories: [{match: a, holds: 'tag:x'}]", "`holds` must be a list"),
         ("server: {read_timeout: 0}", "more than 0"),

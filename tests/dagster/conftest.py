@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,14 @@ import dagster as dg
 import pytest
 from golden_replay import Recording, ReplayServer, lay_out, recordings
 
+from lakegc_core.mark import STAGES
+from lakegc_core.sandbox import Sandbox, SandboxServer
 from lakegc_core.spark import session
 from lakegc_dagster.build import build_lakegc_definitions
+from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.metadata import EXPIRED, READY, STARTED
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.resources import LakegcResource
 
 SECRET = "s3cr3t-that-nobody-may-see/4711"
 
@@ -108,3 +115,123 @@ def failure_of(result: dg.ExecuteInProcessResult, step: str) -> str:
             data = event.step_failure_data
             return (data.user_failure_data.description if data.user_failure_data else None) or str(data.error)
     return ""
+
+
+@dataclass
+class Site:
+    """A team's Dagster over a sandbox lakeFS of its own: definitions, and ticks of their sensors as the daemon has
+    them, with cursors, new partitions, and run keys that count once."""
+
+    server: SandboxServer
+    config_file: Path
+    instance: dg.DagsterInstance
+    options: LakegcConfig = field(default_factory=LakegcConfig)
+    cursors: dict[str, str | None] = field(default_factory=dict)
+    run_keys: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.lakegc = LakegcResource(config_file=str(self.config_file))
+        self.defs = build_lakegc_definitions(self.options, resource_overrides={"lakegc": self.lakegc})
+
+    def configure(self, repositories: str) -> None:
+        """Write lakegc.yaml with these policies."""
+        self.config_file.write_text(
+            f'server: {{endpoint_url: "{self.server.url}"}}\nspark: {{master: "local[2]"}}\n'
+            f'stores: [{{match: "local://", root: "{self.server.sandbox.root}"}}]\n'
+            f"repositories:\n{repositories}"
+        )
+
+    def create(self, *names: str) -> None:
+        """Repositories of a hundred days ago, with a commit and a rule."""
+        for name in names:
+            repository = self.server.sandbox.create_repository(name, age=timedelta(days=100))
+            repository.upload("main", "a", b"1", age=timedelta(days=90))
+            repository.commit("main", "one", date=datetime.now(UTC) - timedelta(days=90))
+            repository.set_rules(7)
+
+    def tick(self, name: str) -> Tick:
+        """One evaluation of a sensor. What it adds is there afterwards; what it raises is raised."""
+        name = self.options.job_name(name)
+        cursor, resources = self.cursors.get(name), {"lakegc": self.lakegc}
+        with dg.build_sensor_context(
+            instance=self.instance, cursor=cursor, resources=resources, sensor_name=name
+        ) as context:
+            result = self.defs.resolve_sensor_def(name)(context)
+        if isinstance(result, dg.SkipReason):
+            return Tick([], str(result.skip_message))
+        assert isinstance(result, dg.SensorResult)
+        for request in result.dynamic_partitions_requests or []:
+            self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        self.cursors[name] = result.cursor or self.cursors.get(name)
+        fresh = [each for each in result.run_requests or [] if (name, str(each.run_key)) not in self.run_keys]
+        self.run_keys |= {(name, str(each.run_key)) for each in fresh}
+        return Tick(fresh, str(result.skip_reason.skip_message) if result.skip_reason else "")
+
+    def run(self, job: str, request: dg.RunRequest | None = None, **more: Any) -> dg.ExecuteInProcessResult:
+        """Run a job as it was requested, or as `more` says. What fails, fails in the result."""
+        if request is not None:
+            more |= {
+                "partition_key": request.partition_key,
+                "run_config": request.run_config,
+                "tags": request.tags,
+            }
+        return self.defs.resolve_job_def(self.options.job_name(job)).execute_in_process(
+            instance=self.instance, raise_on_error=False, **more
+        )
+
+    def says_marked(self, repository: str, mark_id: str, *, started: float, ready: float, expired: int = 5) -> None:
+        """Let Dagster record a complete mark, without making one."""
+        cell = GcCell(repository, mark_id)
+        cell.register(self.instance, self.options.grid)
+        metadata = {
+            STARTED: dg.MetadataValue.timestamp(started),
+            READY: dg.MetadataValue.timestamp(ready),
+            EXPIRED: expired,
+        }
+        self.instance.report_runless_asset_event(
+            dg.AssetMaterialization(self.options.key(STAGES[-1]), partition=str(cell.key), metadata=metadata)
+        )
+
+    def files(self, repository: str) -> set[str]:
+        """What lies in a repository's namespace beside lakeFS's metadata and lakegc's artifacts."""
+        root = self.server.sandbox.root / repository
+        every = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+        return {key for key in every if not key.startswith("_lakefs/")}
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What a sensor asked for, and what it said if that was nothing."""
+
+    requests: list[dg.RunRequest]
+    skipped: str
+
+    @property
+    def repositories(self) -> list[str]:
+        return [GcCell(**key.keys_by_dimension).repository for key in self.keys]
+
+    @property
+    def keys(self) -> list[dg.MultiPartitionKey]:
+        keys = [each.partition_key for each in self.requests]
+        assert all(isinstance(key, dg.MultiPartitionKey) for key in keys)
+        return keys  # type: ignore[return-value]
+
+
+@contextmanager
+def open_site(
+    folder: Path, env: pytest.MonkeyPatch, instance: dg.DagsterInstance, options: LakegcConfig | None = None
+) -> Iterator[Site]:
+    """A site whose lake lies in `folder`. Every repository is collected at level `none`, unless configured anew."""
+    with SandboxServer(Sandbox(folder / "srv", seed=1)) as server:
+        for variable, value in {
+            "HOME": str(folder),  # nobody's ~/.lakectl.yaml
+            "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": server.access_key,
+            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": server.secret_key,
+            "LAKEGC_UNSAFE": "yes",
+        }.items():
+            env.setenv(variable, value)
+        for variable in ("LAKECTL_SERVER_ENDPOINT_URL", "LAKEGC_CONFIG", "LAKEGC_NOW"):
+            env.delenv(variable, raising=False)
+        site = Site(server, folder / "lakegc.yaml", instance, options or LakegcConfig())
+        site.configure("  - {match: '*', safety: none, sweep: true}\n")
+        yield site

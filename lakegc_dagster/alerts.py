@@ -1,0 +1,45 @@
+"""Telling people: one sensor over failed runs, whatever failed (a stage, a check, a sweep that was refused, a round).
+
+Where the words go is the team's: they bring a function that takes a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dagster as dg
+
+from lakegc_dagster import records
+from lakegc_dagster.config import LakegcConfig
+
+_LONGEST = 1_500  # characters of one step's sentence
+
+
+def failure_alert(options: LakegcConfig, send: Callable[[str], object]) -> dg.SensorDefinition:
+    """A sensor that calls `send` with `describe` of each failed run of these definitions. Off until turned on."""
+
+    @dg.run_failure_sensor(
+        name=options.job_name("failures"),
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Tells people of every failed run of lakegc, a refused sweep among them.",
+    )
+    def failures(context: dg.RunFailureSensorContext) -> None:
+        if records.is_ours(context.dagster_run, options):
+            send(describe(context))
+
+    return failures
+
+
+def describe(context: dg.RunFailureSensorContext) -> str:
+    """What failed and why, in the words of the step that failed; the run's id last."""
+    run = context.dagster_run
+    cell = " · ".join(run.tags[tag] for tag in (records.REPOSITORY_TAG, records.MARK_TAG) if tag in run.tags)
+    told = []
+    for event in context.get_step_failure_events():
+        data = event.step_failure_data
+        own = data.user_failure_data.description if data.user_failure_data else None
+        text = own or (data.error.message.strip() if data.error else "failed")
+        told.append(f"{event.step_key}: {text[:_LONGEST]}")
+    return "\n".join(
+        [f"lakegc · {cell or run.job_name}", *(told or [context.failure_event.message or "failed"]), run.run_id]
+    )

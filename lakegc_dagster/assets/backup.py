@@ -1,0 +1,58 @@
+"""The asset between mark and sweep, where a team wants one: what a sweep would delete, copied away before."""
+
+import dagster as dg
+
+from lakegc_core import backup as core
+from lakegc_core.context import MarkContext, open_mark
+from lakegc_core.errors import SettingsError
+from lakegc_core.report import human_bytes
+from lakegc_dagster.config import BACKUP, LakegcConfig
+from lakegc_dagster.failures import READING_RETRIES, told_as_failures
+from lakegc_dagster.metadata import copy_metadata
+from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.resources import LakegcResource
+
+
+def backup_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
+    """The asset, under the names and labels of `options`; none unless they ask for one."""
+    if not options.backup:
+        return []
+
+    @options.asset(
+        BACKUP, group=options.sweep_group, deps=["expired_addresses"], kinds={"pyspark"}, retry_policy=READING_RETRIES
+    )
+    def backup(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
+        """Every object that the mark would delete, copied to lakegc.yaml's `backup_to` under its own key.
+
+        What lies there already is not copied again. A repository without `backup_to` has no backup, and says so; with
+        `backup: required` that is an error.
+        """
+        with told_as_failures():
+            cell = GcCell.of(context)
+            mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
+            place = backup_place(mark)
+            if place is None:
+                return dg.MaterializeResult(
+                    metadata={"summary": "No backup: lakegc.yaml names no `backup_to` for this repository."}
+                )
+            result = core.backup(lakegc.spark, mark, place)
+        if result.failed:
+            raise dg.Failure(
+                f"{result.failed:,} objects were not backed up to {result.place}. The others are ("
+                f"{human_bytes(result.bytes)} now); run it again.",
+                metadata=copy_metadata(result),
+            )
+        return dg.MaterializeResult(metadata=copy_metadata(result))
+
+    return [backup]
+
+
+def backup_place(mark: MarkContext) -> str | None:
+    """Where the backups of a repository go; `{repository}` in it stands for its name. None if nobody said."""
+    place = mark.policy.backup_to
+    if place is None and mark.policy.backup:
+        raise SettingsError(
+            f"lakegc.yaml says `backup: required` for {mark.repository.id} and not where to: set `backup_to`, for "
+            "instance s3://spare/{repository}."
+        )
+    return None if place is None else place.replace("{repository}", mark.repository.id)

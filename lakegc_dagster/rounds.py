@@ -1,0 +1,149 @@
+"""Rounds as arithmetic: which slot is due, who takes part, what may be swept, what is overdue. Pure functions.
+
+A round is a mark id shared by all repositories, named after its slot in UTC, so that whoever asks twice asks for the
+same. Nothing here asks lakeFS, a store or Dagster's instance; `sensors` and `upkeep` do, and decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+# Private, but what Dagster's own schedules count with; a change shows as an ImportError or in tests/dagster.
+from dagster._utils.schedules import cron_string_iterator, is_valid_cron_schedule, reverse_cron_string_iterator
+
+from lakegc_core.errors import SettingsError
+from lakegc_core.lakefs.models import Repository
+from lakegc_core.safety import RETIREMENT
+from lakegc_core.settings import Settings
+from lakegc_dagster.partitions import GcCell
+
+_SLOT = "%Y%m%dT%H%MZ"
+
+
+def check_cron(cron: str) -> bool:
+    """Whether this is a cron expression of five fields."""
+    return is_valid_cron_schedule(cron)
+
+
+def latest_slot(cron: str, now: datetime) -> datetime:
+    """The last tick of a cron expression, in UTC, that is not after `now`."""
+    ticks = reverse_cron_string_iterator(now.timestamp(), cron, "UTC")
+    return next(tick for tick in ticks if tick <= now).astimezone(UTC)
+
+
+def next_slot(cron: str, now: datetime) -> datetime:
+    """The first tick of a cron expression, in UTC, that is after `now`."""
+    ticks = cron_string_iterator(now.timestamp(), cron, "UTC")
+    return next(tick for tick in ticks if tick > now).astimezone(UTC)
+
+
+def round_id(slot: datetime) -> str:
+    """The mark id of a slot: `20261121T0200Z`; ids of later slots sort later."""
+    return slot.astimezone(UTC).strftime(_SLOT)
+
+
+def slot_of(mark_id: str) -> datetime | None:
+    """The slot that a mark id names; None for one that was given by hand."""
+    try:
+        return datetime.strptime(mark_id, _SLOT).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The repositories that take part in rounds, and why others do not, by name."""
+
+    taken: tuple[Repository, ...]
+    left_out: Mapping[str, str]
+
+
+def choose(repositories: Iterable[Repository], settings: Settings) -> Choice:
+    """Who takes part in rounds, by lakegc.yaml. One odd repository keeps none of the others out."""
+    taken: list[Repository] = []
+    left_out: dict[str, str] = {}
+    for repository in repositories:
+        reason = _left_out(repository, settings)
+        if reason:
+            left_out[repository.id] = reason
+        else:
+            taken.append(repository)
+    return Choice(tuple(taken), left_out)
+
+
+def _left_out(repository: Repository, settings: Settings) -> str:
+    try:
+        GcCell.checked(repository.id, "any")
+    except SettingsError as error:
+        return str(error)
+    if repository.read_only:
+        return "read-only: lakeFS prepares no garbage collection for it"
+    return "" if settings.policy_for(repository.id).mark else "lakegc.yaml says `mark: false`"
+
+
+def store_of(storage_namespace: str) -> str:
+    """The store of a namespace for tags: `s3://bucket`, `https://account.blob.core.windows.net`."""
+    return "/".join(storage_namespace.split("/")[:3])
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A complete mark as Dagster has recorded it. Times are unix seconds."""
+
+    repository: str
+    mark_id: str
+    started_at: float
+    ready_at: float  # from then on a sweep can delete anything at all
+    expired: int  # objects
+
+
+def newest(marks: Iterable[Marked]) -> Marked | None:
+    """The mark that was begun last."""
+    return max(marks, key=lambda mark: (mark.started_at, mark.mark_id), default=None)
+
+
+def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requested: str | None) -> str:
+    """Why the newest mark of a repository is not swept now; empty if it is to be.
+
+    `busy`: a run for the repository that is not finished. `requested`: the run by which this mark was asked to be swept
+    before, whatever became of it: what refused would refuse again, and a later mark asks anew.
+    """
+    if mark is None:
+        return "has no complete mark that Dagster knows"
+    if busy:
+        return f"run {busy} is at work on it"
+    if requested:
+        return f"mark {mark.mark_id} was swept, or refused, by run {requested}"
+    if not mark.expired:
+        return f"mark {mark.mark_id} found nothing to sweep"
+    if now < mark.ready_at:
+        at = datetime.fromtimestamp(mark.ready_at, UTC)
+        return f"mark {mark.mark_id} may be swept from {at:%Y-%m-%d %H:%M} UTC"
+    return ""
+
+
+def partitions_to_remove(
+    known: Sequence[str], *, held: set[str], retired: set[str], busy: set[str], now: float
+) -> list[str]:
+    """The marks that no repository has any more: retired, or rounds of long ago that came to nothing.
+
+    `held`: marks that any repository still has, or may have. `busy`: those that an unfinished run is for.
+    """
+
+    def is_over(mark_id: str) -> bool:
+        slot = slot_of(mark_id)
+        return mark_id in retired or (slot is not None and now - slot.timestamp() > RETIREMENT.total_seconds())
+
+    return [mark_id for mark_id in known if mark_id not in held | busy and is_over(mark_id)]
+
+
+def overdue(repository: str, created: float, mark: Marked | None, slot: datetime, *, busy: str | None) -> str:
+    """What is wrong if a repository has no mark since a slot; empty if nothing is. `created`: unix seconds."""
+    if busy or created >= slot.timestamp() or (mark is not None and mark.started_at >= slot.timestamp()):
+        return ""
+    if mark is None:
+        return f"{repository} was never marked, though round {round_id(slot)} was due"
+    days = (slot.timestamp() - mark.started_at) / 86_400
+    return f"{repository} was marked last as {mark.mark_id}, {days:.1f} days before round {round_id(slot)} was due"

@@ -1,0 +1,136 @@
+"""The two sensors of a night: one opens a round of marks, one sweeps what it confirmed. Both are off until turned on.
+
+They ask lakeFS for the names of repositories, and Dagster for what was recorded; no store, and no Spark. What they
+decide by is in `rounds`. A sensor only requests: whether a sweep deletes anything, the run itself judges.
+"""
+
+from typing import Any
+
+import dagster as dg
+
+from lakegc_core import clock
+from lakegc_core.errors import IncompleteError
+from lakegc_core.lakefs.models import Repository
+from lakegc_dagster import records, rounds
+from lakegc_dagster.config import SWEEP, LakegcConfig
+from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.resources import LakegcResource
+
+_SHOWN = 20  # reasons in one sentence
+
+
+def sensors(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.SensorDefinition]:
+    """`open_round` and `sweep_confirmed`, over the jobs of the same definitions."""
+    return [_open_round(options, jobs["gc_mark"]), _sweep_confirmed(options, jobs["gc_sweep"])]
+
+
+def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
+    @dg.sensor(
+        name=options.job_name("open_round"),
+        job=job,
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Marks every repository of the lakeFS once a slot: the same mark id for all. Deletes nothing.",
+    )
+    def open_round(context: dg.SensorEvaluationContext, lakegc: LakegcResource) -> dg.SensorResult | dg.SkipReason:
+        now = clock.now()
+        mark_id = rounds.round_id(rounds.latest_slot(options.round_cron, now))
+        if context.cursor == mark_id:
+            following = rounds.next_slot(options.round_cron, now)
+            return dg.SkipReason(f"Round {mark_id} is open; the next one opens at {following:%Y-%m-%d %H:%M} UTC.")
+        choice = rounds.choose(every_repository(lakegc), lakegc.settings())
+        for name, reason in choice.left_out.items():
+            context.log.info(f"{name} takes no part in round {mark_id}: {reason}")
+        if not choice.taken:
+            return dg.SkipReason(
+                f"Round {mark_id} is not opened: none of {len(choice.left_out):,} repositories takes part. "
+                + _reasons(choice.left_out)
+            )
+        return dg.SensorResult(
+            run_requests=[_mark_request(repository, mark_id) for repository in choice.taken],
+            dynamic_partitions_requests=[
+                options.grid.repositories.build_add_request([repository.id for repository in choice.taken]),
+                options.grid.marks.build_add_request([mark_id]),
+            ],
+            cursor=mark_id,
+        )
+
+    return open_round
+
+
+def every_repository(lakegc: LakegcResource) -> list[Repository]:
+    """All repositories that lakeFS lists. IncompleteError if it lists none: that is no empty round."""
+    client = lakegc.client()
+    try:
+        found = list(client.repositories())
+    finally:
+        client.close()
+    if not found:
+        raise IncompleteError(
+            f"{client!r} lists no repository at all. Either there is none, or the key may not see them: it needs "
+            "fs:ListRepositories. No round is opened."
+        )
+    return found
+
+
+def _mark_request(repository: Repository, mark_id: str) -> dg.RunRequest:
+    return dg.RunRequest(
+        run_key=f"{mark_id}|{repository.id}",
+        partition_key=GcCell(repository.id, mark_id).key,
+        tags={
+            "lakegc/repository": repository.id,
+            "lakegc/store": rounds.store_of(repository.storage_namespace),
+            "lakegc/round": mark_id,
+        },
+    )
+
+
+def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
+    @dg.sensor(
+        name=options.job_name("sweep_confirmed"),
+        job=job,
+        minimum_interval_seconds=300,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Sweeps the newest mark of every repository with `sweep: true` in lakegc.yaml, once, as soon as it "
+        "may be. **Deletes.** The run judges for itself; what it refuses is not asked for again until there is a later "
+        "mark.",
+    )
+    def sweep_confirmed(context: dg.SensorEvaluationContext, lakegc: LakegcResource) -> dg.SensorResult:
+        instance, settings, now = context.instance, lakegc.settings(), clock.now().timestamp()
+        policies = {name: settings.policy_for(name) for name in options.grid.repositories_of(instance)}
+        wanted = [name for name, policy in policies.items() if policy.sweep and policy.mark]
+        busy = records.busy_repositories(records.unfinished(instance, options))
+        requests: list[dg.RunRequest] = []
+        waiting: dict[str, str] = {}
+        for name in wanted:
+            mark = rounds.newest(records.marked(instance, options, name))
+            before = records.request_of(instance, options, GcCell(name, mark.mark_id)) if mark else None
+            reason = rounds.why_not_swept(mark, now, busy=busy.get(name), requested=before)
+            if mark is None or reason:
+                waiting[name] = reason
+            else:
+                requests.append(_sweep_request(options, GcCell(name, mark.mark_id)))
+        for name, reason in waiting.items():
+            context.log.debug(f"{name}: {reason}")
+        if requests:
+            return dg.SensorResult(run_requests=requests)
+        if not wanted:
+            return dg.SensorResult(skip_reason="lakegc.yaml says `sweep: true` for no repository that was marked.")
+        return dg.SensorResult(skip_reason=_reasons(waiting))
+
+    return sweep_confirmed
+
+
+def _sweep_request(options: LakegcConfig, cell: GcCell) -> dg.RunRequest:
+    return dg.RunRequest(
+        run_key=f"{cell.mark_id}|{cell.repository}",
+        partition_key=cell.key,
+        run_config={"ops": {options.op(SWEEP): {"config": {"dry_run": False}}}},
+        tags={"lakegc/repository": cell.repository, records.REQUESTED: cell.mark_id},
+    )
+
+
+def _reasons(by_name: Any) -> str:
+    shown = [f"{name}: {reason}" for name, reason in sorted(by_name.items())]
+    more = f"; and {len(shown) - _SHOWN:,} more" if len(shown) > _SHOWN else ""
+    return "; ".join(shown[:_SHOWN]) + more

@@ -1,0 +1,187 @@
+"""The jobs beside the assets: bring objects back, retire old marks, and say which repository missed its round.
+
+Two of them have schedules, which are off until turned on. What is decided is decided in `rounds` and lakegc_core.
+"""
+
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from lakegc_core import backup as core_backup
+from lakegc_core import clock
+from lakegc_core.context import open_mark
+from lakegc_core.errors import LakegcError, RefusedError, SettingsError
+from lakegc_core.mark import retired_marks
+from lakegc_core.retire import Retirement, retire
+from lakegc_dagster import records, rounds
+from lakegc_dagster.assets.backup import backup_place
+from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.failures import told_as_failures
+from lakegc_dagster.metadata import copy_metadata, retirement_metadata
+from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.resources import LakegcResource
+from lakegc_dagster.sensors import every_repository
+
+
+class RestoreConfig(dg.Config):
+    """What a restore brings back. Nothing that lies in the namespace is overwritten."""
+
+    place: str | None = Field(default=None, description="Where the backup lies; else lakegc.yaml's `backup_to`.")
+    paths: list[str] = Field(
+        default=[], description="Only objects that commits show at such paths, or such addresses; all if empty."
+    )
+
+
+class RetireConfig(dg.Config):
+    """What a retirement may do."""
+
+    keep: int | None = Field(
+        default=None, description="Newest complete marks to keep; else lakegc.yaml's `keep_marks`."
+    )
+    dry_run: bool = Field(default=False, description="Say what would be retired.")
+
+
+def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
+    """`gc_restore` (of one cell), `gc_retire` and `gc_watch` (of all repositories), by their plain names."""
+    restoring, retiring, watching = _restore(options), _retire(options), _watch(options)
+    shared: dict[str, Any] = {"tags": dict(options.tags), "executor_def": dg.in_process_executor}
+
+    @dg.job(
+        name=options.job_name("gc_restore"),
+        partitions_def=options.grid.definition,
+        description="Bring the objects of a mark back from their backup. Overwrites and deletes nothing.",
+        **shared,
+    )
+    def gc_restore() -> None:
+        restoring()
+
+    @dg.job(
+        name=options.job_name("gc_retire"),
+        description="Delete the artifacts of old marks that nothing needs; a record of each stays.",
+        **shared,
+    )
+    def gc_retire() -> None:
+        retiring()
+
+    @dg.job(
+        name=options.job_name("gc_watch"),
+        description="Fails if a repository has not been marked since the last round was due.",
+        **shared,
+    )
+    def gc_watch() -> None:
+        watching()
+
+    return {"gc_restore": gc_restore, "gc_retire": gc_retire, "gc_watch": gc_watch}
+
+
+def schedules(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.ScheduleDefinition]:
+    """`retire_marks` and `watch_rounds`, in UTC, off until turned on."""
+
+    def schedule(name: str, job: str, cron: str) -> dg.ScheduleDefinition:
+        return dg.ScheduleDefinition(
+            name=options.job_name(name),
+            job=jobs[job],
+            cron_schedule=cron,
+            execution_timezone="UTC",
+            default_status=dg.DefaultScheduleStatus.STOPPED,
+        )
+
+    return [
+        schedule("retire_marks", "gc_retire", options.retire_cron),
+        schedule("watch_rounds", "gc_watch", options.watch_cron),
+    ]
+
+
+def _restore(options: LakegcConfig) -> Any:
+    @dg.op(name=options.job_name("restore"))
+    def restore(context: dg.OpExecutionContext, config: RestoreConfig, lakegc: LakegcResource) -> None:
+        with told_as_failures():
+            cell = GcCell.of(context)
+            mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id, retired_too=True)
+            place = config.place or backup_place(mark)
+            if place is None:
+                raise SettingsError(
+                    f"Where does the backup of {cell.repository} lie? Give `place`: it says no `backup_to`."
+                )
+            result = core_backup.restore(lakegc.spark, mark, place, paths=config.paths)
+        context.add_output_metadata(copy_metadata(result))
+        if result.failed:
+            raise dg.Failure(
+                f"{result.failed:,} objects were not brought back; the others are. Run it again.",
+                metadata=copy_metadata(result),
+                allow_retries=False,
+            )
+
+    return restore
+
+
+def _retire(options: LakegcConfig) -> Any:
+    @dg.op(name=options.job_name("retire"))
+    def retire_old_marks(context: dg.OpExecutionContext, config: RetireConfig, lakegc: LakegcResource) -> None:
+        with told_as_failures():
+            listed = {repository.id for repository in every_repository(lakegc)}
+        instance, grid = context.instance, options.grid
+        done: list[Retirement] = []
+        problems: dict[str, str] = {}
+        held: set[str] = set()
+        retired: set[str] = set()
+        for name in grid.repositories_of(instance):
+            if name not in listed:
+                context.log.info(f"{name} is no repository of this lakeFS any more: nothing of it is retired.")
+                continue
+            try:
+                repository = lakegc.open(GcCell.checked(name, "any"), context.log.info)
+                result = retire(repository, config.keep, dry_run=config.dry_run)
+                retired |= {*result.retired, *retired_marks(repository.workspace, repository.home)}
+                held |= set(result.kept)
+                done.append(result)
+                for mark_id, reason in result.kept.items():
+                    context.log.debug(f"{name}: {mark_id} stays: {reason}")
+            except RefusedError as error:  # a collector is at work: tomorrow, then
+                context.log.warning(f"{name}: {error}")
+                held |= {mark.mark_id for mark in records.marked(instance, options, name)}
+            except LakegcError as error:
+                problems[name] = str(error)
+                held |= {mark.mark_id for mark in records.marked(instance, options, name)}
+        busy = {run.tags.get(records.MARK_TAG, "") for run in records.unfinished(instance, options)}
+        now = clock.now().timestamp()
+        known = grid.marks_of(instance)
+        gone = rounds.partitions_to_remove(known, held=held, retired=retired, busy=busy, now=now)
+        for mark_id in gone if not config.dry_run else ():
+            instance.delete_dynamic_partition(str(grid.marks.name), mark_id)
+        metadata = retirement_metadata(done, gone)
+        context.add_output_metadata(metadata)
+        if problems:
+            raise _failed("Marks of these repositories were not retired", problems, metadata)
+
+    return retire_old_marks
+
+
+def _watch(options: LakegcConfig) -> Any:
+    @dg.op(name=options.job_name("watch"))
+    def watch(context: dg.OpExecutionContext, lakegc: LakegcResource) -> None:
+        with told_as_failures():
+            choice = rounds.choose(every_repository(lakegc), lakegc.settings())
+        instance = context.instance
+        slot = rounds.latest_slot(options.round_cron, clock.now())
+        busy = records.busy_repositories(records.unfinished(instance, options))
+        problems: dict[str, str] = {}
+        for repository in choice.taken:
+            mark = rounds.newest(records.marked(instance, options, repository.id))
+            wrong = rounds.overdue(repository.id, repository.creation_date, mark, slot, busy=busy.get(repository.id))
+            if wrong:
+                problems[repository.id] = wrong
+        context.add_output_metadata({"repositories": len(choice.taken), "overdue": len(problems)})
+        if problems:
+            raise _failed("These repositories missed their round", problems, {})
+
+    return watch
+
+
+def _failed(title: str, problems: dict[str, str], metadata: dict[str, Any]) -> dg.Failure:
+    lines = [f"- {name}: {problem}" for name, problem in sorted(problems.items())]
+    shown = "\n".join(lines)
+    return dg.Failure(
+        f"{title}:\n{shown}", metadata=metadata | {"problems": dg.MetadataValue.md(shown)}, allow_retries=False
+    )

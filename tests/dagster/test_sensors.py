@@ -1,0 +1,169 @@
+"""The two sensors over a real sandbox server and an instance: what they ask for, once, and what they say otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from conftest import Site, open_site
+
+from lakegc_core.errors import LakegcError
+from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
+
+NIGHT = 1_795_226_400.0  # 2026-11-21 02:00 UTC, when a round is due
+HOUR = 3_600.0
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Site]:
+    with open_site(tmp_path, monkeypatch, instance) as found:
+        monkeypatch.setenv("LAKEGC_NOW", str(NIGHT + HOUR))
+        yield found
+
+
+def test_a_round_asks_for_a_mark_of_every_repository_and_makes_their_partitions(site: Site) -> None:
+    site.create("alpha", "beta", "gamma")
+    tick = site.tick("open_round")
+    assert tick.repositories == ["alpha", "beta", "gamma"]
+    assert {str(key) for key in tick.keys} == {f"20261121T0200Z|{name}" for name in ("alpha", "beta", "gamma")}
+    with dg.partition_loading_context(dynamic_partitions_store=site.instance):
+        assert all(GC_PARTITIONS.has_partition_key(key) for key in tick.keys)
+    assert tick.requests[0].tags == {
+        "lakegc/repository": "alpha",
+        "lakegc/store": "local://alpha",
+        "lakegc/round": "20261121T0200Z",
+    }
+
+
+def test_a_slot_is_opened_once_and_the_next_one_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.create("alpha")
+    assert len(site.tick("open_round").requests) == 1
+    asked = len(site.server.requests)
+    again = site.tick("open_round")
+    assert (
+        again.requests == [] and "Round 20261121T0200Z is open; the next one opens at 2026-11-22 02:00" in again.skipped
+    )
+    assert len(site.server.requests) == asked  # lakeFS is not bothered
+    monkeypatch.setenv("LAKEGC_NOW", str(NIGHT + 24 * HOUR))
+    assert [str(key) for key in site.tick("open_round").keys] == ["20261122T0200Z|alpha"]
+
+
+def test_a_round_whose_cursor_was_lost_has_the_same_run_keys(site: Site) -> None:
+    site.create("alpha", "beta")
+    assert len(site.tick("open_round").requests) == 2
+    site.cursors.clear()
+    assert site.tick("open_round").requests == []
+
+
+def test_who_is_left_out_takes_no_part(site: Site) -> None:
+    site.create("alpha", "scratch-1")
+    site.configure("  - {match: 'scratch-*', mark: false}\n")
+    assert site.tick("open_round").repositories == ["alpha"]
+
+
+def test_nobody_taking_part_is_no_round(site: Site) -> None:
+    site.create("alpha")
+    site.configure("  - {match: '*', mark: false}\n")
+    tick = site.tick("open_round")
+    assert tick.requests == [] and "none of 1 repositories takes part. alpha: lakegc.yaml says" in tick.skipped
+    site.configure("  - {match: '*'}\n")
+    assert site.tick("open_round").repositories == ["alpha"]  # the slot was not used up
+
+
+def test_a_lakefs_without_a_repository_fails_the_tick(site: Site) -> None:
+    with pytest.raises(LakegcError, match=r"lists no repository at all.*fs:ListRepositories"):
+        site.tick("open_round")
+    assert site.cursors == {}
+
+
+def test_a_lakefs_that_refuses_opens_no_round_and_is_asked_again(site: Site) -> None:
+    site.create("alpha", "beta")
+    site.server.fault = lambda method, path, query: (403, {"message": "insufficient permissions"})
+    with pytest.raises(LakegcError, match="403"):
+        site.tick("open_round")
+    assert site.cursors == {} and site.options.grid.marks_of(site.instance) == []
+    site.server.fault = None
+    assert site.tick("open_round").repositories == ["alpha", "beta"]
+
+
+def test_a_confirmed_mark_is_swept_for_good_and_only_where_the_policy_says_so(site: Site) -> None:
+    site.configure(
+        "  - {match: beta, sweep: false}\n  - {match: gamma, sweep: true, mark: false}\n  - {match: '*', sweep: true}\n"
+    )
+    for name in ("alpha", "beta", "gamma"):
+        site.says_marked(name, "m1", started=NIGHT, ready=NIGHT)
+    (request,) = site.tick("sweep_confirmed").requests
+    assert str(request.partition_key) == "m1|alpha"
+    assert request.run_config == {"ops": {"swept_report": {"config": {"dry_run": False}}}}
+    assert request.tags["lakegc/sweep_requested"] == "m1"
+
+
+def test_only_the_newest_mark_is_swept_and_not_before_it_may_be(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.says_marked("alpha", "m1", started=NIGHT - 48 * HOUR, ready=NIGHT - 48 * HOUR)
+    site.says_marked("alpha", "m2", started=NIGHT, ready=NIGHT + 24 * HOUR)
+    site.says_marked("alpha", "m0", started=NIGHT - 72 * HOUR, ready=NIGHT - 72 * HOUR)  # resumed last, begun first
+    assert "mark m2 may be swept from 2026-11-22 02:00 UTC" in site.tick("sweep_confirmed").skipped
+    monkeypatch.setenv("LAKEGC_NOW", str(NIGHT + 25 * HOUR))
+    assert [str(key) for key in site.tick("sweep_confirmed").keys] == ["m2|alpha"]
+
+
+def test_a_sweep_that_was_asked_for_is_not_asked_for_again_though_it_refused(site: Site) -> None:
+    site.says_marked("alpha", "m1", started=NIGHT, ready=NIGHT)
+    (request,) = site.tick("sweep_confirmed").requests
+    result = site.run("gc_sweep", request)
+    assert not result.success  # there is no such repository: the run itself judges
+    site.run_keys.clear()
+    assert f"swept, or refused, by run {result.run_id}" in site.tick("sweep_confirmed").skipped
+    site.says_marked("alpha", "m2", started=NIGHT + HOUR, ready=NIGHT + HOUR)
+    assert [str(key) for key in site.tick("sweep_confirmed").keys] == ["m2|alpha"]
+
+
+@pytest.mark.parametrize("job", ["gc_mark", "gc_sweep", "gc_restore"])
+def test_nothing_is_swept_beside_a_run_that_works_on_the_same_repository(site: Site, job: str) -> None:
+    for name in ("alpha", "beta"):
+        site.says_marked(name, "m1", started=NIGHT, ready=NIGHT)
+    at_work = site.instance.create_run_for_job(
+        site.defs.resolve_job_def(job),
+        status=dg.DagsterRunStatus.STARTED,
+        tags={"dagster/partition/repository": "alpha", "dagster/partition/mark_id": "m2"},
+    )
+    assert site.tick("sweep_confirmed").repositories == ["beta"]
+    site.run_keys.clear()
+    site.instance.report_run_canceled(at_work)
+    assert site.tick("sweep_confirmed").repositories == ["alpha", "beta"]
+
+
+def test_a_mark_that_was_reported_by_hand_is_not_swept(site: Site) -> None:
+    cell = GcCell("alpha", "m1")
+    cell.register(site.instance)
+    site.instance.report_runless_asset_event(dg.AssetMaterialization("expired_addresses", partition=str(cell.key)))
+    assert "alpha: has no complete mark that Dagster knows" in site.tick("sweep_confirmed").skipped
+
+
+def test_a_retired_partition_is_not_swept(site: Site) -> None:
+    site.says_marked("alpha", "m1", started=NIGHT, ready=NIGHT)
+    site.instance.delete_dynamic_partition(str(site.options.grid.marks.name), "m1")
+    assert site.tick("sweep_confirmed").requests == []
+
+
+def test_both_sensors_and_schedules_are_off_until_somebody_turns_them_on(site: Site) -> None:
+    assert {each.name for each in site.defs.sensors or ()} == {"open_round", "sweep_confirmed"}
+    assert {each.default_status for each in site.defs.sensors or ()} == {dg.DefaultSensorStatus.STOPPED}
+    schedules = [each for each in site.defs.schedules or () if isinstance(each, dg.ScheduleDefinition)]
+    assert {each.name: each.cron_schedule for each in schedules} == {
+        "retire_marks": "0 12 * * *",
+        "watch_rounds": "0 8 * * *",
+    }
+    assert {each.default_status for each in schedules} == {dg.DefaultScheduleStatus.STOPPED}
+
+
+def test_two_hundred_repositories_are_looked_through_within_a_tick(site: Site) -> None:
+    names = [f"repo-{number:03}" for number in range(200)]
+    for name in names:
+        GcCell(name, "m1").register(site.instance)
+    began = time.monotonic()
+    assert "and 180 more" in site.tick("sweep_confirmed").skipped
+    assert time.monotonic() - began < 20

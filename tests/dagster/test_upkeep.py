@@ -1,0 +1,133 @@
+"""The jobs beside the assets: old marks are retired together with their partitions, and missed rounds are said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from conftest import Site, failure_of, open_site
+
+from lakegc_core.catalogue import list_marks
+from lakegc_core.context import RepositoryContext, open_repository
+from lakegc_core.lease import NAME, Lease
+from lakegc_core.retire import list_retired
+from lakegc_dagster.partitions import GcCell
+from tests.core.test_retire import DAY, START, TODAY, write_mark
+
+NOW = START + TODAY * DAY  # 2026-12-30 14:13 UTC
+SLOT = NOW - 12.2 * 3600 - 0.0  # a little after two at night
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Site]:
+    with open_site(tmp_path, monkeypatch, instance) as found:
+        monkeypatch.setenv("LAKEGC_NOW", str(NOW))
+        yield found
+
+
+def opened(site: Site, repository: str) -> RepositoryContext:
+    return open_repository(site.lakegc.settings(), repository)
+
+
+def marked(site: Site, repository: str, *days: int) -> None:
+    """Marks of these days, in the store and among the partitions, by the name of their day."""
+    context = opened(site, repository)
+    for day in days:
+        write_mark(context.artifacts(f"m{day:02}"), day)
+        GcCell(repository, f"m{day:02}").register(site.instance, site.options.grid)
+
+
+def metadata(result: dg.ExecuteInProcessResult, op: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for event in result.all_events:
+        if event.is_successful_output and event.step_key == op:
+            found = {name: value.value for name, value in event.step_output_data.metadata.items()}
+    return found
+
+
+def known(site: Site) -> list[str]:
+    return site.options.grid.marks_of(site.instance)
+
+
+def test_old_marks_go_from_every_store_and_their_partitions_once_nobody_holds_them(site: Site) -> None:
+    site.create("alpha", "beta")
+    site.configure("  - {match: '*', keep_marks: 2}\n")
+    marked(site, "alpha", 1, 2, 3)
+    marked(site, "beta", 2, 3, 4)
+    result = site.run("gc_retire")
+    assert result.success
+    assert [each["mark_id"] for each in list_marks(opened(site, "alpha"))] == ["m03", "m02"]
+    assert [each["mark_id"] for each in list_retired(opened(site, "alpha"))] == ["m01"]
+    assert [each["mark_id"] for each in list_retired(opened(site, "beta"))] == ["m02"]
+    assert set(known(site)) == {"m02", "m03", "m04"}  # alpha still has m02
+    assert metadata(result, "retire")["retired_marks"] == 2
+    assert metadata(result, "retire")["partitions_removed"] == ["m01"]
+    assert metadata(site.run("gc_retire"), "retire")["retired_marks"] == 0
+
+
+def test_a_dry_run_removes_neither_marks_nor_partitions(site: Site) -> None:
+    site.create("alpha")
+    marked(site, "alpha", 1, 2, 3)
+    config = {"ops": {"retire": {"config": {"dry_run": True, "keep": 2}}}}
+    result = site.run("gc_retire", run_config=config)
+    assert metadata(result, "retire")["retired_marks"] == 1 and metadata(result, "retire")["artifacts_deleted"] == 0
+    assert list_retired(opened(site, "alpha")) == [] and len(known(site)) == 3
+
+
+def test_a_repository_that_fails_is_said_and_holds_up_nobody_but_its_own_partitions(site: Site) -> None:
+    site.create("alpha", "broken", "busy")
+    site.configure("  - {match: '*', keep_marks: 2}\n")
+    for name in ("alpha", "broken", "busy"):
+        marked(site, name, 1, 2, 3)
+    site.says_marked("busy", "m01", started=START, ready=START)
+    other = opened(site, "busy")
+    lease = Lease(other.workspace, f"{other.home}/{NAME}", "sweep busy m03")
+    lease.take()
+    site.server.fault = lambda method, path, query: (
+        (403, {"message": "not yours"}) if path == "/repositories/broken" and method == "GET" else None
+    )
+    try:
+        result = site.run("gc_retire")
+    finally:
+        lease.give_back()
+    assert not result.success
+    said = failure_of(result, "retire")
+    assert "- broken: GET /repositories/broken was answered with 403" in said and "busy" not in said
+    assert [each["mark_id"] for each in list_retired(opened(site, "alpha"))] == ["m01"]
+    assert list_retired(other) == []
+    assert "m01" in known(site)  # by Dagster's records the busy one may still have it
+
+
+def test_a_partition_that_a_run_is_for_stays(site: Site) -> None:
+    site.create("alpha")
+    for mark_id in ("20261001T0200Z", "20261002T0200Z"):
+        GcCell("alpha", mark_id).register(site.instance)
+    site.instance.create_run_for_job(
+        site.defs.resolve_job_def("gc_mark"),
+        status=dg.DagsterRunStatus.STARTING,
+        tags={"dagster/partition/repository": "alpha", "dagster/partition/mark_id": "20261002T0200Z"},
+    )
+    assert site.run("gc_retire").success
+    assert known(site) == ["20261002T0200Z"]
+
+
+def test_a_repository_that_missed_its_round_is_named(site: Site) -> None:
+    site.create("alpha", "beta", "gamma", "scratch")
+    site.configure("  - {match: scratch, mark: false}\n")
+    site.says_marked("alpha", "20261230T0200Z", started=SLOT, ready=SLOT)
+    site.says_marked("beta", "20261228T0200Z", started=SLOT - 2 * DAY, ready=SLOT)
+    result = site.run("gc_watch")
+    assert not result.success
+    said = failure_of(result, "watch")
+    assert "- beta: beta was marked last as 20261228T0200Z, 2.0 days before round" in said
+    assert "- gamma: gamma was never marked" in said
+    assert "alpha" not in said and "scratch" not in said
+
+
+def test_rounds_that_were_kept_are_no_failure(site: Site) -> None:
+    site.create("alpha")
+    site.says_marked("alpha", "20261230T0200Z", started=SLOT, ready=SLOT)
+    assert site.run("gc_watch").success
