@@ -31,12 +31,15 @@ from lakegc_core.store.base import (
     DELETED,
     FAILED,
     LISTING_SCHEMA,
+    NOT_ASKED,
     PROBE_KEY,
+    Deletes,
     Level,
     ObjectInfo,
     StoreConfig,
     StoreProbe,
 )
+from lakegc_core.store.pace import Gate
 
 BATCH_ROWS = 8192
 
@@ -62,6 +65,8 @@ class LocalConfig:
 
 class LocalStore:
     """`Store` over one folder. Symbolic links below it are neither listed nor followed."""
+
+    deletes = Deletes(calls=1, requests=1)  # threads would only wait for each other
 
     def __init__(self, config: LocalConfig) -> None:
         self.root = config.root
@@ -209,10 +214,14 @@ class LocalStore:
         modified = _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
         return ObjectInfo(key, found.st_size, modified, _etag(found))
 
-    def delete_many(self, keys: Sequence[str]) -> builtins.list[str]:
+    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Unlink the files. Folders stay, even empty ones."""
-        links: dict[bytes, bool] = {}
-        return [self._delete(key, links) for key in keys]
+        gate = gate or Gate()
+        with gate.pace.turn(len(keys)):
+            if not gate.may():
+                return [NOT_ASKED] * len(keys)
+            links: dict[bytes, bool] = {}
+            return [self._delete(key, links) for key in keys]
 
     def _delete(self, key: str, links: dict[bytes, bool]) -> str:
         try:
