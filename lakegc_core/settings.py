@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -87,6 +87,22 @@ class SparkSettings:
 
 
 @dataclass(frozen=True)
+class ScaleSettings:
+    """How wide the work is spread; 0 leaves it to lakegc, which goes by the session's width and the work there is.
+
+    The first two are named as in lakeFS's own collector: tasks that read ranges, and partitions of the joins over
+    addresses. Then tasks that list side by side, tasks that delete side by side, and the most objects a second that one
+    sweep deletes.
+    """
+
+    range_num_partitions: int = 0
+    address_num_partitions: int = 0
+    listing_parallelism: int = 0
+    delete_parallelism: int = 0
+    delete_rate: int = 0
+
+
+@dataclass(frozen=True)
 class RepositoryPolicy:
     """How the repositories whose name matches `match` (shell pattern, case counts) are collected.
 
@@ -112,6 +128,7 @@ class Settings:
     server: ServerSettings
     stores: tuple[StoreMapping, ...] = ()
     spark: SparkSettings = field(default_factory=SparkSettings)
+    scale: ScaleSettings = field(default_factory=ScaleSettings)
     lease: Lease = "internal"
     repositories: tuple[RepositoryPolicy, ...] = ()
 
@@ -126,7 +143,7 @@ class Settings:
         file = Path(named or CONFIG_FILE)
         top = _Section(str(file), "", _read(file) if named or file.is_file() else {})
         server = top.section("server")
-        spark = top.section("spark")
+        spark, scale = top.section("spark"), top.section("scale")
         settings = cls(
             server=ServerSettings(
                 endpoint_url=server.text("endpoint_url", lakectl.endpoint_url),
@@ -137,11 +154,13 @@ class Settings:
             ),
             stores=tuple(_store(section) for section in top.sections("stores")),
             spark=SparkSettings(master=spark.text("master", "local[*]"), conf=spark.texts("conf")),
+            scale=ScaleSettings(**{each.name: scale.count(each.name) for each in fields(ScaleSettings)}),
             lease="external" if top.choice("lease", ("internal", "external")) == "external" else "internal",
             repositories=tuple(_policy(section) for section in top.sections("repositories")),
         )
         server.finish("credentials belong in ~/.lakectl.yaml or LAKECTL_CREDENTIALS_… variables, never here")
         spark.finish()
+        scale.finish()
         top.finish()
         return settings
 
@@ -319,6 +338,17 @@ class _Section:
             return default
         if not isinstance(value, bool):
             raise self.error(f"`{key}` must be true or false, not {value!r}")
+        return value
+
+    def count(self, key: str) -> int:
+        """A whole number of at least 1; 0 where the key is left out."""
+        value = self._get(key)
+        if value is None:
+            return 0
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self.error(
+                f"`{key}` must be a whole number of at least 1, not {value!r}; leave it out for the default"
+            )
         return value
 
     def duration(self, key: str) -> timedelta | None:
