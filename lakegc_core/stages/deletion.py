@@ -56,6 +56,9 @@ BATCH = 1000
 _JOURNAL = 16_000
 """Outcomes that are written together, at most: what a killed task may have to ask for again."""
 
+_JOURNAL_EVERY = 10.0
+"""Seconds after which outcomes are written, however few they are: a slow store makes them dear."""
+
 _PROOF = 1.0
 """Seconds for which the proof of the lease is good within one call: beyond it, a repeated request needs another."""
 
@@ -192,6 +195,7 @@ class _Journal:
         self._most = max(_JOURNAL, rows // 8)  # as many parts for a large piece as for a small one
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
+        self._written_at = time.monotonic()
         self.left: list[Range] = []
 
     def add(self, row: int, batch: pa.RecordBatch, outcomes: list[str]) -> None:
@@ -214,7 +218,7 @@ class _Journal:
             found = found.filter(pc.not_equal(told, NOT_ASKED))
         self._waiting.append(found)
         self._rows += found.num_rows
-        if self._rows >= self._most:
+        if self._rows >= self._most or time.monotonic() - self._written_at > _JOURNAL_EVERY:
             self.write()
 
     def leave(self, start: int, stop: int) -> None:
@@ -229,7 +233,7 @@ class _Journal:
         for batch in self._waiting:
             writer.write(batch)
         writer.close()
-        self._waiting, self._rows = [], 0
+        self._waiting, self._rows, self._written_at = [], 0, time.monotonic()
 
 
 def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> list[Piece]:
