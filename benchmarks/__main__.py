@@ -8,9 +8,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import decode, listing
+from benchmarks import decode, listing, sweep
 
-SUITES: dict[str, Callable[[], list[dict[str, Any]]]] = {"decode": decode.run, "listing": listing.run}
+SUITES: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "decode": decode.run,
+    "listing": listing.run,
+    "sweep": sweep.run,
+}
 
 
 def main(names: list[str]) -> int:

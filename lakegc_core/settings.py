@@ -7,20 +7,18 @@ Reading and checking the form belongs here. What a safety level means is in `saf
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-import yaml
-
-from lakegc_core.durations import parse_duration
 from lakegc_core.errors import SettingsError
-from lakegc_core.lakefs.settings import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl, yaml_line
+from lakegc_core.lakefs.settings import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
 from lakegc_core.safety import KEEP_MARKS, LEAST_MARKS
 from lakegc_core.store.access import AzureAccess, S3Access
+from lakegc_core.yaml_section import Section, read
 
 CONFIG = "LAKEGC_CONFIG"
 CONFIG_FILE = "lakegc.yaml"
@@ -97,6 +95,22 @@ class Price:
 
 
 @dataclass(frozen=True)
+class ScaleSettings:
+    """How wide the work is spread; 0 leaves it to lakegc, which goes by the session's width and the work there is.
+
+    The first two are named as in lakeFS's own collector: tasks that read ranges, and partitions of the joins over
+    addresses. Then tasks that list side by side, tasks that delete side by side, and the most objects a second that one
+    sweep deletes.
+    """
+
+    range_num_partitions: int = 0
+    address_num_partitions: int = 0
+    listing_parallelism: int = 0
+    delete_parallelism: int = 0
+    delete_rate: int = 0
+
+
+@dataclass(frozen=True)
 class RepositoryPolicy:
     """How the repositories whose name matches `match` (shell pattern, case counts) are collected.
 
@@ -129,6 +143,7 @@ class Settings:
     server: ServerSettings
     stores: tuple[StoreMapping, ...] = ()
     spark: SparkSettings = field(default_factory=SparkSettings)
+    scale: ScaleSettings = field(default_factory=ScaleSettings)
     lease: Lease = "internal"
     price: Price | None = None
     repositories: tuple[RepositoryPolicy, ...] = ()
@@ -144,9 +159,9 @@ class Settings:
         lakectl = load_lakectl(env)
         named = path or env.get(CONFIG)
         file = Path(named or CONFIG_FILE)
-        top = _Section(str(file), "", _read(file) if named or file.is_file() else {})
+        top = Section(str(file), "", read(file) if named or file.is_file() else {})
         server = top.section("server")
-        spark = top.section("spark")
+        spark, scale = top.section("spark"), top.section("scale")
         settings = cls(
             server=ServerSettings(
                 endpoint_url=server.text("endpoint_url", lakectl.endpoint_url),
@@ -157,12 +172,14 @@ class Settings:
             ),
             stores=tuple(_store(section) for section in top.sections("stores")),
             spark=SparkSettings(master=spark.text("master", "local[*]"), conf=spark.texts("conf")),
+            scale=ScaleSettings(**{each.name: scale.count(each.name, 0, least=1) for each in fields(ScaleSettings)}),
             lease="external" if top.choice("lease", ("internal", "external")) == "external" else "internal",
             price=_price(top.section("price")),
             repositories=tuple(_policy(section) for section in top.sections("repositories")),
         )
         server.finish("credentials belong in ~/.lakectl.yaml or LAKECTL_CREDENTIALS_… variables, never here")
         spark.finish()
+        scale.finish()
         top.finish()
         return settings
 
@@ -202,7 +219,7 @@ def normalise_endpoint(url: str) -> str:
     return text.rstrip("/").removesuffix(API).rstrip("/")
 
 
-def _store(section: _Section) -> StoreMapping:
+def _store(section: Section) -> StoreMapping:
     store = StoreMapping(match=section.text("match"), endpoint=section.maybe("endpoint"), root=section.maybe("root"))
     section.finish()
     if not store.match:
@@ -212,7 +229,7 @@ def _store(section: _Section) -> StoreMapping:
     return store
 
 
-def _price(section: _Section) -> Price | None:
+def _price(section: Section) -> Price | None:
     price = None
     if section.has("per_gb_month"):
         price = Price(section.amount("per_gb_month"), section.text("currency", Price.currency))
@@ -220,14 +237,14 @@ def _price(section: _Section) -> Price | None:
     return price
 
 
-def _policy(section: _Section) -> RepositoryPolicy:
+def _policy(section: Section) -> RepositoryPolicy:
     rules = section.choice("rules", RULES_MODES)
     policy = RepositoryPolicy(
         match=section.text("match"),
         safety=section.choice("safety", SAFETY_LEVELS) if section.has("safety") else None,
         min_age=section.duration("min_age"),
         protect_tags=section.flag("protect_tags", True),
-        holds=section.holds("holds"),
+        holds=_holds(section, "holds"),
         rules="keep-all-commits" if rules == "keep-all-commits" else "required",
         mark=section.flag("mark", True),
         sweep=section.flag("sweep", False),
@@ -242,166 +259,13 @@ def _policy(section: _Section) -> RepositoryPolicy:
     return policy
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice: one of two policies would be dropped without a word."""
-
-
-def _mapping_once(loader: _StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
-    seen: set[str] = set()
-    for key, _ in node.value:
-        name = str(key.value)
-        if name in seen and key.tag != "tag:yaml.org,2002:merge":
-            raise yaml.constructor.ConstructorError(None, None, f"key {name!r} twice", key.start_mark)
-        seen.add(name)
-    loader.flatten_mapping(node)
-    return dict(loader.construct_mapping(node, deep=True))
-
-
-_StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping_once)
-
-
-def _read(file: Path) -> object:
-    try:
-        return yaml.load(file.read_text(encoding="utf-8"), Loader=_StrictLoader)
-    except FileNotFoundError:
-        raise SettingsError(f"{file} does not exist; it was named by --config or {CONFIG}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} cannot be read ({type(error).__name__})") from None
-    except yaml.YAMLError as error:
-        twice = str(getattr(error, "problem", ""))
-        problem = f": {twice}" if twice.endswith(" twice") else ""
-        # The text of the line stays out: somebody may have put a secret where none belongs.
-        raise SettingsError(f"{file} is not valid YAML{yaml_line(error)}{problem}") from None
-
-
-class _Section:
-    """One mapping of lakegc.yaml: gives out typed values, and knows which keys nobody asked for."""
-
-    def __init__(self, file: str, where: str, value: object) -> None:
-        self._file = file
-        self._where = where
-        self._asked: list[str] = []
-        if value is None:
-            value = {}
-        if not isinstance(value, dict):
-            raise self.error("keys and values are expected here")
-        self._values: dict[object, object] = value
-
-    def error(self, sentence: str) -> SettingsError:
-        return SettingsError(f"{self._file}: {self._where + ': ' if self._where else ''}{sentence}")
-
-    def finish(self, hint: str = "") -> None:
-        """SettingsError that names the first key nobody asked for, and the allowed ones."""
-        for key in self._values:
-            if key not in self._asked:
-                allowed = ", ".join(self._asked)
-                raise self.error(f"unknown key `{key}`; allowed are {allowed}" + (f" ({hint})" if hint else ""))
-
-    def _get(self, key: str) -> object:
-        if key not in self._asked:
-            self._asked.append(key)
-        return self._values.get(key)
-
-    def _below(self, key: str) -> str:
-        return f"{self._where}.{key}" if self._where else key
-
-    def section(self, key: str) -> _Section:
-        return _Section(self._file, self._below(key), self._get(key))
-
-    def _list(self, key: str) -> list[object]:
-        value = self._get(key)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            raise self.error(f"`{key}` must be a list")
-        return value
-
-    def sections(self, key: str) -> list[_Section]:
-        items = self._list(key)
-        return [_Section(self._file, f"{self._below(key)}[{n}]", item) for n, item in enumerate(items)]
-
-    def maybe(self, key: str) -> str | None:
-        value = self._get(key)
-        if value is None:
-            return None
-        if not isinstance(value, str) or not value:
-            raise self.error(f"`{key}` must be a text")
-        return value
-
-    def text(self, key: str, default: str = "") -> str:
-        value = self.maybe(key)
-        return default if value is None else value
-
-    def choice(self, key: str, allowed: tuple[str, ...]) -> str:
-        """One of `allowed`; the first one is the default."""
-        value = self._get(key)
-        if value is None:
-            return allowed[0]
-        if not isinstance(value, str) or value not in allowed:
-            raise self.error(f"`{key}` must be one of {', '.join(allowed)}, not {value!r}")
-        return value
-
-    def has(self, key: str) -> bool:
-        """True where the key stands with a value."""
-        return self._get(key) is not None
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self._get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.error(f"`{key}` must be true or false, not {value!r}")
-        return value
-
-    def amount(self, key: str) -> float:
-        value = self._get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-            raise self.error(f"`{key}` must be a number above 0, not {value!r}")
-        return float(value)
-
-    def count(self, key: str, default: int, *, least: int) -> int:
-        value = self._get(key)
-        if value is None:
-            return default
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise self.error(f"`{key}` must be a whole number, at least {least}, not {value!r}")
-        return value
-
-    def duration(self, key: str) -> timedelta | None:
-        value = self._get(key)
-        return None if value is None else self._explained(key, lambda: parse_duration(value))
-
-    def seconds(self, key: str, default: float) -> float:
-        value = self.duration(key)
-        if value is None:
-            return default
-        if value <= timedelta(0):
-            raise self.error(f"`{key}` must be more than 0")
-        return value.total_seconds()
-
-    def _explained(self, key: str, parse: Callable[[], timedelta]) -> timedelta:
-        try:
-            return parse()
-        except SettingsError as error:
-            raise self.error(f"`{key}`: {error}") from None
-
-    def texts(self, key: str) -> dict[str, str]:
-        """A mapping of texts; numbers and truth values are written as Spark writes them."""
-        values = self.section(key)._values
-        found: dict[str, str] = {}
-        for name, value in values.items():
-            if not isinstance(name, str) or not isinstance(value, str | int | float):
-                raise self.error(f"`{key}`: `{name}` must be a text, a number, or true or false")
-            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-        return found
-
-    def holds(self, key: str) -> tuple[str, ...]:
-        holds: list[str] = []
-        for value in self._list(key):
-            kind, _, pattern = value.partition(":") if isinstance(value, str) else ("", "", "")
-            if kind not in HOLD_KINDS or not pattern:
-                # A hold nobody understands would hold nothing.
-                forms = " or ".join(f"{allowed}:PATTERN" for allowed in HOLD_KINDS)
-                raise self.error(f"`{key}`: {value!r} is no hold; write {forms}")
-            holds.append(f"{kind}:{pattern}")
-        return tuple(holds)
+def _holds(section: Section, key: str) -> tuple[str, ...]:
+    holds: list[str] = []
+    for value in section.items(key):
+        kind, _, pattern = value.partition(":") if isinstance(value, str) else ("", "", "")
+        if kind not in HOLD_KINDS or not pattern:
+            # A hold nobody understands would hold nothing.
+            forms = " or ".join(f"{allowed}:PATTERN" for allowed in HOLD_KINDS)
+            raise section.error(f"`{key}`: {value!r} is no hold; write {forms}")
+        holds.append(f"{kind}:{pattern}")
+    return tuple(holds)

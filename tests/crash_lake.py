@@ -51,7 +51,7 @@ _ROOT = Path(__file__).parent.parent
 QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 """What makes Spark quick on a handful of rows."""
 
-_CONFIG = json.dumps({"spark": {"master": "local[2]", "conf": QUICK | {"spark.driver.memory": "1g"}}})
+_CONFIG = {"spark": {"master": "local[2]", "conf": QUICK | {"spark.driver.memory": "1g"}}}
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for a life of seconds
 
 
@@ -138,27 +138,8 @@ class Lake:
 
     def victim(self, *arguments: str, script: Script) -> subprocess.Popen[str]:
         """The command, armed by the script."""
-        mine = {
-            "PYTHONPATH": f"{Path(__file__).parent / 'crash_shim'}:{_ROOT}",
-            "CRASH_SCRIPT": json.dumps(asdict(script)),
-            "HOME": str(self.folder),
-            "JAVA_TOOL_OPTIONS": _QUICK_JAVA,
-            "LAKECTL_SERVER_ENDPOINT_URL": self.server.url,
-            "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": ACCESS_KEY,
-            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": SECRET_KEY,
-            "LAKEGC_UNSAFE": "yes",
-        }
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("LAKEGC_")} | mine
-        (self.folder / "lakegc.yaml").write_text(_CONFIG, encoding="utf-8")
-        return subprocess.Popen(
-            [sys.executable, "-m", "lakegc_core.cli", *arguments, "--quiet"],
-            env=environment,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        armed = {"CRASH_SCRIPT": json.dumps(asdict(script))}
+        return command(*arguments, folder=self.folder, server=self.server, variables=armed)
 
     def marking(self, script: Script, mark_id: str = MARK) -> subprocess.Popen[str]:
         age = f"{int(MIN_AGE.total_seconds())}s"
@@ -266,6 +247,37 @@ class Lake:
         return {stage: file.read_bytes() for stage, file in files.items() if file.exists()}
 
 
+def command(
+    *arguments: str,
+    folder: Path,
+    server: SandboxServer,
+    variables: Mapping[str, str],
+    settings: Mapping[str, Any] | None = None,
+) -> subprocess.Popen[str]:
+    """`lakegc` as a process of its own, whose home is `folder`; `settings` are more of lakegc.yaml's."""
+    mine = {
+        "PYTHONPATH": f"{Path(__file__).parent / 'crash_shim'}:{_ROOT}",
+        "HOME": str(folder),
+        "JAVA_TOOL_OPTIONS": _QUICK_JAVA,
+        "LAKECTL_SERVER_ENDPOINT_URL": server.url,
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": ACCESS_KEY,
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "LAKEGC_UNSAFE": "yes",
+        **variables,
+    }
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LAKEGC_")} | mine
+    (folder / "lakegc.yaml").write_text(json.dumps(_CONFIG | dict(settings or {})), encoding="utf-8")
+    return subprocess.Popen(
+        [sys.executable, "-m", "lakegc_core.cli", *arguments, "--quiet"],
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def _lines(file: Path) -> list[str]:
     return file.read_text(encoding="utf-8").splitlines()
 
@@ -338,12 +350,12 @@ def killed(victim: subprocess.Popen[str], script: Script) -> None:
         said = victim.communicate(timeout=300)
     finally:
         victim.kill()
-        left = _outlive(Path(script.folder))
+        left = outlive(Path(script.folder))
     assert victim.returncode == -signal.SIGKILL, said
     assert not left, f"left behind: {left}"
 
 
-def _outlive(folder: Path, seconds: float = 30) -> list[str]:
+def outlive(folder: Path, seconds: float = 30) -> list[str]:
     """The processes of a victim that do not end by themselves within some seconds; they are ended then."""
     until = time.monotonic() + seconds
     while found := _descendants(folder):

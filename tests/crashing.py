@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from lakegc_core.store.base import Level, ObjectInfo, StoreProbe
 from lakegc_core.store.local import LocalStore
+from lakegc_core.store.pace import Gate
 
 BEFORE, AFTER = "before", "after"
 EVERYWHERE = "everywhere"  # once after each kind of step, start by start; before it is after the one before it
@@ -140,6 +141,8 @@ class MortalConfig:
 class MortalStore:
     """`Store` over a folder, until it dies."""
 
+    deletes = LocalStore.deletes
+
     def __init__(self, config: MortalConfig) -> None:
         self.root, self._script = config.root, config.script
         self._store = LocalStore(config)  # type: ignore[arg-type]
@@ -174,9 +177,9 @@ class MortalStore:
         self._alive()
         return str(self._script.do(written(key, data, if_absent), work, self._die))
 
-    def delete_many(self, keys: Sequence[str]) -> Any:
+    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> Any:
         store = self._alive()
-        return self._script.do(deleted(keys), lambda: store.delete_many(keys), self._die) if keys else []
+        return self._script.do(deleted(keys), lambda: store.delete_many(keys, gate), self._die) if keys else []
 
 
 # --- in a process of its own: kill -9 ---
@@ -200,8 +203,8 @@ def arm(script: Script) -> None:
 
         return script.do(written(key, data, if_absent), work, die)
 
-    def mortal_delete(store: LocalStore, keys: Sequence[str]) -> Any:
-        return script.do(deleted(keys), lambda: delete_many(store, keys), die) if keys else []
+    def mortal_delete(store: LocalStore, keys: Sequence[str], gate: Gate | None = None) -> Any:
+        return script.do(deleted(keys), lambda: delete_many(store, keys, gate), die) if keys else []
 
     LocalStore.write = mortal_write  # type: ignore[method-assign]
     LocalStore.delete_many = mortal_delete  # type: ignore[method-assign, assignment]

@@ -89,8 +89,9 @@ def read_committed(
     from pyspark.sql import functions as F
 
     work = _Reading(context.data, context.workspace, folder, context.header.block_prefix, context.namespace)
-    width = spark_width(spark)
-    distinct = retained.where(F.col("metarange_id") != "").distinct().repartition(_tasks(expected, 16, 4 * width))
+    told = context.settings.scale.range_num_partitions
+    tasks = told or _tasks(expected, 16, 4 * spark_width(spark))
+    distinct = retained.where(F.col("metarange_id") != "").distinct().repartition(tasks)
     metaranges = write(
         _with_schema(distinct, work.metaranges, METARANGES_SCHEMA),
         context.workspace,
@@ -123,7 +124,7 @@ def read_committed(
         mine = read(spark, context.workspace, _ranges_folder(context), known, RANGES_SCHEMA, ["range_id"])
         ranges = ranges.join(mine, "range_id", "left_anti")
     wanted = ranges.select("range_id", "references", "count", "most", "min_key", "max_key")
-    results = run_on_rows(wanted.repartition(_tasks(references, 32, 512)), work.ranges)
+    results = run_on_rows(wanted.repartition(told or _tasks(references, 32, 512)), work.ranges)
     parts = parts_of(results, [STAGE, RANGES])
     facts: dict[str, Any] = {
         "metaranges": read_metaranges,

@@ -63,13 +63,13 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
 
     hashed = listing.withColumn("h", F.xxhash64("address"))
     live = committed.select(F.xxhash64("address").alias("h"))
-    unreferenced = hashed.join(live.hint("shuffle_hash"), "h", "left_anti")
+    unreferenced = _spread(context, hashed).join(_spread(context, live).hint("shuffle_hash"), "h", "left_anti")
     staged_hashes = staged.select(F.xxhash64("address").alias("h")).distinct().withColumn("staged", F.lit(True))
     reasoned = unreferenced.join(staged_hashes, "h", "left").withColumn("reason", _reason(context))
     judged = with_since(spark, context, reasoned, read_commits_at).select(*SCHEMA.names)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     parts = write(
-        judged.unionByName(_missing(listing, committed, staged, manifests)),
+        judged.unionByName(_missing(context, listing, committed, staged, manifests)),
         context.workspace,
         folders,
         SCHEMA,
@@ -137,6 +137,12 @@ def _dataset(
     return read(spark, context.workspace, folder, parts, stage.SCHEMA, columns).alias(alias)
 
 
+def _spread(context: MarkContext, rows: DataFrame) -> DataFrame:
+    """Rows by `h` in as many partitions as the settings want; without a word there, Spark decides when it joins."""
+    wanted = context.settings.scale.address_num_partitions
+    return rows.repartition(wanted, "h") if wanted else rows
+
+
 def _reason(context: MarkContext) -> Column:
     """What keeps an unreferenced object, first match; `unreferenced` when nothing does."""
     from pyspark.sql import functions as F
@@ -189,7 +195,11 @@ def _was_swept(mark: MarkArtifacts) -> bool:
 
 
 def _missing(
-    listing: DataFrame, committed: DataFrame, staged: DataFrame, manifests: Mapping[str, Manifest]
+    context: MarkContext,
+    listing: DataFrame,
+    committed: DataFrame,
+    staged: DataFrame,
+    manifests: Mapping[str, Manifest],
 ) -> DataFrame:
     """Live addresses that the listing lacks, shaped like the other rows. Those named after the listing began are new,
     not missing."""
@@ -197,9 +207,10 @@ def _missing(
 
     began = manifests["namespace_listing"].started_at
     exact = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
+    listed = _spread(context, listing.select(F.xxhash64("address").alias("h")))
     return (
-        exact.withColumn("h", F.xxhash64("address"))
-        .join(listing.select(F.xxhash64("address").alias("h")).hint("shuffle_hash"), "h", "left_anti")
+        _spread(context, exact.withColumn("h", F.xxhash64("address")))
+        .join(listed.hint("shuffle_hash"), "h", "left_anti")
         .where(F.coalesce(_named_at() < F.lit(began), F.lit(True)))
         .select("address")
         .distinct()

@@ -57,7 +57,8 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput:
             "This is not where the server writes: check endpoint, credentials and `stores` in lakegc.yaml."
         )
     context.say(f"{STAGE}: {len(units):,} units to list")
-    width = min(4 * spark_width(spark), -(-len(units) // _UNITS_PER_TASK))
+    wanted = context.settings.scale.listing_parallelism
+    width = min(wanted or 4 * spark_width(spark), len(units) if wanted else -(-len(units) // _UNITS_PER_TASK))
     shares = [units[number::width] for number in range(width)]
     results = run_tasks(spark, shares, listing.units)
     parts += parts_of(results, [STAGE])[STAGE]

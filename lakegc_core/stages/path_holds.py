@@ -75,7 +75,7 @@ def _rows_at(spark: SparkSession, context: MarkContext, commits: DataFrame, glob
     from pyspark.sql.pandas.types import from_arrow_schema
 
     work = _PathReader(context.data, context.header.block_prefix, context.namespace, globs)
-    width = 2 * spark_width(spark)
+    width = context.settings.scale.range_num_partitions or 2 * spark_width(spark)
     metaranges = commits.where("metarange_id != ''").distinct().repartition(width)
     ranges = metaranges.mapInArrow(work.ranges, "range_id string").distinct().repartition(width)
     return ranges.mapInArrow(work.rows, from_arrow_schema(ROWS_SCHEMA))

@@ -22,9 +22,9 @@ from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.guards import Evidence, Verdict
 from lakegc_core.lease import Lease
 from lakegc_core.safety import Level
-from lakegc_core.spark import clear_errors, run_tasks
+from lakegc_core.spark import clear_errors
 from lakegc_core.stages import findings, foreign_mark, lakefs_report, rescues
-from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece
+from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.stages.foreign_mark import ForeignMark
 from lakegc_core.stages.look import Glance, Look, take_look
 from lakegc_core.stages.lost import LOST, absent, told_apart
@@ -33,7 +33,7 @@ from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED, find_suspects, hea
 from lakegc_core.stages.sweep_record import SweepRecord
 from lakegc_core.stages.sweep_result import SweepResult
 from lakegc_core.store.base import ALREADY_GONE, DELETED, Store, StoreConfig, connect
-from lakegc_core.store.parquet import Part, read, write
+from lakegc_core.store.parquet import Part, read, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 STAGE = "swept_report"
 _PLANNED = "planned"
 _UNIT = "substring_index(address, '/', 2)"
+_SHARE = "pmod(xxhash64(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
 _ROWS_A_PART = 10_000
 _MOST_PARTS = 1_000
 
@@ -260,7 +261,7 @@ class _Sweep:
         )
         ordered = (
             # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
-            stamped.repartition(max(1, min(_MOST_PARTS, -(-waiting // _ROWS_A_PART))), F.expr(_UNIT))
+            stamped.repartition(self._parts(waiting), F.expr(_UNIT), F.expr(_SHARE))
             .sortWithinPartitions("address")
             .select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since")
         )
@@ -274,12 +275,18 @@ class _Sweep:
         )
         return parts["plan"]
 
+    def _parts(self, rows: int) -> int:
+        return max(1, min(_MOST_PARTS, -(-rows // _ROWS_A_PART)))
+
     def _delete(self, plan: Sequence[Part], here: str, attempt: int, look: Look) -> bool:
         """Delete a plan in waves. False when a whole look is due before all is done."""
         pieces = [Piece(part) for part in plan]
         glance = Glance(self.spark, self.context, look)
         expires = look.began_at + self.level.look_validity.total_seconds()
         number = 0
+        scale = self.context.settings.scale
+        # A ceiling is shared by the tasks that run side by side, so there are no more than are told.
+        tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
         self.context.say(f"{STAGE}: deleting {sum(part.rows for part in plan):,} objects")
         while pieces:
             self._check_lease()
@@ -297,11 +304,9 @@ class _Sweep:
                 cutoff=self.context.header.cutoff,
                 until=min(expires, now + self.level.watch_interval.total_seconds()),
                 lease=self.lease.proof if self.lease else None,
+                rate=scale.delete_rate / min(tasks or 1, len(pieces)),
             )
-            told = {each["part"]: each for each in run_tasks(self.spark, pieces, work.run)}
-            pieces = [
-                Piece(piece.part, told[piece.part.name]["row"]) for piece in pieces if not told[piece.part.name]["done"]
-            ]
+            pieces = run_wave(self.spark, pieces, work, tasks)
             if not pieces:
                 return True
             number += 1

@@ -9,9 +9,8 @@ A blob's name is `prefix + "/" + address`, or the address alone under an empty p
 from __future__ import annotations
 
 import builtins
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, timedelta
@@ -30,22 +29,21 @@ from lakegc_core.errors import (
     StoreError,
 )
 from lakegc_core.store import azure_access
-from lakegc_core.store.azure_access import code_of, hint, is_lost, should_repeat
+from lakegc_core.store.azure_access import code_of, hint, is_lost, should_repeat, told_by, told_by_status
 from lakegc_core.store.azure_listing import Pages, read_page
 from lakegc_core.store.base import (
     ALREADY_GONE,
     DELETED,
     FAILED,
-    NO_ANSWER,
     PROBE_KEY,
+    Deletes,
     Level,
     ObjectInfo,
     StoreConfig,
     StoreProbe,
-    pause,
 )
+from lakegc_core.store.pace import Gate, Told, delete_all
 
-DELETE_BATCH = 256  # the most blobs a batch takes
 _COPY_AT_ONCE = 256 << 20  # bytes: larger blobs are copied block by block
 _COPY_BLOCK = 1 << 30  # bytes
 
@@ -91,6 +89,8 @@ class AzureConfig:
 
 class AzureStore:
     """`Store` over one container client. Safe to share between threads."""
+
+    deletes = Deletes(batch=256)  # the most blobs a request takes
 
     def __init__(self, config: AzureConfig) -> None:
         self.root = config.root
@@ -185,11 +185,12 @@ class AzureStore:
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
         return ObjectInfo(key, found.size, found.last_modified.astimezone(UTC), _bare(found.etag))
 
-    def delete_many(self, keys: Sequence[str]) -> builtins.list[str]:
+    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete with all snapshots, 256 blobs a request.
 
         A blob found gone after an answer was lost counts as `deleted`: that request may have done it.
         """
+        gate = gate or Gate()
         outcomes: dict[str, str] = {}
         batchable: builtins.list[str] = []
         for key in dict.fromkeys(keys):
@@ -199,64 +200,43 @@ class AzureStore:
                 outcomes[key] = FAILED + "InvalidKey"
             else:
                 batchable.append(key)
-        for start in range(0, len(batchable), DELETE_BATCH):
-            outcomes.update(self._delete_batch(batchable[start : start + DELETE_BATCH]))
+        for start in range(0, len(batchable), self.deletes.batch):
+            batch = batchable[start : start + self.deletes.batch]
+            outcomes |= delete_all(
+                batch, self._ask_batch, attempts=self._config.max_attempts, gate=gate, single=self._ask_one
+            )
         return [outcomes[key] for key in keys]
 
-    def _delete_batch(self, keys: builtins.list[str]) -> dict[str, str]:
-        outcomes: dict[str, str] = {}
-        pending, doubtful = keys, set[str]()  # doubtful: asked for before, and its answer lost
-        for attempt in range(1, self._config.max_attempts + 1):
-            answers: dict[int, tuple[int, str]] = {}
-            failure: AzureError | None = None
-            try:
-                names = [self._name(key) for key in pending]
-                azure_access.delete_batch(self.container, self._config.url, self._config.account, names, answers)
-            except AzureError as error:
-                failure = error
-                if isinstance(error, HttpResponseError) and error.status_code in _BATCH_REFUSED and not answers:
-                    return outcomes | {key: self._delete_one(key) for key in pending}
-            found = {key: self._outcome(answers.get(place), failure) for place, key in enumerate(pending)}
-            outcomes |= {
-                key: DELETED if outcome == ALREADY_GONE and key in doubtful else outcome
-                for key, (outcome, _) in found.items()
-            }
-            pending = [key for key, (_, again) in found.items() if again]
-            doubtful |= {key for key in pending if outcomes[key] == NO_ANSWER}
-            if not pending or attempt == self._config.max_attempts:
-                break
-            time.sleep(pause(attempt))
-        return outcomes
+    def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
+        answers: dict[int, tuple[int, str]] = {}
+        failure: AzureError | None = None
+        try:
+            names = [self._name(key) for key in keys]
+            azure_access.delete_batch(self.container, self._config.url, self._config.account, names, answers)
+        except AzureError as error:
+            failure = error
+            if isinstance(error, HttpResponseError) and error.status_code in _BATCH_REFUSED and not answers:
+                return None
+        return {key: self._told(answers.get(place), failure) for place, key in enumerate(keys)}
 
-    def _outcome(self, answer: tuple[int, str] | None, failure: AzureError | None) -> tuple[str, bool]:
-        """The outcome of one key, and whether to ask again: by its own answer, else by that of the whole request."""
+    def _told(self, answer: tuple[int, str] | None, failure: AzureError | None) -> Told:
+        """What was said of one key: by its own answer, else by that of the whole request."""
         if answer is None:
-            if failure is None or is_lost(failure):
-                return NO_ANSWER, True
-            return FAILED + code_of(failure), should_repeat(failure)
+            return Told.lost() if failure is None else told_by(failure)
         status, code = answer
         if 200 <= status < 300:
-            return DELETED, False
+            return Told(DELETED)
         if status == 404 and code in _ABSENT:
-            return ALREADY_GONE, False
-        return FAILED + (code or str(status)), status in azure_access.REPEATED
+            return Told(ALREADY_GONE)
+        return told_by_status(status, code)
 
-    def _delete_one(self, key: str) -> str:
-        doubtful = False
-        for attempt in range(1, self._config.max_attempts + 1):
-            try:
-                self._blob(key).delete_blob(delete_snapshots="include", retry_total=0)
-                return DELETED
-            except AzureError as error:
-                if code_of(error) in _ABSENT:
-                    return DELETED if doubtful else ALREADY_GONE
-                outcome = NO_ANSWER if is_lost(error) else FAILED + code_of(error)
-                doubtful = doubtful or is_lost(error)
-                if not should_repeat(error):
-                    break
-            if attempt < self._config.max_attempts:
-                time.sleep(pause(attempt))
-        return outcome
+    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+        (key,) = keys
+        try:
+            self._blob(key).delete_blob(delete_snapshots="include", retry_total=0)
+        except AzureError as error:
+            return {key: Told(ALREADY_GONE) if code_of(error) in _ABSENT else told_by(error)}
+        return {key: Told(DELETED)}
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy a blob of the same account, inside the service. Large ones go block by block."""

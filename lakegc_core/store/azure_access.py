@@ -33,9 +33,11 @@ from azure.storage.blob import BlobBlock, BlobSasPermissions, BlobServiceClient,
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.base import pause
+from lakegc_core.store.pace import Told
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
 REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
+_THROTTLED = {429, 503}  # the account asks for fewer
 
 _SCOPE = "https://storage.azure.com/.default"
 _COPY_TIME = timedelta(hours=2)  # for how long a link that names the source of a copy is good
@@ -232,6 +234,20 @@ def should_repeat(error: AzureError | ValueError) -> bool:
     if isinstance(error, HttpResponseError) and error.response is not None and not isinstance(error, DecodeError):
         return error.status_code in REPEATED
     return isinstance(error, ServiceRequestError | ServiceResponseError) or is_lost(error)
+
+
+def told_by(error: AzureError) -> Told:
+    """What the error of a whole request says of each blob that was asked for. Never that it is gone."""
+    if is_lost(error):
+        return Told.lost()
+    if isinstance(error, HttpResponseError) and error.response is not None:
+        return told_by_status(int(error.status_code or 0), code_of(error))
+    return Told.failed(code_of(error), again=should_repeat(error))
+
+
+def told_by_status(status: int, code: str) -> Told:
+    """What an answer other than success says of a blob."""
+    return Told.failed(code or str(status), again=status in REPEATED, throttled=status in _THROTTLED)
 
 
 _HINTS = {

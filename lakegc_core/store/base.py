@@ -12,9 +12,12 @@ import random
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import IO, Protocol, runtime_checkable
+from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from lakegc_core.store.pace import Gate
 
 LISTING_SCHEMA = pa.schema(
     [
@@ -29,6 +32,7 @@ DELETED = "deleted"
 ALREADY_GONE = "already_gone"
 FAILED = "failed:"  # followed by the store's own code
 NO_ANSWER = "failed:no_answer"  # the request was sent and its answer lost: the object may be gone
+NOT_ASKED = "not_asked"  # the gate was shut before the store took the request: no outcome yet
 
 PROBE_KEY = "_lakefs/retention/gc/lakegc/probe"
 
@@ -61,10 +65,20 @@ class StoreProbe:
     soft_delete: timedelta | None = None  # for how long a deleted object can be brought back; zero: not at all
 
 
+@dataclass(frozen=True)
+class Deletes:
+    """How a store takes deletes best: keys a call, calls side by side, and the most requests in flight in all."""
+
+    batch: int = 1000
+    calls: int = 8
+    requests: int = 8
+
+
 class Store(Protocol):
     """A live connection to one root of one object store. Every method raises `StoreError` when the store does."""
 
     root: str  # URI of the root, for messages: never holds a secret
+    deletes: Deletes
 
     def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
         """Every object whose key starts with `prefix`, at any depth, as batches of LISTING_SCHEMA.
@@ -84,10 +98,11 @@ class Store(Protocol):
     def head(self, key: str) -> ObjectInfo:
         """Size, time and ETag of one object. ObjectNotFoundError if absent."""
 
-    def delete_many(self, keys: Sequence[str]) -> builtins.list[str]:
+    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete the objects and return one outcome per key, in order: `deleted`, `already_gone` or `failed:CODE`.
 
-        Never raises for what happens to single keys; a lost answer is `failed:no_answer` for each of its keys.
+        Never raises for what happens to single keys; a lost answer is `failed:no_answer` for each of its keys. Every
+        request passes the gate, if there is one; keys that it does not let through are `not_asked`.
         """
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:

@@ -13,7 +13,7 @@ import builtins
 import functools
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,16 +49,16 @@ from lakegc_core.errors import (
 from lakegc_core.store.base import (
     ALREADY_GONE,
     DELETED,
-    FAILED,
     LISTING_SCHEMA,
-    NO_ANSWER,
     PROBE_KEY,
+    Deletes,
     Level,
     ObjectInfo,
     StoreConfig,
     StoreProbe,
     pause,
 )
+from lakegc_core.store.pace import Gate, Told, delete_all
 
 Answer = TypeVar("Answer")
 
@@ -72,6 +72,7 @@ _FIELDS = "kind,items(name,size,updated,generation),prefixes,nextPageToken"
 _KIND = "storage#objects"  # what an answer to a listing says it is, even an empty one
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 _REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
+_THROTTLED = {429, 503}  # the service asks for fewer
 _DELETES = 16  # side by side; the JSON API's batches are no faster for the service, and hide single answers
 _BROKEN_OFF = (requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError)
 _LOST = (requests.ConnectionError, requests.Timeout, *_BROKEN_OFF)
@@ -126,6 +127,8 @@ class GCSConfig:
 
 class GCSStore:
     """`Store` over one client. Safe to share between threads."""
+
+    deletes = Deletes(batch=1000, calls=2, requests=2 * _DELETES)
 
     def __init__(self, config: GCSConfig, client: storage.Client, session: AuthorizedSession) -> None:
         self.root = config.root
@@ -229,38 +232,37 @@ class GCSStore:
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
         return ObjectInfo(key, blob.size, blob.updated.astimezone(UTC), str(blob.generation))
 
-    def delete_many(self, keys: Sequence[str]) -> builtins.list[str]:
+    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete, one request an object, many at once.
 
         An object found gone after an answer was lost counts as `deleted`: that request may have done it.
         """
-        different = builtins.list(dict.fromkeys(keys))
+        different, gate = builtins.list(dict.fromkeys(keys)), gate or Gate()
+        outcomes: dict[str, str] = {}
+
+        def delete(key: str) -> dict[str, str]:
+            return delete_all([key], self._ask_one, attempts=self._config.max_attempts, gate=gate)
+
         with ThreadPoolExecutor(_DELETES) as pool:
-            outcomes = dict(zip(different, pool.map(self._delete, different), strict=True))
+            for found in pool.map(delete, different):
+                outcomes |= found
         return [outcomes[key] for key in keys]
 
-    def _delete(self, key: str) -> str:
+    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+        (key,) = keys
         try:
-            blob = self._blob(key)
+            self._blob(key).delete(retry=None, timeout=self._time)
         except StoreError:
-            return FAILED + "InvalidKey"
-        outcome, lost = NO_ANSWER, False
-        for attempt in range(1, self._config.max_attempts + 1):
-            try:
-                blob.delete(retry=None, timeout=self._time)
-                return DELETED
-            except NotFound as error:
-                if "bucket does not exist" in error.message:
-                    return FAILED + "NoSuchBucket"
-                return DELETED if lost else ALREADY_GONE
-            except _SDK_ERRORS as error:
-                outcome = NO_ANSWER if isinstance(error, _LOST) else FAILED + _code(error)
-                lost = lost or isinstance(error, _LOST)
-                if not _should_repeat(error):
-                    break
-            if attempt < self._config.max_attempts:
-                time.sleep(pause(attempt))
-        return outcome
+            return {key: Told.failed("InvalidKey")}
+        except NotFound as error:
+            no_bucket = "bucket does not exist" in error.message
+            return {key: Told.failed("NoSuchBucket") if no_bucket else Told(ALREADY_GONE)}
+        except _SDK_ERRORS as error:
+            if isinstance(error, _LOST):
+                return {key: Told.lost()}
+            throttled = isinstance(error, GoogleAPICallError) and error.code in _THROTTLED
+            return {key: Told.failed(_code(error), again=_should_repeat(error), throttled=throttled)}
+        return {key: Told(DELETED)}
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy an object that the same endpoint reaches, in as many steps as the service wants."""

@@ -31,16 +31,20 @@ from lakegc_core.store.base import (
     DELETED,
     FAILED,
     LISTING_SCHEMA,
+    NOT_ASKED,
     PROBE_KEY,
+    Deletes,
     Level,
     ObjectInfo,
     StoreConfig,
     StoreProbe,
 )
+from lakegc_core.store.pace import Gate
 
 BATCH_ROWS = 8192
 
 _HIDDEN = b".lakegc-"  # files of this module's own: never objects
+_NO_NAMES = (b"", b".", b"..")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,6 +66,8 @@ class LocalConfig:
 
 class LocalStore:
     """`Store` over one folder. Symbolic links below it are neither listed nor followed."""
+
+    deletes = Deletes(calls=1, requests=1)  # threads would only wait for each other
 
     def __init__(self, config: LocalConfig) -> None:
         self.root = config.root
@@ -209,27 +215,46 @@ class LocalStore:
         modified = _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
         return ObjectInfo(key, found.st_size, modified, _etag(found))
 
-    def delete_many(self, keys: Sequence[str]) -> builtins.list[str]:
+    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Unlink the files. Folders stay, even empty ones."""
-        links: dict[bytes, bool] = {}
-        return [self._delete(key, links) for key in keys]
+        gate = gate or Gate()
+        with gate.pace.turn(len(keys)):
+            if not gate.may():
+                return [NOT_ASKED] * len(keys)
+            folders: dict[str, bytes | None] = {}
+            return [self._delete(key, folders) for key in keys]
 
-    def _delete(self, key: str, links: dict[bytes, bool]) -> str:
+    def _delete(self, key: str, folders: dict[str, bytes | None]) -> str:
+        """`folders`: the paths of those looked at before, with a slash; None for what names no place of a file."""
+        folder, slash, name = key.rpartition("/")
         try:
-            path = self._path(key, links)
+            if folder not in folders:
+                folders[folder] = self._folder_of(folder + slash)
+            parent = folders[folder]
+            encoded = name.encode()
+            if parent is None or encoded in _NO_NAMES or b"\0" in encoded or encoded.startswith(_HIDDEN):
+                return FAILED + "InvalidKey"
+            path = parent + encoded
             mode = os.lstat(path).st_mode
             if stat.S_ISLNK(mode):
                 return FAILED + "ELOOP"
             if stat.S_ISDIR(mode):
                 return FAILED + "EISDIR"
             os.unlink(path)
-        except StoreError:
+        except UnicodeEncodeError:
             return FAILED + "InvalidKey"
         except (FileNotFoundError, NotADirectoryError):
             return ALREADY_GONE
         except OSError as error:
             return FAILED + errno.errorcode.get(error.errno or 0, "OSError")
         return DELETED
+
+    def _folder_of(self, prefix: str) -> bytes | None:
+        """The path, with its slash, of the folder of keys that begin with `prefix`; None if it can have no files."""
+        try:
+            return self._path(f"{prefix}x")[:-1]
+        except StoreError:
+            return None
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy a file from another folder."""
@@ -290,15 +315,11 @@ class LocalStore:
         if any(part.startswith(_HIDDEN) for part in parts):
             raise StoreError(f"{self.root}: {shown!r} is a name lakegc keeps for its own temporary files")
 
-    def _path(self, key: str, links: dict[bytes, bool] | None = None) -> bytes:
-        """The file of a key. `links` remembers which folders were looked at, for calls about many keys."""
+    def _path(self, key: str) -> bytes:
+        """The file of a key."""
         encoded = self._encode(key)
         self._check(encoded, key)
-        folder = encoded.rpartition(b"/")[0]
-        links = {} if links is None else links
-        if folder not in links:
-            links[folder] = self._through_link(folder)
-        if links[folder]:
+        if self._through_link(encoded.rpartition(b"/")[0]):
             raise StoreError(f"{self.root}: {key!r} leads through a symbolic link, which is not followed")
         return self._folder + b"/" + encoded
 

@@ -1,8 +1,8 @@
 """S3 and the stores that speak its protocol, with boto3.
 
 Here: one bucket and prefix behind the protocol of `base`, and how botocore's errors become lakegc's.
-Not here: the reading of list pages (`s3_listing.py`), where credentials come from (the SDK's own chain,
-unless given), and any notion of what the keys mean.
+Not here: the reading of list pages (`s3_listing.py`), clients and the meaning of codes (`s3_access.py`), how hard
+deletes are asked for (`pace.py`), and any notion of what the keys mean.
 
 A key is `prefix + "/" + address`, or the address alone under an empty prefix: never cleaned or normalised.
 """
@@ -11,30 +11,20 @@ from __future__ import annotations
 
 import builtins
 import re
+import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-import boto3
-import botocore.session
 import pyarrow as pa
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionError,
-    HTTPClientError,
-    IncompleteReadError,
-    ResponseStreamingError,
-)
-from botocore.parsers import ResponseParserError
-from botocore.utils import calculate_md5
+from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
 
 from lakegc_core.errors import (
     IncompleteError,
@@ -43,49 +33,40 @@ from lakegc_core.errors import (
     SettingsError,
     StoreError,
 )
-from lakegc_core.store import s3_listing
+from lakegc_core.store import s3_access, s3_listing
 from lakegc_core.store.base import (
     ALREADY_GONE,
     DELETED,
     FAILED,
-    NO_ANSWER,
     PROBE_KEY,
+    Deletes,
     Level,
     ObjectInfo,
     StoreConfig,
     StoreProbe,
     pause,
 )
+from lakegc_core.store.pace import Gate, Told, delete_all
+from lakegc_core.store.s3_access import (
+    ABSENT,
+    BATCH_REFUSED,
+    CONDITION_FAILED,
+    LOST,
+    SDK_ERRORS,
+    TOO_LARGE,
+    UNSUPPORTED,
+    attempts_of,
+    bare,
+    code_of,
+    failure,
+    hint,
+    told,
+)
 
-DELETE_BATCH = 1000  # the most keys DeleteObjects takes
-
-_ABSENT = {"NoSuchKey", "NotFound", "404"}
-_CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
-_TOO_LARGE = {"InvalidRequest", "EntityTooLarge"}  # for CopyObject, which ends at 5 GiB
 _IN_PARTS = TransferConfig(multipart_chunksize=512 << 20)  # bytes
-_UNSUPPORTED = {"NotImplemented", "MethodNotAllowed", "405", "501"}
-# One key can spoil a whole DeleteObjects with these, and some stores have no DeleteObjects at all.
-_BATCH_REFUSED = {
-    "MalformedXML",
-    "KeyTooLongError",
-    "InvalidArgument",
-    "InvalidRequest",
-    "InvalidURI",
-} | _UNSUPPORTED
-# As codes of single keys within an answer; botocore itself retries them when they concern the request.
-_TRY_AGAIN = {
-    "SlowDown",
-    "InternalError",
-    "ServiceUnavailable",
-    "RequestTimeout",
-    "Throttling",
-    "RequestLimitExceeded",
-}
-# No answer, or one nobody can read: what was asked for may have happened.
-_LOST = (ConnectionError, HTTPClientError, ResponseParserError)
-_SDK_ERRORS = (ClientError, BotoCoreError, ResponseParserError)  # the last is not one of BotoCoreError
 # What XML 1.0 cannot hold, so that no DeleteObjects can name it.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_GONE = Told(DELETED)
 
 
 @dataclass(frozen=True)
@@ -113,13 +94,10 @@ class S3Config:
         return f"s3://{self.bucket}/{self.prefix}"
 
     def connect(self) -> S3Store:
-        """A store with a client of its own. The client is safe to share between threads."""
-        # A session of its own: boto3's default one is shared, and not safe to build clients from in threads.
-        session = boto3.Session(botocore_session=botocore.session.Session())
-        # Adaptive mode slows the whole client down while the store throttles. With an endpoint of its own, by
-        # argument or by environment, botocore addresses buckets by path; only AWS itself gets host names.
+        """A store with clients of its own, which are safe to share between threads."""
+        # With an endpoint of its own, by argument or by environment, botocore addresses buckets by path; only AWS
+        # itself gets host names.
         options = Config(
-            retries={"mode": "adaptive", "total_max_attempts": self.max_attempts},
             connect_timeout=self.connect_timeout,
             read_timeout=self.read_timeout,
             max_pool_connections=32,
@@ -127,36 +105,28 @@ class S3Config:
             response_checksum_validation="when_required",
             user_agent_extra="lakegc",
         )
-        try:
-            client = session.client(
-                "s3",
-                endpoint_url=self.endpoint_url,
-                region_name=self.region,
-                aws_access_key_id=self.access_key_id,
-                aws_secret_access_key=self.secret_access_key,
-                aws_session_token=self.session_token,
-                config=options,
-            )
-        except (BotoCoreError, ValueError) as error:
-            raise SettingsError(f"{self.root}: no S3 client: {type(error).__name__}: {error}") from error
-        s3_listing.install(client.meta.events)
-        if not (urlsplit(client.meta.endpoint_url).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
-            client.meta.events.register("before-call.s3.DeleteObjects", _send_md5)
-        return S3Store(self, client)
-
-
-def _send_md5(params: dict[str, Any], **_: Any) -> None:
-    """The checksum DeleteObjects must carry, as every compatible store knows it: newer ones are AWS's own."""
-    params["headers"]["Content-MD5"] = calculate_md5(params["body"])
-    params["context"].pop("checksum", None)
+        main, deleting = s3_access.clients(
+            self.root,
+            self.max_attempts,
+            options,
+            endpoint_url=self.endpoint_url,
+            region_name=self.region,
+            aws_access_key_id=self.access_key_id,
+            aws_secret_access_key=self.secret_access_key,
+            aws_session_token=self.session_token,
+        )
+        return S3Store(self, main, deleting)
 
 
 class S3Store:
     """`Store` over one boto3 client. Safe to share between threads."""
 
-    def __init__(self, config: S3Config, client: Any) -> None:
+    deletes = Deletes()
+
+    def __init__(self, config: S3Config, client: Any, deleting: Callable[[], Any]) -> None:
         self.root = config.root
         self.client = client  # for the few things beyond the protocol
+        self._new_deleting, self._deleting, self._lock = deleting, None, threading.Lock()
         self._config = config
         self._base = f"{config.prefix}/" if config.prefix else ""
 
@@ -202,7 +172,7 @@ class S3Store:
             announced = answer.get("ContentLength")
             try:
                 body: bytes = answer["Body"].read()
-            except (IncompleteReadError, ResponseStreamingError, *_LOST) as error:
+            except (IncompleteReadError, ResponseStreamingError, *LOST) as error:
                 if attempt == self._config.max_attempts:
                     raise IncompleteError(f"{self.root}: reading {key!r} broke off: {type(error).__name__}") from error
                 time.sleep(pause(attempt))
@@ -221,14 +191,14 @@ class S3Store:
             answer = self._call("put_object", key, Key=self._base + key, Body=data, **conditions)
         except PreconditionFailedError as error:
             # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
-            if _attempts(error.__context__) > 1 and self._holds(key, data):
+            if attempts_of(error.__context__) > 1 and self._holds(key, data):
                 return self.head(key).etag or ""
             raise
         except ObjectNotFoundError as error:
             if if_match is None:
                 raise
             raise PreconditionFailedError(f"{self.root}: {key!r} is gone; it was to be replaced") from error
-        return _bare(answer.get("ETag")) or ""
+        return bare(answer.get("ETag")) or ""
 
     def _holds(self, key: str, data: bytes) -> bool:
         try:
@@ -242,58 +212,58 @@ class S3Store:
         if not {"ContentLength", "LastModified"} <= answer.keys():
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
         modified = answer["LastModified"].astimezone(UTC)
-        return ObjectInfo(key, answer["ContentLength"], modified, _bare(answer.get("ETag")))
+        return ObjectInfo(key, answer["ContentLength"], modified, bare(answer.get("ETag")))
 
-    def delete_many(self, keys: Sequence[str]) -> builtins.list[str]:
+    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete, 1000 keys a request. S3 does not tell what was there: `deleted` either way."""
+        gate = gate or Gate()
         outcomes: dict[str, str] = {}
         batchable: builtins.list[str] = []
         for key in dict.fromkeys(keys):
             if not key:
                 outcomes[key] = FAILED + "InvalidKey"  # would name the root itself
             elif _NOT_XML.search(self._base + key):
-                outcomes[key] = self._delete_one(key)
+                outcomes |= delete_all([key], self._ask_one, attempts=self._config.max_attempts, gate=gate)
             else:
                 batchable.append(key)
-        for start in range(0, len(batchable), DELETE_BATCH):
-            outcomes.update(self._delete_batch(batchable[start : start + DELETE_BATCH]))
+        for start in range(0, len(batchable), self.deletes.batch):
+            batch = batchable[start : start + self.deletes.batch]
+            outcomes |= delete_all(
+                batch, self._ask_batch, attempts=self._config.max_attempts, gate=gate, single=self._ask_one
+            )
         return [outcomes[key] for key in keys]
 
-    def _delete_batch(self, keys: builtins.list[str]) -> dict[str, str]:
-        outcomes = dict.fromkeys(keys, DELETED)
-        pending = keys
-        for attempt in range(1, self._config.max_attempts + 1):
-            objects = [{"Key": self._base + key} for key in pending]
-            try:
-                answer = self.client.delete_objects(
-                    Bucket=self._config.bucket, Delete={"Objects": objects, "Quiet": True}
-                )
-            except _SDK_ERRORS as error:
-                code = _code(error)
-                if code in _BATCH_REFUSED:
-                    return outcomes | {key: self._delete_one(key) for key in pending}
-                return outcomes | dict.fromkeys(pending, _failure(error))
-            failed = {error.get("Key"): error.get("Code") or "Unknown" for error in answer.get("Errors") or ()}
-            named = {key: failed.pop(self._base + key) for key in pending if self._base + key in failed}
-            if failed:  # errors about keys not asked for: nobody knows which of ours they mean
-                outcomes |= dict.fromkeys(pending, FAILED + next(iter(failed.values())))
-                named = {key: code for key, code in named.items() if code not in _TRY_AGAIN}
-            outcomes |= {key: DELETED for key in pending if not failed and key not in named}
-            outcomes |= {key: ALREADY_GONE if code in _ABSENT else FAILED + code for key, code in named.items()}
-            pending = [key for key, code in named.items() if code in _TRY_AGAIN]
-            if not pending or attempt == self._config.max_attempts:
-                break
-            time.sleep(pause(attempt))
-        return outcomes
+    def _deleter(self) -> Any:
+        """The client for deletes: what it does not repeat by itself is repeated at the pace of all deletes."""
+        with self._lock:
+            if self._deleting is None:
+                self._deleting = self._new_deleting()
+            return self._deleting
 
-    def _delete_one(self, key: str) -> str:
+    def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
+        objects = [{"Key": self._base + key} for key in keys]
         try:
-            self.client.delete_object(Bucket=self._config.bucket, Key=self._base + key)
-        except _SDK_ERRORS as error:
-            return ALREADY_GONE if _code(error) in _ABSENT else _failure(error)
+            answer = self._deleter().delete_objects(
+                Bucket=self._config.bucket, Delete={"Objects": objects, "Quiet": True}
+            )
+        except SDK_ERRORS as error:
+            return None if code_of(error) in BATCH_REFUSED else dict.fromkeys(keys, failure(error))
+        failed = {error.get("Key"): error.get("Code") or "Unknown" for error in answer.get("Errors") or ()}
+        named = {key: failed.pop(self._base + key) for key in keys if self._base + key in failed}
+        if failed:  # errors about keys not asked for: nobody knows which of ours they mean
+            whole = dict.fromkeys(keys, Told.failed(next(iter(failed.values()))))
+            return whole | {key: told(code)._replace(again=False) for key, code in named.items()}
+        return dict.fromkeys(keys, _GONE) | {key: told(code) for key, code in named.items()}
+
+    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+        (key,) = keys
+        try:
+            self._deleter().delete_object(Bucket=self._config.bucket, Key=self._base + key)
+        except SDK_ERRORS as error:
+            return {key: Told(ALREADY_GONE) if code_of(error) in ABSENT else failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
-            return FAILED + "InvalidKey"
-        return DELETED
+            return {key: Told.failed("InvalidKey")}
+        return {key: _GONE}
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy an object that the same endpoint and credentials reach. Beyond 5 GiB it goes part by part."""
@@ -303,11 +273,11 @@ class S3Store:
         try:
             answer = self._call("copy_object", source_key, Key=self._base + key, CopySource=origin)
         except StoreError as error:
-            if _code(error.__context__) not in _TOO_LARGE:
+            if code_of(error.__context__) not in TOO_LARGE:
                 raise
             self._call("copy", source_key, Key=self._base + key, CopySource=origin, Config=_IN_PARTS)
             return self.head(key).etag
-        return _bare(answer.get("CopyObjectResult", {}).get("ETag"))
+        return bare(answer.get("CopyObjectResult", {}).get("ETag"))
 
     def download(self, key: str, file: IO[bytes]) -> None:
         """Fetch the object into a file, in parts if it is large."""
@@ -328,7 +298,7 @@ class S3Store:
             versioning = answer.get("Status") == "Enabled"
         except ClientError as error:  # refused or unknown to this store, but answered, and so dated
             answer = error.response
-        except _SDK_ERRORS as error:
+        except SDK_ERRORS as error:
             raise self._error(error, "get_bucket_versioning", "") from None  # a trace would quote the server
         date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
         if not date:
@@ -343,7 +313,7 @@ class S3Store:
             except PreconditionFailedError:
                 return True
             except StoreError as error:
-                if _code(error.__context__) in _UNSUPPORTED:
+                if code_of(error.__context__) in UNSUPPORTED:
                     return False
                 raise
             return False
@@ -354,60 +324,24 @@ class S3Store:
     def _call(self, operation: str, key: str, **arguments: Any) -> Any:
         try:
             return getattr(self.client, operation)(Bucket=self._config.bucket, **arguments)
-        except _SDK_ERRORS as error:
+        except SDK_ERRORS as error:
             raise self._error(error, operation, key) from None  # a trace would quote the server
         except UnicodeError as error:
             raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
 
     def _error(self, error: Exception, operation: str, key: str) -> StoreError:
         """The error in lakegc's words, without the server's own text: some servers quote requests in it."""
-        code = _code(error)
+        code = code_of(error)
         what = f"{self.root}: {''.join(part.capitalize() for part in operation.split('_'))} of {key!r}"
-        if code in _ABSENT and operation != "list_objects_v2":
+        if code in ABSENT and operation != "list_objects_v2":
             return ObjectNotFoundError(f"{what}: there is no such object")
-        if code in _CONDITION_FAILED and operation == "put_object":
+        if code in CONDITION_FAILED and operation == "put_object":
             return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected ({code})")
         if isinstance(error, ClientError):
-            return StoreError(f"{what}: the store answered {code} after {_attempts(error)} attempts{_hint(code)}")
-        return StoreError(f"{what}: {code} after up to {self._config.max_attempts} attempts{_hint(code)}")
-
-
-_HINTS = {
-    "AccessDenied": "grant the operation to these credentials",
-    "InvalidAccessKeyId": "the store does not know the access key",
-    "SignatureDoesNotMatch": "the secret key is not the right one",
-    "ExpiredToken": "renew the session",
-    "NoSuchBucket": "check the name of the bucket, and the endpoint",
-    "NoCredentialsError": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
-    "EndpointConnectionError": "check the endpoint (AWS_ENDPOINT_URL_S3) and the network",
-    "RequestTimeTooSkewed": "the clock of this machine is wrong",
-}
+            return StoreError(f"{what}: the store answered {code} after {attempts_of(error)} attempts{hint(code)}")
+        return StoreError(f"{what}: {code} after up to {self._config.max_attempts} attempts{hint(code)}")
 
 
 def _reach(config: S3Config) -> tuple[str | None, ...]:
     """What two configs share that reach the same buckets in the same way."""
     return config.endpoint_url, config.region, config.access_key_id, config.secret_access_key, config.session_token
-
-
-def _hint(code: str) -> str:
-    return f": {_HINTS[code]}" if code in _HINTS else ""
-
-
-def _code(error: BaseException | None) -> str:
-    """The store's own code, or the name of the SDK's error when there was no answer."""
-    if isinstance(error, ClientError):
-        return str(error.response.get("Error", {}).get("Code") or "Unknown")
-    return type(error).__name__
-
-
-def _failure(error: Exception) -> str:
-    return NO_ANSWER if isinstance(error, _LOST) else FAILED + _code(error)
-
-
-def _attempts(error: BaseException | None) -> int:
-    response = error.response if isinstance(error, ClientError) else {}
-    return int(response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) + 1
-
-
-def _bare(etag: str | None) -> str | None:
-    return etag.strip('"') if etag else None

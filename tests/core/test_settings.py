@@ -11,6 +11,7 @@ from lakegc_core.durations import parse_duration
 from lakegc_core.errors import SettingsError
 from lakegc_core.settings import (
     RepositoryPolicy,
+    ScaleSettings,
     ServerSettings,
     Settings,
     StoreMapping,
@@ -124,6 +125,8 @@ stores:
 spark:
   master: "local[2]"
   conf: {spark.driver.memory: 2g, spark.ui.enabled: false, spark.cores.max: 4}
+scale:        {range_num_partitions: 50, address_num_partitions: 200, listing_parallelism: 8,
+               delete_parallelism: 4, delete_rate: 3500}
 lease:        external
 repositories:
   - {match: "prod-*", safety: standard, min_age: 48h, protect_tags: false,
@@ -144,6 +147,7 @@ repositories:
         "spark.ui.enabled": "false",
         "spark.cores.max": "4",
     }
+    assert settings.scale == ScaleSettings(50, 200, 8, 4, 3500)
     assert settings.lease == "external"
     assert settings.policy_for("prod-eu") == RepositoryPolicy(
         match="prod-*",
@@ -169,7 +173,7 @@ def test_the_first_policy_that_matches_wins_and_case_counts(home: Path) -> None:
     assert settings.policy_for("A-bc") == RepositoryPolicy(match="*")
 
 
-@pytest.mark.parametrize("config", ["", "server:\nspark:\nstores:\nrepositories:\n", "# only a comment\n"])
+@pytest.mark.parametrize("config", ["", "server:\nspark:\nscale:\nstores:\nrepositories:\n", "# only a comment\n"])
 def test_empty_sections_read_as_absent(home: Path, config: str) -> None:
     assert load(home, config) == load(home)
 
@@ -177,10 +181,11 @@ def test_empty_sections_read_as_absent(home: Path, config: str) -> None:
 @pytest.mark.parametrize(
     ("config", "key", "allowed"),
     [
-        ("sevrer: {}", "sevrer", "server, spark, stores, lease, price, repositories"),
+        ("sevrer: {}", "sevrer", "server, spark, scale, stores, lease, price, repositories"),
         ("server: {url: x}", "url", "endpoint_url, connection_timeout, read_timeout"),
         ("stores: [{match: a, root: b, path: c}]", "path", "match, endpoint, root"),
         ("spark: {cores: 2}", "cores", "master, conf"),
+        ("scale: {num_partitions: 9}", "num_partitions", "range_num_partitions, address_num_partitions"),
         ("repositories: [{match: a, minage: 1h}]", "minage", "min_age"),
     ],
 )
@@ -216,12 +221,17 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
         ("repositories: [{match: a, min_age: -1h}]", "negative"),
         ("repositories: [{match: a, min_age: soon}]", "no duration"),
         ("repositories: [{match: a, holds: [release]}]", "is no hold"),
-        ("repositories: [{match: a, keep_marks: 1}]", "`keep_marks` must be a whole number, at least 2, not 1"),
+        ("repositories: [{match: a, keep_marks: 1}]", "`keep_marks` must be a whole number of at least 2, not 1"),
         ("repositories: [{match: a, mark: nightly}]", "`mark` must be true or false"),
         ("repositories: [{match: a, holds: ['tags:x']}]", "write tag:PATTERN or commit:PATTERN or branch:PATTERN or"),
         ("repositories: [{match: a, holds: 'tag:x'}]", "`holds` must be a list"),
         ("server: {read_timeout: 0}", "more than 0"),
         ("server: {endpoint_url: 7}", "must be a text"),
+        ("scale: {delete_rate: 0}", "scale: `delete_rate` must be a whole number of at least 1, not 0"),
+        ("scale: {delete_parallelism: -2}", "at least 1, not -2"),
+        ("scale: {listing_parallelism: 2.5}", "a whole number of at least 1, not 2.5"),
+        ("scale: {range_num_partitions: true}", "not True; leave it out for the default"),
+        ("scale: {address_num_partitions: '200'}", "not '200'"),
         ("spark: {conf: {a: [1]}}", "`a` must be a text"),
         ("lease: internal\nlease: external\n", "'lease' twice"),
         ("server: {a: [}", r"not valid YAML \(line 1\)"),

@@ -30,6 +30,7 @@ from lakegc_core.sandbox.repository import Backup
 from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
 from lakegc_core.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.stages import (
+    deletion,
     expired_addresses,
     look,
     namespace_listing,
@@ -66,7 +67,7 @@ _WITH_TASKS = (
     expired_addresses,
     sample,
     suspects,
-    swept_report,
+    deletion,
 )
 
 Act = Callable[[], object]

@@ -16,7 +16,7 @@ import pytest
 
 from lakegc_core import safety
 from lakegc_core.sandbox import ScanError
-from lakegc_core.stages import look, swept_report
+from lakegc_core.stages import deletion, look, swept_report
 from lakegc_core.stages.swept_report import SweepResult
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, run_here, stopped_by
 
@@ -338,12 +338,12 @@ def _nothing() -> None:
 def _tasks_of_the_sweep(before: Callable[[], object]) -> Iterator[pytest.MonkeyPatch]:
     """Let something happen before each wave of deletes, after it was decided what goes."""
 
-    def wave(*arguments: Any) -> Any:
+    def wave(*arguments: Any, **options: Any) -> Any:
         before()
-        return run_here(*arguments)
+        return run_here(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(swept_report, "run_tasks", wave)
+        patch.setattr(deletion, "run_tasks", wave)
         yield patch
 
 

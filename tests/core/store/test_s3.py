@@ -11,8 +11,8 @@ from lakegc_core.errors import IncompleteError, ObjectNotFoundError, StoreError
 from lakegc_core.store.base import NO_ANSWER
 from lakegc_core.store.s3 import S3Config
 from lakegc_core.store.s3_listing import split_page
-from tests.core.store.faults import Faulty
-from tests.proxy import Answer, Forward, Hook, Request, answer_lost, failing
+from tests.core.store.faults import Faulty, answering
+from tests.proxy import Answer, Forward, Hook, Request, answer_lost, failing, pass_on
 from tests.servers import S3Server
 
 # How a list page of three objects can be spoilt, and a word of the error it must give.
@@ -100,6 +100,23 @@ def test_t35_errors_of_single_keys_are_theirs_alone(faulty_s3: Faulty) -> None:
     faulty_s3.proxy.hook = failing(1, delete_errors((f"{prefix}/data/b", "SlowDown")))
     assert faulty_s3.store.delete_many(keys) == ["deleted"] * 3
     assert b"data/a" not in faulty_s3.proxy.requests[-1].body  # only what failed is asked for again
+
+
+@pytest.mark.parametrize("body", [b"", b"<p>login</p>", b"{}", b"<ListBucketResult/>", b"<DeleteResult><Error>"])
+def test_an_answer_that_is_no_delete_result_does_not_say_that_all_is_deleted(faulty_s3: Faulty, body: bytes) -> None:
+    """Only failures are named in a right one, so that an empty page would say: all went well."""
+    faulty_s3.direct.write("data/a", b"")
+    faulty_s3.proxy.hook = answering(Answer(200, {"Content-Type": "text/html"}, body))
+    (outcome,) = faulty_s3.store.delete_many(["data/a"])
+    assert outcome in (NO_ANSWER, "failed:500") and len(faulty_s3.proxy.requests) == 2
+    faulty_s3.proxy.hook = pass_on
+    assert faulty_s3.store.delete_many(["data/a"]) == ["deleted"] and faulty_s3.listed() == []
+
+
+def test_an_address_that_knows_no_bucket_does_not_say_that_all_is_gone(faulty_s3: Faulty) -> None:
+    faulty_s3.proxy.hook = answering(Answer(404, {"Content-Type": "text/html"}, b"<p>nothing here</p>"))
+    outcomes = faulty_s3.store.delete_many(["data/a", "data/b"])
+    assert all(outcome.startswith("failed:") for outcome in outcomes), outcomes
 
 
 def test_a_batch_the_store_cannot_read_is_deleted_key_by_key(faulty_s3: Faulty) -> None:
