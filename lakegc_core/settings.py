@@ -71,11 +71,15 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class StoreMapping:
-    """A store that lakeFS and the collector see under different names: addresses that start with `match`."""
+    """How addresses that start with `match` are reached, where not as lakeFS names them, and how they are deleted.
+
+    `delete_versions`: what is deleted leaves no old version in a bucket that keeps them; nothing brings it back then.
+    """
 
     match: str
     endpoint: str | None = None
     root: str | None = None
+    delete_versions: bool = False
 
 
 @dataclass(frozen=True)
@@ -220,12 +224,19 @@ def normalise_endpoint(url: str) -> str:
 
 
 def _store(section: Section) -> StoreMapping:
-    store = StoreMapping(match=section.text("match"), endpoint=section.maybe("endpoint"), root=section.maybe("root"))
+    store = StoreMapping(
+        match=section.text("match"),
+        endpoint=section.maybe("endpoint"),
+        root=section.maybe("root"),
+        delete_versions=section.choice("versions", ("keep", "delete")) == "delete",
+    )
     section.finish()
     if not store.match:
         raise section.error("`match` is missing: the beginning of the addresses it is for, such as local://")
-    if store.endpoint is None and store.root is None:
-        raise section.error("neither `endpoint` nor `root` is given, so it would change nothing")
+    if store == StoreMapping(store.match):
+        raise section.error("neither `endpoint` nor `root` nor `versions: delete` is given, so it would change nothing")
+    if store.delete_versions and not store.match.startswith("s3://"):
+        raise section.error("`versions: delete` is for addresses on S3: `match` must begin with s3://")
     return store
 
 

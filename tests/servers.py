@@ -123,7 +123,7 @@ def seaweedfs(tmp: Path, bucket: str = "lakegc-test") -> Iterator[S3Server]:
         names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc"]
         names += ["filer.port", "filer.port.grpc", "s3.port.grpc", "s3.port"]
         return [
-            _binary("weed"),
+            binary("weed"),
             "server",
             f"-dir={data}",
             "-ip=127.0.0.1",
@@ -159,7 +159,7 @@ def rclone_s3(folder: Path, bucket: str = "lakegc-test", log_folder: Path | None
 
     def command(ports: Sequence[int]) -> list[str]:
         return [
-            _binary("rclone"),
+            binary("rclone"),
             "serve",
             "s3",
             f"--addr=127.0.0.1:{ports[0]}",
@@ -174,7 +174,8 @@ def rclone_s3(folder: Path, bucket: str = "lakegc-test", log_folder: Path | None
         yield server
 
 
-def _binary(name: str) -> str:
+def binary(name: str) -> str:
+    """Where a program lies that comes with the development dependencies."""
     beside_python = Path(sys.executable).parent / name
     found = str(beside_python) if beside_python.exists() else shutil.which(name)
     if found is None:

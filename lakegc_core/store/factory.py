@@ -36,6 +36,7 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
             access_key_id=given.access_key_id,
             secret_access_key=given.secret_access_key,
             session_token=given.session_token,
+            delete_versions=bool(mapping and mapping.delete_versions),
         )
     if namespace.scheme == "gs":
         return _gcs(namespace, mapping.endpoint if mapping else None)

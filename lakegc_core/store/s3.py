@@ -83,6 +83,7 @@ class S3Config:
     max_attempts: int = 6  # of each request, the first one included
     connect_timeout: float = 10.0  # seconds
     read_timeout: float = 60.0  # seconds
+    delete_versions: bool = False  # a delete takes all versions of a key, not only what lists of objects show
 
     def __post_init__(self) -> None:
         if self.endpoint_url and "@" in urlsplit(self.endpoint_url).netloc:
@@ -115,13 +116,17 @@ class S3Config:
             aws_secret_access_key=self.secret_access_key,
             aws_session_token=self.session_token,
         )
+        if self.delete_versions:
+            from lakegc_core.store.s3_versions import S3VersionsStore
+
+            return S3VersionsStore(self, main, deleting)
         return S3Store(self, main, deleting)
 
 
 class S3Store:
     """`Store` over one boto3 client. Safe to share between threads."""
 
-    deletes = Deletes()
+    deletes: Deletes = Deletes()
 
     def __init__(self, config: S3Config, client: Any, deleting: Callable[[], Any]) -> None:
         self.root = config.root
@@ -241,7 +246,10 @@ class S3Store:
             return self._deleting
 
     def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
-        objects = [{"Key": self._base + key} for key in keys]
+        return self._delete_named(keys, [{"Key": self._base + key} for key in keys])
+
+    def _delete_named(self, keys: Sequence[str], objects: Sequence[Mapping[str, str]]) -> Mapping[str, Told] | None:
+        """One DeleteObjects for `objects`, which belong to `keys`; what it said by key."""
         try:
             answer = self._deleter().delete_objects(
                 Bucket=self._config.bucket, Delete={"Objects": objects, "Quiet": True}

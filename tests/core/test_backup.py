@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from lakegc_core.backup import backup, backup_facts, restore
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.stages.swept_report import swept_report
 from lakegc_core.store.base import connect
+from tests import servers
 from tests.replays import Replay, environment
 
 if TYPE_CHECKING:
@@ -74,7 +76,14 @@ def test_what_differs_is_left_alone_and_said(
             backup(spark, context, str(found.root))
 
 
-def test_a_backup_of_another_tool_is_restored_by_the_marks_own_list(
+def rclone_copies(source: Path, target: Path, lists: Path) -> None:
+    """The recipe of README: copy what the lists in a folder name, with rclone."""
+    for each in sorted(lists.glob("*.txt")):
+        command = [servers.binary("rclone"), "--config=", "copy", "--no-traverse", f"--files-from-raw={each}"]
+        subprocess.run([*command, str(source), str(target)], check=True, capture_output=True, timeout=120)
+
+
+def test_rclone_copies_a_marks_list_away_and_brings_it_back_and_lakegc_restores_what_rclone_saved(
     replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path
 ) -> None:
     found = replay("local_rich")
@@ -82,9 +91,12 @@ def test_a_backup_of_another_tool_is_restored_by_the_marks_own_list(
         context = found.begin("m1")
         pipeline.mark(spark, context)
         before = contents(found, found.right())
-        for key, data in before.items():
-            (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / key).write_bytes(data)
-        swept_report(spark, context)
-        assert restore(spark, context, str(tmp_path)).outcomes["copied"] == len(before)
+        lists = found.root / context.mark.folder / "deleted.text"
+        rclone_copies(found.root, tmp_path / "saved", lists)
+        swept = swept_report(spark, context)
+        assert swept.outcomes["deleted"] == len(before)
+        assert restore(spark, context, str(tmp_path / "saved")).outcomes["copied"] == len(before)
+        assert contents(found, set(before)) == before
+        connect(context.data).delete_many(sorted(before))
+        rclone_copies(tmp_path / "saved", found.root, lists)
         assert contents(found, set(before)) == before

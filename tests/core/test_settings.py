@@ -183,7 +183,7 @@ def test_empty_sections_read_as_absent(home: Path, config: str) -> None:
     [
         ("sevrer: {}", "sevrer", "server, spark, scale, stores, lease, price, repositories"),
         ("server: {url: x}", "url", "endpoint_url, connection_timeout, read_timeout"),
-        ("stores: [{match: a, root: b, path: c}]", "path", "match, endpoint, root"),
+        ("stores: [{match: a, root: b, path: c}]", "path", "match, endpoint, root, versions"),
         ("spark: {cores: 2}", "cores", "master, conf"),
         ("scale: {num_partitions: 9}", "num_partitions", "range_num_partitions, address_num_partitions"),
         ("repositories: [{match: a, minage: 1h}]", "minage", "min_age"),

@@ -150,3 +150,18 @@ def test_t38_on_a_versioned_bucket_a_deleted_object_is_listed_no_more_and_its_by
     assert store.delete_many(["data/a"]) == ["deleted"]  # one marker more
     versions = client.list_object_versions(Bucket=bucket, Prefix="ns/data/")["Versions"]
     assert [(version["Key"], version["Size"]) for version in versions] == [("ns/data/a", 5)]
+
+
+def test_asked_to_it_deletes_every_version_of_a_key_and_of_no_other(seaweed: S3Server) -> None:
+    client, bucket = seaweed.client(), f"versioned-{uuid.uuid4().hex[:8]}"
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    store = seaweed.config("ns", bucket=bucket, delete_versions=True).connect()
+    assert store.probe().versioning is False, "nothing stays of what is deleted"
+    for key in ("data/a", "data/a", "data/a,live", "data/b"):
+        store.write(key, key.encode())
+    client.delete_object(Bucket=bucket, Key="ns/data/b")
+    assert store.delete_many(["data/a", "data/b", "data/c"]) == ["deleted", "deleted", "already_gone"]
+    left = client.list_object_versions(Bucket=bucket, Prefix="ns/data/")
+    assert [each["Key"] for each in left["Versions"]] == ["ns/data/a,live"] and "DeleteMarkers" not in left
+    assert store.delete_many(["data/a,live", "no\x01xml"]) == ["deleted", "already_gone"]
