@@ -11,7 +11,7 @@ from conftest import Site, open_site
 
 from lakegc_core.context import open_repository
 from lakegc_dagster.config import LakegcConfig
-from tests.core.test_retire import DAY, START, TODAY, write_mark
+from tests.old_marks import DAY, START, TODAY, write_mark
 
 NIGHT = START + TODAY * DAY
 

@@ -15,7 +15,7 @@ from lakegc_core.context import RepositoryContext, open_repository
 from lakegc_core.lease import NAME, Lease
 from lakegc_core.retire import list_retired
 from lakegc_dagster.partitions import GcCell
-from tests.core.test_retire import DAY, START, TODAY, write_mark
+from tests.old_marks import DAY, START, TODAY, write_mark
 
 NOW = START + TODAY * DAY  # 2026-12-30 14:13 UTC
 SLOT = NOW - 12.2 * 3600 - 0.0  # a little after two at night
