@@ -1,6 +1,6 @@
 """Spark as lakegc uses it: one session, DataFrames only, and tasks that run Python on the executors.
 
-Which Java runs it is said in `java`. What the stages do is not here.
+Which Java runs it is said in `java`, how executors get lakegc in `shipping`. What the stages do is not here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from lakegc_core import clock, errors, java
+from lakegc_core import clock, errors, java, shipping
 from lakegc_core.errors import LakegcError
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Json = dict[str, Any]
+
+CONNECT = "sc://"
+"""How the address of a Spark Connect server begins, which stands where a master would."""
 
 _RESULT = "result string"
 _DEFAULTS = {
@@ -38,24 +41,34 @@ _DEFAULTS = {
 
 
 def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """The process's Spark session, started if there is none.
+    """The process's Spark session, started if there is none; one that stands is taken, whatever its master.
 
-    `conf` holds any `spark.*` settings and wins over lakegc's defaults. Credentials do not belong there: stores are
-    reached from Python, with configurations that travel in the tasks.
+    `master` may be the address of a Spark Connect server. `conf` holds any `spark.*` settings and wins over lakegc's
+    defaults. Credentials do not belong there: stores are reached from Python, with configurations that travel in the
+    tasks. Executors elsewhere are given this package.
     """
     from pyspark.sql import SparkSession
 
-    prepare_environment(master)
-    builder = SparkSession.builder.master(master)
-    settings = dict(_DEFAULTS)
+    own = dict(conf or {})
+    if master.startswith(CONNECT):  # memory, logs and Python are the server's
+        builder = SparkSession.builder.remote(master)
+        settings = {key: value for key, value in _DEFAULTS.items() if key.startswith("spark.sql.")}
+    else:
+        if python := own.get("spark.pyspark.python"):
+            os.environ["PYSPARK_PYTHON"] = python  # only spark-submit looks at the setting itself
+        prepare_environment(master)
+        builder = SparkSession.builder.master(master)
+        settings = dict(_DEFAULTS)
     if master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 2))
         log = Path(__file__).with_name("log4j2.properties")
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
-    for key, value in (settings | dict(conf or {})).items():
+    for key, value in (settings | own).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    started = builder.getOrCreate()
+    shipping.ship(started)
+    return started
 
 
 def prepare_environment(master: str = "local[*]") -> None:

@@ -70,13 +70,13 @@ class LakegcResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it p
 
     @property
     def spark(self) -> SparkSession:
-        """The process's Spark session; it stays for the steps and runs that follow in the same process."""
+        """The process's Spark session; it stays for the steps and runs that follow in the same process.
+
+        On `spark.remote` or `spark.master` of the resource's settings where it has one, else on lakegc.yaml's.
+        """
         spark, own = self.settings().spark, _flat(self.pyspark.spark_config)
-        if "spark.remote" not in own:  # Spark Connect brings its own server
-            master = own.pop("spark.master", spark.master)
-            core_spark.session(master, {**spark.conf, **own})
-        session: SparkSession = self.pyspark.spark_session
-        return session
+        master = own.pop("spark.master", spark.master)
+        return core_spark.session(own.pop("spark.remote", master), {**spark.conf, **own})
 
 
 def _flat(conf: Mapping[str, Any], before: str = "") -> dict[str, str]:

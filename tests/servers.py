@@ -105,13 +105,19 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def seaweedfs(tmp: Path, bucket: str = "lakegc-test") -> Iterator[S3Server]:
-    """SeaweedFS (master, volume, filer and S3 in one process) with its data in `tmp`."""
+def seaweedfs(
+    tmp: Path, bucket: str = "lakegc-test", *, more_keys: Mapping[str, str] | None = None
+) -> Iterator[S3Server]:
+    """SeaweedFS (master, volume, filer and S3 in one process) with its data in `tmp`.
+
+    `more_keys`: access keys that may do the same, with their secrets.
+    """
     data = tmp / "seaweedfs"
     data.mkdir(parents=True)
+    keys = {ACCESS_KEY: SECRET_KEY} | dict(more_keys or {})
     identity = {
         "name": "lakegc",
-        "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+        "credentials": [{"accessKey": key, "secretKey": secret} for key, secret in keys.items()],
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     (tmp / "seaweedfs-s3.json").write_text(json.dumps({"identities": [identity]}), encoding="utf-8")

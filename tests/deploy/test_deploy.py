@@ -1,0 +1,191 @@
+"""The files of `deploy/` are what they say: Dagster takes the settings, and policies allow what is used, no more."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._config import process_config
+from dagster._core.instance.config import dagster_instance_config
+from dagster._core.storage.config import pg_config
+
+from lakegc_core.lakefs import client
+from lakegc_core.settings import Settings
+from lakegc_core.store import s3
+from lakegc_core.store.base import PROBE_KEY
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+POLICIES = DEPLOY / "policies"
+
+OF_OPERATIONS = {
+    "list_objects_v2": "s3:ListBucket",
+    "get_bucket_versioning": "s3:GetBucketVersioning",
+    "get_object": "s3:GetObject",
+    "head_object": "s3:GetObject",
+    "put_object": "s3:PutObject",
+    "delete_object": "s3:DeleteObject",
+    "delete_objects": "s3:DeleteObject",
+}
+"""What S3 asks permission for when boto3 is called so."""
+OF_BACKUPS = {"copy_object", "copy", "download_fileobj", "upload_fileobj"}
+
+
+def read_yaml(name: str) -> Any:
+    return yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8"))
+
+
+def policy(name: str) -> list[dict[str, Any]]:
+    """The statements of a policy, every key in lower case."""
+    found = json.loads((POLICIES / name).read_text(encoding="utf-8"))
+    (statements,) = (value for key, value in found.items() if key.lower() == "statement")
+    return [{key.lower(): value for key, value in each.items()} for each in statements]
+
+
+def lakefs_actions(name: str) -> set[str]:
+    statements = policy(name)
+    assert all(each["effect"] == "allow" for each in statements)
+    return {action for each in statements for action in each["action"]}
+
+
+def test_dagster_takes_the_settings_of_the_instance(tmp_path: Path) -> None:
+    dagster_instance_config(str(DEPLOY))  # the file as it is, Postgres and all
+    here = read_yaml("dagster.yaml") | {"storage": {"sqlite": {"base_dir": str(tmp_path)}}}
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(here), encoding="utf-8")
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        queue = instance.get_concurrency_config().run_queue_config
+        assert queue is not None and queue.tag_concurrency_limits is not None
+        limits = {each["key"]: (each["limit"], each["value"]) for each in queue.tag_concurrency_limits}
+        one = (1, {"applyLimitPerUniqueValue": True})
+        assert limits["dagster/partition/repository"] == limits["lakegc/repository"] == one
+        assert limits["lakegc/store"][1] == {"applyLimitPerUniqueValue": True}
+        assert instance.run_monitoring_enabled and instance.run_retries_enabled
+        assert not instance.run_retries_retry_on_asset_or_op_failure, "what a check refused must not be tried again"
+
+
+def test_postgres_is_reached_by_variables_that_compose_sets_for_whoever_reads_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compose = read_yaml("docker-compose.yaml")["services"]
+    storage = read_yaml("dagster.yaml")["storage"]["postgres"]
+    variables = {value["env"] for value in storage["postgres_db"].values() if isinstance(value, dict)}
+    for name in ("lakegc", "webserver", "daemon"):
+        assert variables <= compose[name]["environment"].keys()
+    for variable in variables:
+        monkeypatch.setenv(variable, f"value-of-{variable}")
+    found = process_config(pg_config(), storage)
+    assert found.success and found.value is not None
+    assert found.value["postgres_db"]["password"] == "value-of-DAGSTER_POSTGRES_PASSWORD"
+
+
+def test_webserver_and_daemon_find_the_code_location_that_compose_starts() -> None:
+    compose = read_yaml("docker-compose.yaml")["services"]
+    (location,) = read_yaml("workspace.yaml")["load_from"]
+    server = location["grpc_server"]
+    command = compose[server["host"]]["command"]
+    assert command[command.index("-p") + 1] == str(server["port"])
+    assert command[command.index("-m") + 1] == "lakegc_dagster.definitions"
+    read = {compose[name]["command"][compose[name]["command"].index("-w") + 1] for name in ("webserver", "daemon")}
+    assert read == {"/opt/dagster/workspace.yaml"}
+
+
+def test_only_the_code_location_is_given_credentials_of_lakefs() -> None:
+    compose = read_yaml("docker-compose.yaml")["services"]
+    has = {name for name, service in compose.items() if any(each.startswith("LAKE") for each in service["environment"])}
+    assert has == {"lakegc"}
+    asked = set(re.findall(r"\$\{(\w+)", (DEPLOY / "docker-compose.yaml").read_text(encoding="utf-8")))
+    offered = re.findall(r"^(\w+)=", (DEPLOY / "example.env").read_text(encoding="utf-8"), re.MULTILINE)
+    assert asked == set(offered)
+
+
+def test_the_settings_of_the_example_are_settings(tmp_path: Path) -> None:
+    settings = Settings.load(str(DEPLOY / "lakegc.yaml"), {"HOME": str(tmp_path)})
+    assert settings.policy_for("any").safety == "full"
+
+
+def test_the_image_copies_what_there_is_and_warms_java_up() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    copied = [source for line in lines if line.startswith("COPY ") for source in shlex.split(line)[1:-1]]
+    assert copied and all((ROOT / source).exists() for source in copied)
+    assert "RUN python -m lakegc_core.java" in lines
+    user = lines.index("USER lakegc")
+    assert user < lines.index("RUN python -m lakegc_core.java"), "the cache lies in the user's own folder"
+
+
+def test_the_lakefs_policies_allow_what_the_client_asks_for_and_nothing_else() -> None:
+    """Each call of the client names the actions it needs: in its message to whoever is refused."""
+    asked = set(re.findall(r"\b(?:fs|retention):[A-Z]\w+", Path(client.__file__).read_text(encoding="utf-8")))
+    assert len(asked) > 8
+    assert lakefs_actions("lakefs-sweep.json") == asked
+    assert lakefs_actions("lakefs-mark.json") == asked - {"fs:ReadObject"}, "a mark reads no data through lakeFS"
+
+
+def test_the_readme_names_the_same_actions_as_the_policies() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`((?:fs|retention):\w+)`", readme)) == lakefs_actions("lakefs-sweep.json")
+
+
+def operations() -> set[str]:
+    """Every operation of S3 in the store's code: by `_call`, or on its client."""
+    found = set()
+    for node in ast.walk(ast.parse(Path(s3.__file__).read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        of = node.func.value
+        if node.func.attr == "_call" and isinstance(node.args[0], ast.Constant):
+            found.add(str(node.args[0].value))
+        elif isinstance(of, ast.Attribute) and of.attr == "client":
+            found.add(node.func.attr)
+    return found
+
+
+def allowed(statements: list[dict[str, Any]], action: str, resource: str) -> bool:
+    """As AWS judges: some statement allows it, and none denies it."""
+    effects = {
+        each["effect"]
+        for each in statements
+        if action in each["action"] and any(fnmatchcase(resource, pattern) for pattern in each["resource"])
+    }
+    return effects == {"Allow"}
+
+
+def test_every_operation_on_s3_has_its_action_and_the_policies_hold_no_other() -> None:
+    used = operations()
+    assert used - OF_BACKUPS == OF_OPERATIONS.keys()
+    for name, without in (("s3-mark.json", {"s3:DeleteObject"}), ("s3-sweep.json", set())):
+        granted = {action for each in policy(name) if each["effect"] == "Allow" for action in each["action"]}
+        assert granted == set(OF_OPERATIONS.values()) - without
+
+
+@pytest.mark.parametrize("name", ["s3-mark.json", "s3-sweep.json"])
+def test_the_s3_policies_let_data_be_deleted_by_a_sweep_alone_and_metadata_by_nobody(name: str) -> None:
+    statements, home = policy(name), "arn:aws:s3:::BUCKET/PREFIX"
+    sweep = name == "s3-sweep.json"
+    assert allowed(statements, "s3:ListBucket", "arn:aws:s3:::BUCKET")
+    assert allowed(statements, "s3:GetObject", f"{home}/_lakefs/abc")
+    assert allowed(statements, "s3:PutObject", f"{home}/{PROBE_KEY}")
+    assert allowed(statements, "s3:DeleteObject", f"{home}/data/gk2/cv1") is sweep
+    assert allowed(statements, "s3:DeleteObject", f"{home}/{'0a' * 16}") is sweep
+    for refused, key in (
+        ("s3:DeleteObject", "_lakefs/abc"),
+        ("s3:DeleteObjectVersion", "data/gk2/cv1"),
+        ("s3:PutObject", "data/gk2/cv1"),
+        ("s3:PutObject", "_lakefs/abc"),
+        ("s3:GetObject", "data/gk2/cv1"),
+    ):
+        assert not allowed(statements, refused, f"{home}/{key}")
+
+
+def test_the_guide_speaks_of_every_file() -> None:
+    guide = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    files = [path for path in DEPLOY.rglob("*") if path.is_file() and path.name not in ("README.md", ".env")]
+    assert files and all(os.fspath(path.relative_to(DEPLOY)) in guide for path in files)
