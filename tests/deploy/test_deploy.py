@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import boto3
 import dagster as dg
 import pytest
 import yaml
@@ -19,9 +20,11 @@ from dagster._core.instance.config import dagster_instance_config
 from dagster._core.storage.config import pg_config
 
 from lakegc_core.lakefs import client
+from lakegc_core.mark import MarkArtifacts
 from lakegc_core.settings import Settings
 from lakegc_core.store import s3
 from lakegc_core.store.base import PROBE_KEY
+from lakegc_core.store.local import LocalConfig
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -135,15 +138,15 @@ def test_the_readme_names_the_same_actions_as_the_policies() -> None:
 
 
 def operations() -> set[str]:
-    """Every operation of S3 in the store's code: by `_call`, or on its client."""
+    """Every operation of S3 in the store's code: named to `_call`, or called as botocore names it."""
+    known = set(boto3.client("s3", region_name="us-east-1").meta.method_to_api_mapping)
     found = set()
     for node in ast.walk(ast.parse(Path(s3.__file__).read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        of = node.func.value
         if node.func.attr == "_call" and isinstance(node.args[0], ast.Constant):
             found.add(str(node.args[0].value))
-        elif isinstance(of, ast.Attribute) and of.attr == "client":
+        elif node.func.attr in known:
             found.add(node.func.attr)
     return found
 
@@ -161,22 +164,24 @@ def allowed(statements: list[dict[str, Any]], action: str, resource: str) -> boo
 def test_every_operation_on_s3_has_its_action_and_the_policies_hold_no_other() -> None:
     used = operations()
     assert used - OF_BACKUPS == OF_OPERATIONS.keys()
-    for name, without in (("s3-mark.json", {"s3:DeleteObject"}), ("s3-sweep.json", set())):
+    for name, without in (("s3-mark.json", {"s3:DeleteObject"}), ("s3-sweep.json", set()), ("s3-retire.json", set())):
         granted = {action for each in policy(name) if each["effect"] == "Allow" for action in each["action"]}
         assert granted == set(OF_OPERATIONS.values()) - without
 
 
-@pytest.mark.parametrize("name", ["s3-mark.json", "s3-sweep.json"])
-def test_the_s3_policies_let_data_be_deleted_by_a_sweep_alone_and_metadata_by_nobody(name: str) -> None:
-    statements, home = policy(name), "arn:aws:s3:::BUCKET/PREFIX"
-    sweep = name == "s3-sweep.json"
+@pytest.mark.parametrize("verb", ["mark", "sweep", "retire"])
+def test_data_is_deleted_by_a_sweep_alone_and_marks_by_retirement_alone(verb: str) -> None:
+    statements, home = policy(f"s3-{verb}.json"), "arn:aws:s3:::BUCKET/PREFIX"
     assert allowed(statements, "s3:ListBucket", "arn:aws:s3:::BUCKET")
     assert allowed(statements, "s3:GetObject", f"{home}/_lakefs/abc")
     assert allowed(statements, "s3:PutObject", f"{home}/{PROBE_KEY}")
-    assert allowed(statements, "s3:DeleteObject", f"{home}/data/gk2/cv1") is sweep
-    assert allowed(statements, "s3:DeleteObject", f"{home}/{'0a' * 16}") is sweep
+    for data in ("data/gk2/cv1", "0a" * 16):
+        assert allowed(statements, "s3:DeleteObject", f"{home}/{data}") is (verb == "sweep")
+    mark = f"{home}/{MarkArtifacts(LocalConfig('/'), 'm1').folder}/mark.json"
+    assert allowed(statements, "s3:DeleteObject", mark) is (verb == "retire")
     for refused, key in (
         ("s3:DeleteObject", "_lakefs/abc"),
+        ("s3:DeleteObject", "_lakefs/retention/gc/unified/m1/summary.json"),
         ("s3:DeleteObjectVersion", "data/gk2/cv1"),
         ("s3:PutObject", "data/gk2/cv1"),
         ("s3:PutObject", "_lakefs/abc"),
