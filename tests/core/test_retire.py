@@ -180,7 +180,7 @@ def test_whatever_is_retired_later_marks_and_sweeps_are_told_the_same(every: lis
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(MARKS, st.integers(LEAST_MARKS, 4))
 def test_the_same_for_many_more_histories(every: list[Any], keep: int) -> None:
     check_nothing_else_is_told(every, keep)

@@ -1,0 +1,60 @@
+"""The asset `backup`: where it copies to, and what is there only for a team that wants it. A whole one: whole round."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakegc_core.errors import SettingsError
+from lakegc_core.guards import GUARDS
+from lakegc_core.settings import RepositoryPolicy
+from lakegc_dagster.assets.backup import backup_place
+from lakegc_dagster.build import build_lakegc_definitions
+from lakegc_dagster.checks import check_key
+from lakegc_dagster.config import LakegcConfig
+
+WITH = LakegcConfig(backup=True)
+
+
+def place(**policy: Any) -> str | None:
+    mark: Any = SimpleNamespace(
+        policy=RepositoryPolicy(match="*", **policy), repository=SimpleNamespace(id="analytics")
+    )
+    return backup_place(mark)
+
+
+def test_a_backup_goes_where_lakegc_yaml_says_by_the_repositorys_name() -> None:
+    assert place(backup_to="s3://spare/{repository}") == "s3://spare/analytics"
+    assert place(backup_to="/mnt/spare", backup=True) == "/mnt/spare"
+    assert place() is None
+
+
+def test_a_backup_that_is_required_must_have_a_place() -> None:
+    with pytest.raises(SettingsError, match="`backup: required` for analytics and not where to"):
+        place(backup=True)
+
+
+def test_it_stands_between_the_mark_and_the_sweep_and_bears_the_guard_over_backups() -> None:
+    graph = build_lakegc_definitions(WITH).resolve_asset_graph()
+    assert graph.get(dg.AssetKey("backup")).parent_keys == {dg.AssetKey("expired_addresses")}
+    assert dg.AssetKey("backup") in graph.get(dg.AssetKey("swept_report")).parent_keys
+    on = {guard.name: check_key(WITH, guard).asset_key.to_user_string() for guard in GUARDS}
+    assert on.pop("backup") == "backup" and set(on.values()) == {"expired_addresses"}
+
+
+def test_without_it_the_guard_over_backups_is_a_check_on_the_mark() -> None:
+    assert {check_key(LakegcConfig(), guard).asset_key for guard in GUARDS} == {dg.AssetKey("expired_addresses")}
+
+
+def test_the_jobs_that_mark_do_not_copy_and_those_that_sweep_do() -> None:
+    defs = build_lakegc_definitions(WITH)
+    steps = {
+        job: {node.name for node in defs.resolve_job_def(job).nodes}
+        for job in ("gc_mark", "gc_sweep", "gc_backup", "gc")
+    }
+    assert "backup" not in steps["gc_mark"] and "backup" in steps["gc"]
+    assert steps["gc_sweep"] == {"backup", "backup_guard", "swept_report"}
+    assert steps["gc_backup"] == {"backup", "backup_guard"}
