@@ -239,9 +239,11 @@ def _local_folder(client: LakeFSClient, settings: Settings, name: str, namespace
     below = "/".join(part for part in (namespace.authority, namespace.path.strip("/")) if part)
     for location in _known_locations(client, name):
         path = location.partition("://")[2]
-        folder, found, _ = path.partition(f"/{below}/")
-        if found and folder:
-            return f"{_undouble(folder)}/{below}"
+        # By what lakeFS puts below every namespace: a folder above may well be called like the namespace itself.
+        for inside in ("_lakefs/", "data/", ""):
+            folder, found, _ = path.rpartition(f"/{below}/{inside}")
+            if found and folder:
+                return f"{_undouble(folder)}/{below}"
     return None
 
 
