@@ -131,6 +131,12 @@ def run_on_rows(frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Ite
     return collect_results(frame.mapInArrow(body, _RESULT))
 
 
+def many(frame: DataFrame) -> DataFrame:
+    """The right side of a join, if it may be large. Spark takes what Python reads for a few rows, whatever its size,
+    and would collect it on the driver to send it to every task."""
+    return frame.hint("shuffle_hash")
+
+
 def collect_results(frame: DataFrame) -> list[Json]:
     """Collect a frame of JSON results; an error of lakegc raised in a task is raised here as itself."""
     with clear_errors():

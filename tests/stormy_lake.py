@@ -50,8 +50,9 @@ _QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "fa
 
 
 def is_delete(request: Request) -> bool:
-    """A request that deletes a batch: S3's DeleteObjects, Azure's batches."""
-    return request.method == "POST" and ("delete" in request.query or request.query.get("comp") == "batch")
+    """A request that deletes data: S3's DeleteObjects, Azure's batches. A sweep removes old reports of its own, too."""
+    batch = "delete" in request.query or request.query.get("comp") == "batch"
+    return request.method == "POST" and batch and b"_lakefs/" not in request.body
 
 
 def keys_of(request: Request) -> list[str]:
@@ -158,7 +159,7 @@ class StormyLake:
     def asked_since(self, first: int) -> set[str]:
         """The addresses of data that were to be deleted by requests from this one on."""
         deletes = filter(is_delete, self.proxy.requests[first:])
-        return {key for request in deletes for key in keys_of(request) if not key.startswith("_lakefs/")}
+        return {key for request in deletes for key in keys_of(request)}
 
     def check(self, result: SweepResult, *, planned: set[str] | None = None) -> None:
         """One outcome for each object, sums that agree with journal and store, and nothing live gone."""
@@ -229,7 +230,7 @@ def answering(*answers: Answer | Hook | None, then: Hook = pass_on) -> Hook:
     left = iter(answers)
 
     def hook(request: Request, forward: Forward) -> Answer | None:
-        if not is_delete(request) or b"_lakefs/" in request.body:  # a sweep removes leftovers of reports, too
+        if not is_delete(request):
             return forward(request)
         answer = next(left, then)
         return answer(request, forward) if callable(answer) else answer

@@ -22,7 +22,7 @@ from lakegc_core.errors import ServerError
 from lakegc_core.guards import shrunk
 from lakegc_core.mark import STAGES, Manifest, MarkArtifacts
 from lakegc_core.namespace import UPLOAD_PART, Namespace
-from lakegc_core.spark import Json, run_tasks
+from lakegc_core.spark import Json, many, run_tasks
 from lakegc_core.stages import committed_addresses, namespace_listing, shape, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, moment, with_since
@@ -63,9 +63,9 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
 
     hashed = listing.withColumn("h", F.xxhash64("address"))
     live = committed.select(F.xxhash64("address").alias("h"))
-    unreferenced = _spread(context, hashed).join(_spread(context, live).hint("shuffle_hash"), "h", "left_anti")
+    unreferenced = _spread(context, hashed).join(many(_spread(context, live)), "h", "left_anti")
     staged_hashes = staged.select(F.xxhash64("address").alias("h")).distinct().withColumn("staged", F.lit(True))
-    reasoned = unreferenced.join(staged_hashes, "h", "left").withColumn("reason", _reason(context))
+    reasoned = unreferenced.join(many(staged_hashes), "h", "left").withColumn("reason", _reason(context))
     judged = with_since(spark, context, reasoned, read_commits_at).select(*SCHEMA.names)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     parts = write(
@@ -210,7 +210,7 @@ def _missing(
     listed = _spread(context, listing.select(F.xxhash64("address").alias("h")))
     return (
         _spread(context, exact.withColumn("h", F.xxhash64("address")))
-        .join(listed.hint("shuffle_hash"), "h", "left_anti")
+        .join(many(listed), "h", "left_anti")
         .where(F.coalesce(_named_at() < F.lit(began), F.lit(True)))
         .select("address")
         .distinct()

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import MarkArtifacts
+from lakegc_core.spark import many
 from lakegc_core.stages.previous_mark import later_marks, previous_findings
 from lakegc_core.stages.rescues import last_rescues
 from lakegc_core.store.parquet import read
@@ -64,11 +65,11 @@ def with_since(spark: SparkSession, context: MarkContext, rows: DataFrame, read_
         return rows.withColumn("since", now)
     carried = (
         _unreferenced(spark, context, before, "before")
-        .join(last_rescues(spark, context), "address", "left")
+        .join(many(last_rescues(spark, context)), "address", "left")
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
         .select("address", "before")
     )
-    return rows.join(carried, "address", "left").withColumn("since", F.coalesce(F.least("before", now), now))
+    return rows.join(many(carried), "address", "left").withColumn("since", F.coalesce(F.least("before", now), now))
 
 
 def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:
@@ -84,11 +85,11 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: D
     if later.unfinished:
         return candidates.withColumn("since", now)
     rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
-    found = candidates.join(last_rescues(spark, context), "address", "left").withColumn(
+    found = candidates.join(many(last_rescues(spark, context)), "address", "left").withColumn(
         "since", F.when(rescued, now).otherwise(F.col("since"))
     )
     if later.finished is not None:
-        theirs = _unreferenced(spark, context, later.finished, "later")
+        theirs = many(_unreferenced(spark, context, later.finished, "later"))
         found = found.join(theirs, "address", "left").withColumn("since", F.greatest("since", F.coalesce("later", now)))
     return found.select(*candidates.columns)
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from lakegc_core.context import MarkContext, RepositoryContext
 from lakegc_core.errors import CorruptFileError, MarkError, SettingsError
+from lakegc_core.spark import many
 from lakegc_core.stages import findings, namespace_listing
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import read
@@ -115,9 +116,9 @@ def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> Dat
         F.lit(NOT_LISTED),
     )
     return (
-        listed.join(findings_of(findings.STAGE).select("address"), "address", "left_anti")
-        .join(findings_of(findings.KEPT), "address", "left")
-        .join(inventory, "address", "left")
+        listed.join(many(findings_of(findings.STAGE).select("address")), "address", "left_anti")
+        .join(many(findings_of(findings.KEPT)), "address", "left")
+        .join(many(inventory), "address", "left")
         .withColumn("outcome", outcome)
         .select("address", F.coalesce("size", F.lit(0)).alias("size"), "outcome")
     )

@@ -21,7 +21,7 @@ from lakegc_core.errors import (
     RefusedError,
 )
 from lakegc_core.mark import decode, digest, encode
-from lakegc_core.spark import clear_errors
+from lakegc_core.spark import clear_errors, many
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.lost import LOST
 from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED
@@ -211,7 +211,7 @@ class SweepRecord:
         """How many objects were planned, after checking that each has an outcome: nothing is left over."""
         with clear_errors():
             told = self.outcomes().select("address").distinct()
-            without = self.planned().join(told, "address", "left_anti").count()
+            without = self.planned().join(many(told), "address", "left_anti").count()
         planned = sum(int(part["rows"]) for part in self.plan()["parts"])
         if without:
             raise IncompleteError(
@@ -222,7 +222,7 @@ class SweepRecord:
 
     def _without_finished(self, frame: DataFrame, journal: str) -> DataFrame:
         done = self._outcomes(journal).where(f"outcome in {FINAL}").select("address").distinct()
-        return frame.join(done, "address", "left_anti")
+        return frame.join(many(done), "address", "left_anti")
 
     def _outcomes(self, journal: str) -> DataFrame:
         parts = list_parts(self._context.workspace, journal)

@@ -22,7 +22,7 @@ from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.guards import Evidence, Verdict
 from lakegc_core.lease import Lease
 from lakegc_core.safety import Level
-from lakegc_core.spark import clear_errors
+from lakegc_core.spark import clear_errors, many
 from lakegc_core.stages import findings, foreign_mark, lakefs_report, rescues
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.stages.foreign_mark import ForeignMark
@@ -216,7 +216,7 @@ class _Sweep:
             .select(*OUTCOMES_SCHEMA.names)
         )
         write(refused, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
-        return candidates.join(listed, "address", "left_semi")
+        return candidates.join(many(listed), "address", "left_semi")
 
     def _expired(self) -> DataFrame:
         stage = findings.STAGE
@@ -234,7 +234,7 @@ class _Sweep:
             candidates = findings.with_later_findings(self.spark, self.context, candidates)
         judged = (
             candidates.withColumn("h", F.xxhash64("address"))
-            .join(live, "h", "left")
+            .join(many(live), "h", "left")
             .withColumn(
                 "outcome",
                 F.when(F.col("live").isNotNull(), RESCUED)
@@ -405,7 +405,7 @@ def _among(rows: DataFrame, live: DataFrame) -> DataFrame:
     """The rows whose address is among the live hashes."""
     from pyspark.sql import functions as F
 
-    return rows.withColumn("h", F.xxhash64("address")).join(live, "h", "left_semi").drop("h")
+    return rows.withColumn("h", F.xxhash64("address")).join(many(live), "h", "left_semi").drop("h")
 
 
 @dataclass(frozen=True)

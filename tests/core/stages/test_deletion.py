@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -130,3 +130,40 @@ def test_a_task_that_outlives_its_collector_stops_when_another_one_takes_over(be
     other.give_back()
     assert not other.proof.stands() and not one.proof.stands()
     one.give_back()
+
+
+def test_only_the_rows_that_are_left_of_a_piece_are_asked_for(bench: Bench) -> None:
+    (told,) = bench.work(lambda: None).run(Piece(bench.part, ((1, 2), (4, 9))))
+    assert told["left"] == []
+    assert bench.left() == [ADDRESSES[n] for n in (0, 2, 3, 9)]
+    assert [address for address, _ in bench.journal()] == [ADDRESSES[n] for n in (1, 4, 5, 6, 7, 8)]
+
+
+def test_a_task_whose_time_is_up_before_it_begins_leaves_all_and_reads_nothing(bench: Bench) -> None:
+    (told,) = replace(bench.work(lambda: None), until=0.0, plan_folder="nowhere").run(Piece(bench.part, ((3, 7),)))
+    assert told["left"] == [(3, 7)] and bench.left() == ADDRESSES
+
+
+def test_outcomes_do_not_wait_long_for_their_place_on_record(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    list(bench.work(lambda: None).run(Piece(bench.part, ((0, 4),))))
+    assert len(list_parts(bench.artifacts, "outcomes")) == 1, "two calls, one part"
+    monkeypatch.setattr(deletion, "_JOURNAL_EVERY", -1.0)
+    list(bench.work(lambda: None).run(Piece(bench.part, ((4, 10),))))
+    assert len(list_parts(bench.artifacts, "outcomes")) == 1 + 3, "each call at once"
+
+
+def test_a_ceiling_of_objects_a_second_makes_calls_wait_for_each_other(bench: Bench) -> None:
+    began = time.monotonic()
+    (told,) = replace(bench.work(lambda: None), rate=1.5 * 50).run(Piece(bench.part))
+    assert told["left"] == [] and bench.left() == []
+    assert time.monotonic() - began >= 8 / 75, "the last two objects are sent when eight have had their time"
+
+
+def test_what_was_deleted_before_an_error_is_on_record(bench: Bench) -> None:
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(bench.work(fail).run(Piece(bench.part)))
+    done = {address for address, _ in bench.journal()}
+    assert {"data/00", "data/01"} <= done <= set(ADDRESSES) - set(bench.left())
