@@ -14,7 +14,7 @@ from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
 from lakegc_core.mark import decode, digest, encode
-from lakegc_core.spark import clear_errors
+from lakegc_core.spark import clear_errors, many
 from lakegc_core.stages import findings
 from lakegc_core.stages.path_holds import addresses_at, path_pattern
 from lakegc_core.store.base import StoreConfig, connect
@@ -195,7 +195,7 @@ def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths
         return objects.where(F.col("address").rlike(pattern))
     named = addresses_at(spark, context, paths).withColumn("named", F.lit(True))
     return (
-        objects.join(named, "address", "left")
+        objects.join(many(named), "address", "left")
         .where(F.col("named").isNotNull() | F.col("address").rlike(pattern))
         .drop("named")
     )

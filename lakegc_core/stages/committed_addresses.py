@@ -17,7 +17,7 @@ from lakegc_core.context import MarkContext
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs import graveler
 from lakegc_core.namespace import Namespace
-from lakegc_core.spark import Json, run_on_rows
+from lakegc_core.spark import Json, many, run_on_rows
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
 from lakegc_core.stages.path_holds import held_by_path
@@ -122,7 +122,7 @@ def read_committed(
     )
     if known is not None:
         mine = read(spark, context.workspace, _ranges_folder(context), known, RANGES_SCHEMA, ["range_id"])
-        ranges = ranges.join(mine, "range_id", "left_anti")
+        ranges = ranges.join(many(mine), "range_id", "left_anti")
     wanted = ranges.select("range_id", "references", "count", "most", "min_key", "max_key")
     results = run_on_rows(wanted.repartition(told or _tasks(references, 32, 512)), work.ranges)
     parts = parts_of(results, [STAGE, RANGES])

@@ -16,7 +16,7 @@ from lakegc_core.context import MarkContext
 from lakegc_core.errors import RefusedError
 from lakegc_core.namespace import overlapping
 from lakegc_core.retention import Rules
-from lakegc_core.spark import clear_errors
+from lakegc_core.spark import clear_errors, many
 from lakegc_core.stages import committed_addresses, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
@@ -151,7 +151,7 @@ def _read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame
         committed_addresses.METARANGES_SCHEMA,
     ).select("metarange_id")
     wanted = retained.select("metarange_id").where("metarange_id != ''").distinct()
-    unknown = wanted.join(known.distinct(), "metarange_id", "left_anti")
+    unknown = wanted.join(many(known.distinct()), "metarange_id", "left_anti")
     with clear_errors():
         count = unknown.count()
     if count == 0:  # the usual case: nothing was committed since

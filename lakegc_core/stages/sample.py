@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
-from lakegc_core.spark import Json, clear_errors, run_tasks
+from lakegc_core.spark import Json, clear_errors, many, run_tasks
 from lakegc_core.stages import committed_addresses
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.store.base import connect
@@ -72,8 +72,8 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
     schema = committed_addresses.METARANGES_SCHEMA
     ranges = read(spark, config, folder, committed[committed_addresses.METARANGES], schema).where("range_id != ''")
     some = (
-        refs.join(retained, "commit_id")
-        .join(ranges.select("metarange_id", "range_id"), "metarange_id")
+        refs.join(many(retained), "commit_id")
+        .join(many(ranges.select("metarange_id", "range_id")), "metarange_id")
         .groupBy("range_id")
         .agg(F.first("name").alias("branch"))
         .orderBy(F.rand())

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.safety import Level
-from lakegc_core.spark import Json, clear_errors, run_tasks
+from lakegc_core.spark import Json, clear_errors, many, run_tasks
 from lakegc_core.stages import committed_addresses
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.stages.look import Look
@@ -57,7 +57,7 @@ def find_suspects(
     if context.namespace.is_local:
         return None
     of_heads = heads.ranges.join(heads.branches, "metarange_id", "left_semi").select("range_id").distinct()
-    entries = heads.entries.join(of_heads, "range_id", "left_semi")
+    entries = heads.entries.join(many(of_heads), "range_id", "left_semi")
     candidates = planned.select("address", "size", "etag")
     suspected = _alike(candidates, "etag", entries, "e_tag").select("address").distinct()
     alike = _alike(entries, "e_tag", candidates, "etag").select("range_id", "size", "e_tag").distinct()
@@ -95,7 +95,7 @@ def heads_of_mark(spark: SparkSession, context: MarkContext, look: Look | None =
         ranges = ranges.unionByName(new)
     heads = refs.where("kind = 'branch'").select("name", "commit_id").distinct()
     return Heads(
-        branches=heads.join(retained.select("commit_id", "metarange_id"), "commit_id"),
+        branches=heads.join(many(retained.select("commit_id", "metarange_id")), "commit_id"),
         ranges=ranges.where("range_id != ''"),
         entries=entries,
     )
@@ -119,9 +119,9 @@ def _alike(rows: DataFrame, tag: str, others: DataFrame, other_tag: str) -> Data
     hashed = others.where(is_md5(other_tag)).select("size", F.col(other_tag).alias(tag))
     plain_sizes = others.where(~is_md5(other_tag)).select("size")
     return (
-        mine.join(hashed, ["size", tag], "left_semi")
-        .unionByName(mine.join(plain_sizes, "size", "left_semi"))
-        .unionByName(plain.join(sizes, "size", "left_semi"))
+        mine.join(many(hashed), ["size", tag], "left_semi")
+        .unionByName(mine.join(many(plain_sizes), "size", "left_semi"))
+        .unionByName(plain.join(many(sizes), "size", "left_semi"))
     )
 
 

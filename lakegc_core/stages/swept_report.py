@@ -246,7 +246,7 @@ class _Sweep:
         suspects = find_suspects(self.spark, self.context, heads, judged.where(f"outcome = '{_PLANNED}'"), self.level)
         if suspects is not None:
             judged = (
-                judged.join(suspects, "address", "left")
+                judged.join(many(suspects), "address", "left")
                 .withColumn("outcome", F.coalesce("verdict", "outcome"))
                 .drop("verdict")
             )
