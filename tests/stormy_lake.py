@@ -34,6 +34,7 @@ from lakegc_core.stages.swept_report import SweepResult, swept_report
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import list_parts, read_part
 from tests.azurite import AzureServer
+from tests.conftest import QUICK
 from tests.interleavings.rig import run_here
 from tests.proxy import Answer, Forward, Hook, Proxy, Request, pass_on, proxy
 from tests.replays import AWS, AZURE, environment
@@ -46,7 +47,6 @@ NAME, MARK, PREFIX = "lake", "m1", "team/lake"
 FOREIGN = "README.md"
 PATIENCE = 1.0  # seconds without an answer until it counts as lost
 _SWEEPS = f"_lakefs/retention/gc/lakegc/marks/{MARK}/sweeps"
-_QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 
 def is_delete(request: Request) -> bool:
@@ -198,8 +198,8 @@ def stormy_lake(spark: SparkSession, folder: Path, store: S3Server | AzureServer
     direct = store.config(PREFIX)
     with ExitStack() as stack:
         stack.enter_context(environment(AWS | AZURE | {"LAKEGC_UNSAFE": "yes"}))
-        before = {name: spark.conf.get(name) for name in _QUICK}
-        for name, value in _QUICK.items():
+        before = {name: spark.conf.get(name) for name in QUICK}
+        for name, value in QUICK.items():
             spark.conf.set(name, value)
             stack.callback(spark.conf.set, name, str(before[name]))
         between = stack.enter_context(proxy(store.endpoint))

@@ -36,7 +36,7 @@ INTERNAL = Answer(500, XML, b"<Error><Code>InternalError</Code></Error>")
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StormyLake]:
     folder = tmp_path_factory.mktemp("storm")
-    with seaweedfs(folder) as store, stormy_lake(spark, folder, store, garbage=400) as found:
+    with seaweedfs(folder) as store, stormy_lake(spark, folder, store, garbage=240) as found:
         yield found
 
 
@@ -69,7 +69,7 @@ def test_a_sweep_through_every_kind_of_fault_accounts_for_all_and_the_next_one_f
     slow = refusing(lake, lambda key: key[-2] in "0123", "SlowDown")
     spoilt = [BUSY, answer_lost, BUSY, hung_up, LOGIN, slow, BUSY, stalled, BROKEN, INTERNAL, cut_off, BUSY]
     denied = refusing(lake, held.__contains__, "AccessDenied")
-    result = lake.sweep(answering(*spoilt, then=denied))
+    result = lake.sweep(answering(*spoilt, then=denied), batch=20)
     lake.check(result)
     assert 0 < result.outcomes["failed:AccessDenied"] <= len(held)
     refused = {key for key, outcome in lake.final_outcomes().items() if outcome == "failed:AccessDenied"}
