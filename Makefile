@@ -27,8 +27,8 @@ demo: $(STAMP)  ## the whole story on an embedded lakeFS: history, mark, guards,
 test: $(STAMP)  ## every test but the slow ones, two files side by side
 	$(PYTEST) -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
 
-test-slow: $(STAMP)  ## the tests that take minutes each, one after the other
-	$(PYTEST) -m slow
+test-slow: $(STAMP)  ## the tests that take minutes each, two files side by side
+	$(PYTEST) -m slow -n 2 --dist loadfile --no-loadscope-reorder
 
 test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR: other recordings)
 	$(PYTEST) -m golden tests/golden

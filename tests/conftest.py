@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,10 +20,13 @@ if TYPE_CHECKING:
 
 # Dagster last: a session that it starts has no credentials of the S3 test servers, and a process has one session.
 _LONGEST_FIRST = (
-    *("property", "golden", "faults", "test_cli", "traps", "interleavings"),
+    *("kills", "property", "golden", "faults", "test_cli", "traps", "interleavings"),
     *("test_secrets", "store", "lakefs", "sandbox"),
 )
 
+
+# Commands of the tests have homes of their own, and find all the same what `make setup` and earlier tests have cached.
+os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 
 _LARGE = ("azure_rich", "many_ranges", "random_1", "random_2", "random_3", "rich_odd_prefix", "seed_example")
 """Recordings of which `make test` tries the default alone; `make test-golden` and `make test-slow` try all of each."""
@@ -43,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
     for item in items:
         large = "test_golden.py" in str(item.path) and any(f"[{name}]" in item.name for name in _LARGE)
-        if large and not item.name.startswith("test_with_tags_protected"):
+        if large and (not item.name.startswith("test_with_tags_protected") or "[azure_rich]" in item.name):
             item.add_marker(pytest.mark.slow)
         if re.match(r"test_t[0-9]{2}_", item.name):
             item.add_marker(pytest.mark.trap)

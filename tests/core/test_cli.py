@@ -43,7 +43,8 @@ class Command:
     home: Path
 
     def __call__(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        mine = os.environ | self.replay.variables() | {"HOME": str(self.home)} | variables
+        java = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}  # for a life of seconds
+        mine = os.environ | java | self.replay.variables() | {"HOME": str(self.home)} | variables
         return subprocess.run(
             [sys.executable, "-m", "lakegc_core.cli", *arguments],
             env=mine,

@@ -92,6 +92,7 @@ def test_a_mark_that_dies_after_each_of_its_steps_in_turn_is_right_in_the_end(
         assert script.happened().count(f"{stage}/part") > 1, "died between its first part and its manifest"
 
 
+@pytest.mark.slow
 def test_a_sweep_that_dies_after_each_of_its_steps_in_turn_is_right_in_the_end(
     swept: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 What belongs here: what a town goes through, and the counts. Towns, their collector and their judge are in `towns`.
 
-LAKEGC_STATEFUL_SECONDS (default 45) bounds the time, LAKEGC_STATEFUL_SLOW_SECONDS (default 300) that of
+LAKEGC_STATEFUL_SECONDS (default 30) bounds the time, LAKEGC_STATEFUL_SLOW_SECONDS (default 300) that of
 `make test-slow`; LAKEGC_STATEFUL_SEED (default 0) is the number of the first town.
 """
 
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from lakegc_core.sandbox import SandboxServer
 
 TOGETHER = 24  # histories in one town: a mark costs little more for them
-ROUNDS = 3
-PARTS = 3 * ROUNDS + 1  # into which the histories are cut
-SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SECONDS", "45"))
+SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SECONDS", "30"))
 SLOW_SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SLOW_SECONDS", "300"))
 SEED = int(os.environ.get("LAKEGC_STATEFUL_SEED", "0"))
 JUMPS = (20 * 60.0, 6 * HOUR, 23 * HOUR, 25 * HOUR, 26 * HOUR, 3 * DAY, 9 * DAY)
@@ -44,13 +42,13 @@ MOST_STEPS = {"mark": 75, "sweep": 130}  # requests and writes of a collector; a
 class Tale:
     """What happens to one town, by chance."""
 
-    def __init__(self, town: Town, chance: random.Random, users: list[list[Step]]) -> None:
-        self.town, self.chance, self.users = town, chance, users
+    def __init__(self, town: Town, chance: random.Random, users: list[list[Step]], rounds: int) -> None:
+        self.town, self.chance, self.users, self.rounds = town, chance, users, rounds
         self.marks: list[str] = []
         self.broken: str | None = None
 
     def tell(self) -> None:
-        for _ in range(ROUNDS):
+        for _ in range(self.rounds):
             self.rules()
             self.live_on()
             self.jump()
@@ -162,13 +160,15 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[C
 
 
 @pytest.mark.parametrize(
-    ("seconds", "seed"), [(SECONDS, SEED), pytest.param(SLOW_SECONDS, SEED + 1000, marks=pytest.mark.slow)]
+    ("seconds", "rounds", "seed"),
+    [(SECONDS, 1, SEED), pytest.param(SLOW_SECONDS, 3, SEED + 1000, marks=pytest.mark.slow)],
 )
 def test_nothing_live_is_lost_and_no_garbage_stays_while_users_go_on_and_collectors_crash(
     quick: SparkSession,
     servers: tuple[Clock, list[SandboxServer]],
     tally: Callable[[str, Mapping[str, int]], None],
     seconds: float,
+    rounds: int,
     seed: int,
 ) -> None:
     clock, sandboxes = servers
@@ -178,7 +178,8 @@ def test_nothing_live_is_lost_and_no_garbage_stays_while_users_go_on_and_collect
         level = chance.choice(("full", "full", "standard"))
         town = Town(quick, server, clock, f"town-{number}", level)
         try:
-            Tale(town, chance, towns.users(number, TOGETHER, PARTS)).tell()
+            parts = 3 * rounds + 1  # into which the histories are cut
+            Tale(town, chance, towns.users(number, TOGETHER, parts), rounds).tell()
         except Exception as error:
             error.add_note(f"In {town.name}, level {level}, blockstore {server.sandbox.blockstore}.")
             raise

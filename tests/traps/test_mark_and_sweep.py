@@ -16,7 +16,7 @@ from lakegc_core import pipeline
 from lakegc_core.stages.retention_commits import find_retained
 from lakegc_core.store.parquet import read_part
 from tests.lake import lake, quick
-from tests.servers import _binary
+from tests.servers import binary
 from tests.traps.story import FOREIGN, LEFT_OVER, ODD_TEXT, Story, Swept, report_lines
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_t27_every_list_of_addresses_reads_back_whatever_is_in_them(story: Story
     # rclone's documented recipe of a backup: it takes `#` and `;` at the start of a line for a comment, and trims.
     source, target = story.lake.files("lake"), tmp_path / "backup"
     subprocess.run(
-        [_binary("rclone"), "copy", "--no-traverse", "--files-from", "-", str(source), str(target)],
+        [binary("rclone"), "copy", "--no-traverse", "--files-from", "-", str(source), str(target)],
         input="".join(f"{line}\n" for line in lines).encode(),
         env={"RCLONE_CONFIG": "/dev/null"},
         check=True,

@@ -64,6 +64,7 @@ def refusing(lake: StormyLake, chosen: Callable[[str], bool], code: str) -> Hook
     return hook
 
 
+@pytest.mark.slow
 def test_a_sweep_through_every_kind_of_fault_accounts_for_all_and_the_next_one_finishes(lake: StormyLake) -> None:
     held = {key for key in lake.dead if key[-2] in "0123"}
     slow = refusing(lake, lambda key: key[-2] in "0123", "SlowDown")
