@@ -6,15 +6,12 @@ at, and the sweep compares it; what the sweep sensor needs stands below it.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
-from xml.etree import ElementTree
 
 import dagster as dg
 import pyarrow as pa
 
-from lakegc_core import html_report
 from lakegc_core.backup import CopyResult
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import Manifest
@@ -41,6 +38,9 @@ STARTED, READY, EXPIRED = "mark_started_at", "may_be_swept_from", "expired_objec
 """By these names the sweep sensor finds what it may ask for: when a mark was begun, from when a sweep of it can delete
 anything, and how much it found."""
 _MOST_ROWS = 20  # of a table whose length the repository decides
+_BAR = 20  # characters of the longest bar
+SHOWN = 1_000
+"""Markdown of so many characters or more the UI of Dagster hides behind a link; what is to be seen is shorter."""
 
 _SCHEMAS: dict[str, pa.Schema] = {
     "namespace_listing": namespace_listing.SCHEMA,
@@ -268,16 +268,25 @@ def _expired(facts: Facts) -> Metadata:
         for each in facts["prefixes"]
     ]
     return found | {
-        "by_age": _picture(html_report.picture(facts["ages"], "by age")),
-        "by_size": _picture(html_report.picture(facts["sizes"], "by size of object")),
+        "by_age": _bars(facts["ages"], "age"),
+        "by_size": _bars(facts["sizes"], "size of object"),
         "largest_prefixes": _table(("folder", "objects", "bytes"), largest, "lrr"),
     }
 
 
-def _picture(svg: str) -> dg.MarkdownMetadataValue:
-    """A picture in the form that Dagster's UI shows in place."""
-    data = base64.b64encode(svg.encode()).decode()
-    return dg.MetadataValue.md(f"![{ElementTree.fromstring(svg)[0].text}](data:image/svg+xml;base64,{data})")
+def _bars(classes: Sequence[Facts], title: str) -> dg.MarkdownMetadataValue:
+    """Bytes by class ({name, objects, bytes} each), with bars of text: pictures are too long for the UI."""
+    most = max((each["bytes"] for each in classes), default=0) or 1
+    rows = [
+        (
+            each["name"],
+            f"{each['objects']:,}",
+            human_bytes(each["bytes"]),
+            "█" * max(round(_BAR * each["bytes"] / most), 1 if each["bytes"] else 0),
+        )
+        for each in classes
+    ]
+    return _table((title, "objects", "bytes", ""), rows, "lrrl")
 
 
 _OWN: dict[str, Callable[[Facts], Metadata]] = {

@@ -13,17 +13,19 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import IO
 
 import dagster as dg
 
-from lakegc_core.mark import new_mark_id
 from lakegc_core.sandbox.history import build_demo
 from lakegc_core.sandbox.lakefs import Sandbox
 from lakegc_core.sandbox.server import SandboxServer
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.rounds import round_id
 
 HOST = "127.0.0.1"
 PORT = 3000
@@ -80,32 +82,38 @@ def serve(folder: Path, port: int) -> int:
     sandbox = Sandbox(folder / "lake")
     for name in REPOSITORIES:
         build_demo(sandbox, name)
+    now = datetime.now(UTC)
+    marks = [round_id(now + timedelta(minutes=number)) for number in range(2)]  # short enough for every dialog
     with SandboxServer(sandbox) as server:
-        home = prepare_home(folder / "dagster")
-        environment = os.environ | {
-            "DAGSTER_HOME": str(home),
-            "HOME": str(folder),  # nobody's ~/.lakectl.yaml
-            "LAKECTL_SERVER_ENDPOINT_URL": server.url,
-            "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": server.access_key,
-            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": server.secret_key,
-            "LAKEGC_CONFIG": str(home / "lakegc.yaml"),
-            "LAKEGC_UNSAFE": "yes",  # safety level `none`, for a sandbox
-        }
+        home = prepare_home(folder / "dagster", REPOSITORIES, marks, _POLICY)
         url = f"http://{HOST}:{port}"
         print(_HINT.format(url=url, lakefs=server.url, repositories=", ".join(REPOSITORIES)), flush=True)
-        return _run_dagster(port, environment)
+        with dagster_dev(port, os.environ | surroundings(home, server)) as child:
+            return child.wait()
 
 
-def prepare_home(home: Path) -> Path:
-    """A Dagster home with settings and two marks' worth of partitions for the sandbox's repositories."""
+def surroundings(home: Path, server: SandboxServer) -> dict[str, str]:
+    """The environment in which Dagster finds the sandbox and this home, and nothing of anybody's own."""
+    return {
+        "DAGSTER_HOME": str(home),
+        "HOME": str(home.parent),  # nobody's ~/.lakectl.yaml
+        "LAKECTL_SERVER_ENDPOINT_URL": server.url,
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": server.access_key,
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": server.secret_key,
+        "LAKEGC_CONFIG": str(home / "lakegc.yaml"),
+        "LAKEGC_UNSAFE": "yes",  # safety level `none`, for a sandbox
+    }
+
+
+def prepare_home(home: Path, repositories: Sequence[str], marks: Sequence[str], policy: str) -> Path:
+    """A Dagster home with settings, `policy` as its lakegc.yaml, and each repository's partition at each mark."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "dagster.yaml").write_text(_INSTANCE)
-    (home / "lakegc.yaml").write_text(_POLICY)
-    now = datetime.now(UTC)
+    (home / "lakegc.yaml").write_text(policy)
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        for repository in REPOSITORIES:
-            for moment in (now, now + timedelta(minutes=1)):
-                GcCell(repository, new_mark_id(moment)).register(instance)
+        for repository in repositories:
+            for mark_id in marks:
+                GcCell(repository, mark_id).register(instance)
     return home
 
 
@@ -123,13 +131,16 @@ def free_port(wanted: int) -> int:
     raise OSError(f"no free port on {HOST}")
 
 
-def _run_dagster(port: int, environment: dict[str, str]) -> int:
-    """`dagster dev` as a child of its own, which ends its own children when it is told to end."""
+@contextmanager
+def dagster_dev(
+    port: int, environment: Mapping[str, str], log: IO[bytes] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`dagster dev` as a child of its own, which ends its own children when it is told to end, as it is afterwards."""
     where = ["-w", "workspace.yaml"] if Path("workspace.yaml").is_file() else ["-m", "lakegc_dagster.definitions"]
     command = [sys.executable, "-m", "dagster", "dev", *where, "-h", HOST, "-p", str(port)]
-    child = subprocess.Popen(command, env=environment, start_new_session=True)
+    child = subprocess.Popen(command, env=dict(environment), start_new_session=True, stdout=log, stderr=log)
     try:
-        return child.wait()
+        yield child
     finally:
         if child.poll() is None:
             child.terminate()

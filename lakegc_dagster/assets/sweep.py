@@ -44,9 +44,12 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     ) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
         """What became of every object of the mark: deleted, already gone, live again, not yet confirmed, or failed.
 
-        By default a **dry run**, which deletes nothing. Refuses unless every guard was checked on the latest
-        `expired_addresses` of this very partition and holds, and unless every guard holds now. Then lakeFS is asked
-        once more what it refers to, and only what is still garbage is deleted.
+        By default a **dry run**, which deletes nothing. To delete: *Open launchpad* in the menu beside *Materialize*,
+        choose the partition, and set `dry_run: false` in the config.
+
+        Refuses unless every guard was checked on the latest `expired_addresses` of this very partition and holds, and
+        unless every guard holds now. Then lakeFS is asked once more what it refers to, and only what is still garbage
+        is deleted.
         """
         with told_as_failures():
             accepted = config.accepted()

@@ -24,8 +24,9 @@ from lakegc_core.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.stages.swept_report import swept_report
 from lakegc_core.store.azure import AzureStore
 from lakegc_core.store.base import StoreConfig, connect
-from tests.azurite import NoNetworkError, azurite
+from tests.azurite import azurite
 from tests.gcs_server import fake_gcs
+from tests.npm import NoNetworkError
 from tests.replays import AWS, AZURE, environment
 from tests.servers import seaweedfs
 

@@ -17,9 +17,10 @@ from lakegc_core.store.base import Store, StoreConfig
 from lakegc_core.store.gcs import GCSConfig
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3 import S3Config
-from tests.azurite import AzureServer, NoNetworkError, azurite
+from tests.azurite import AzureServer, azurite
 from tests.core.store.faults import PROTOCOLS, Faulty, Protocol
 from tests.gcs_server import GCSServer, fake_gcs
+from tests.npm import NoNetworkError
 from tests.proxy import proxy
 from tests.servers import S3Server, rclone_s3, seaweedfs
 

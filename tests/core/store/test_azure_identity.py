@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from lakegc_core.store.azure import AzureConfig
-from tests.azurite import NoNetworkError, azurite
+from tests.azurite import azurite
+from tests.npm import NoNetworkError
 
 IDENTITY_SECRET = "hush-identity-header"
 
