@@ -38,7 +38,7 @@ STARTED, READY, EXPIRED = "mark_started_at", "may_be_swept_from", "expired_objec
 """By these names the sweep sensor finds what it may ask for: when a mark was begun, from when a sweep of it can delete
 anything, and how much it found."""
 _MOST_ROWS = 20  # of a table whose length the repository decides
-_BAR = 20  # characters of the longest bar
+_BAR = 10  # characters of the longest bar: wider tables are cut off in the UI
 SHOWN = 1_000
 """Markdown of so many characters or more the UI of Dagster hides behind a link; what is to be seen is shorter."""
 
@@ -133,8 +133,8 @@ def sweep_metadata(result: SweepResult) -> Metadata:
     return {
         "dagster/row_count": sum(result.outcomes.values()),
         "dry_run": result.dry_run,
-        "summary": dg.MetadataValue.md(
-            f"**Dry run: nothing was deleted.** {result.planned:,} objects would be."
+        "summary": dg.MetadataValue.text(  # no markdown: lists of events would hide it behind a link
+            f"Dry run: nothing was deleted. {result.planned:,} objects would be."
             if result.dry_run
             else f"{result.outcomes.get(DELETED, 0):,} objects deleted: {_space(result)}."
         ),
@@ -248,7 +248,7 @@ def _expired(facts: Facts) -> Metadata:
         "kept: too young": "young",
         "not lakeFS's": "foreign",
         "**garbage**": "expired",
-        "unreferenced for long enough": "confirmed",
+        "confirmed": "confirmed",
     }
     listed = max(1, facts["listed"]["objects"])
     rows = [

@@ -16,6 +16,7 @@ from lakegc_core.guards import GUARDS
 from lakegc_core.mark import STAGES
 from lakegc_core.stages.swept_report import SweepResult
 from lakegc_dagster.checks import check_name
+from lakegc_dagster.metadata import SHOWN
 from lakegc_dagster.partitions import GcCell
 
 
@@ -67,6 +68,13 @@ def test_every_asset_shows_counts_bytes_and_tables(marked: Marked) -> None:
     assert expired["expired_bytes"] > 0
     assert "blast-radius" in expired["guards"]
     assert "| deleted |" in _metadata(marked.result, "swept_report")["outcomes"]
+
+
+def test_everything_that_the_marking_assets_show_is_short_enough_to_be_shown_in_place(marked: Marked) -> None:
+    for stage in STAGES:
+        long = {name for name, value in _metadata(marked.result, stage).items() if len(str(value)) >= SHOWN}
+        assert not long
+    assert "█" in _metadata(marked.result, "expired_addresses")["by_age"]
 
 
 def test_a_sweep_without_a_mark_refuses(marked: Marked) -> None:

@@ -1,0 +1,143 @@
+"""A walk through Dagster's UI in a real browser, as people take it: a mark, what it shows, a backfill, a refused sweep,
+a night's round. Every step is driven by clicks and keys, and takes screenshots. Each test goes on from the one before.
+
+LAKEGC_UI_SHOTS names the folder for the screenshots; without it they go where pytest keeps a run's files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from lakegc_core.guards import GUARDS
+from lakegc_dagster.checks import check_name
+from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.rounds import latest_slot, round_id
+from tests.ui.browser import chromium
+from tests.ui.site import Site, open_site
+from tests.ui.walker import RUN_SECONDS, Walker
+
+pytestmark = pytest.mark.ui
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Who walks, and where. `before`: what lay in the namespaces at the beginning."""
+
+    walker: Walker
+    site: Site
+    before: dict[str, set[str]]
+
+    def cell(self, repository: str, mark: int = 0) -> str:
+        """A partition as the UI writes it."""
+        return f"{self.site.marks[mark]}|{repository}"
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
+    wanted = os.environ.get("LAKEGC_UI_SHOTS")
+    shots = Path(wanted).resolve() if wanted else tmp_path_factory.mktemp("shots")
+    shots.mkdir(parents=True, exist_ok=True)
+    with open_site(tmp_path_factory.mktemp("site")) as site, chromium() as browser:
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.set_default_timeout(60_000)
+        yield Walk(Walker(page, site.url, shots), site, site.files())
+
+
+def test_all_six_assets_of_a_mark_are_materialised_from_the_graph_and_every_check_passes(walk: Walk) -> None:
+    walker = walk.walker
+    walker.open("/asset-groups")
+    dialog = walker.choose_partitions([walk.site.marks[0]], ["analytics"])
+    dialog.get_by_role("button", name="Launch 1 run").wait_for()
+    walker.shot("launch-dialog")
+    walker.launch_run(dialog, walk.cell("analytics"))
+    assert walker.end_of_run() == "Success"
+    walker.shot("run-of-all-assets")
+    walker.open("/assets/expired_addresses?view=checks")
+    found = walker.checks(len(GUARDS))
+    assert found == {check_name(guard.name): "Succeeded" for guard in GUARDS}
+    walker.shot("checks")
+    assert walk.site.files() == walk.before  # a dry run
+
+
+def test_the_page_of_expired_addresses_shows_its_tables_and_its_bars(walk: Walk) -> None:
+    walker = walk.walker
+    walker.open("/assets/expired_addresses")
+    for shown in ("summary", "by_age", "by_size", "largest_prefixes", "guards", "may_be_swept_from"):
+        walker.see(shown, exact=True)
+    walker.see("kept: committed")
+    walker.see("█")
+    assert not walker.page.get_by_text("[Show Markdown]").count()
+    walker.shot("expired-addresses", height=1_500)
+    walker.open(f"/assets/expired_addresses?view=partitions&partition={walk.cell('analytics').replace('|', '%7C')}")
+    walker.see("by_age", exact=True)
+    walker.shot("partitions")
+
+
+def test_a_backfill_of_the_marking_assets_over_two_marks_succeeds_and_deletes_nothing(walk: Walk) -> None:
+    walker = walk.walker
+    walker.open("/locations/lakegc/jobs/gc_mark")
+    dialog = walker.choose_partitions(walk.site.marks[:2], ["events"])
+    dialog.get_by_text("2 partitions").wait_for()
+    walker.shot("backfill-dialog")
+    walker.launch_backfill(dialog)
+    assert walker.end_of_backfill(2) == "Succeeded"
+    walker.shot("backfill")
+    for mark in range(2):
+        found = walker.runs_of(f"dagster/partition={walk.cell('events', mark)}")
+        assert found == {walk.cell("events", mark): "Success"}
+    assert walk.site.files() == walk.before
+
+
+def test_a_sweep_of_a_mark_with_a_failed_check_is_refused_and_says_why(walk: Walk) -> None:
+    walker = walk.walker
+    walker.open("/locations/lakegc/jobs/gc_mark")
+    walker.launch_run(walker.choose_partitions([walk.site.marks[0]], ["finance"]), walk.cell("finance"))
+    assert walker.end_of_run() == "Failure"
+    walker.see("1 blocking asset check failed")
+    walker.shot("mark-with-a-failed-check")
+    pad = walker.configure_sweep(walk.cell("finance"))
+    walker.shot("launchpad")
+    pad.get_by_role("button", name="Materialize").click()
+    walker.page.wait_for_url("**/runs/**")
+    assert walker.end_of_run() == "Failure"
+    walker.see("is not swept. Nothing was deleted.")
+    walker.see("blast-radius")
+    walker.shot("refused-sweep")
+    assert walk.site.files() == walk.before
+
+
+def test_the_sensor_opens_a_round_in_which_a_broken_repository_fails_alone(walk: Walk) -> None:
+    walker = walk.walker
+    walker.turn_on("open_round")
+    mark_id = round_id(latest_slot(LakegcConfig().round_cron, datetime.now(UTC)))
+    names = ("analytics", "damaged", "events")
+    limit, found = time.monotonic() + len(names) * RUN_SECONDS, dict[str, str]()
+    while len(found) < len(names) or not set(found.values()) <= {"Success", "Failure", "Canceled"}:
+        assert time.monotonic() < limit, f"the round did not end: {found}"
+        found = walker.runs_of(f"lakegc/round={mark_id}")
+        walker.page.wait_for_timeout(3_000)  # before the next look, not for anything to happen
+    walker.shot("round")
+    assert found == {
+        f"{mark_id}|analytics": "Success",
+        f"{mark_id}|damaged": "Failure",
+        f"{mark_id}|events": "Success",
+    }
+    walker.open_newest_run(f"{mark_id}|damaged")
+    assert walker.end_of_run() == "Failure"
+    walker.see("committed_addresses", exact=True)
+    walker.see("range")
+    walker.shot("broken-repository")
+    walker.open("/automation")
+    walker.see("open_round", exact=True)
+    walker.shot("automation")
+    walker.open("/asset-groups")
+    walker.page.get_by_text("fetching statuses").first.wait_for(state="hidden")
+    walker.shot("graph")
+    assert walk.site.files() == walk.before

@@ -1,0 +1,146 @@
+"""What a person does in Dagster's UI, as methods: open, choose, launch, wait, look. Waits are for what is to be seen.
+
+What is launched and what has to come of it belongs in the test. Where the UI gives a control no name, it is found by
+the names of its style sheets, without the part that changes from build to build.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlencode
+
+from playwright.sync_api import Locator, Page, TimeoutError
+
+RUN_SECONDS = 600.0  # one run on a machine that is busy with other things
+_LOADING_SECONDS = 10.0
+_ENDED = re.compile(r"^(Success|Failure|Canceled)$")
+_ROW = re.compile(
+    r"^partition: (\S+)$(?:(?!^partition:).)*?^(Queued|Not started|Starting|Started|Success|Failure|Canceled)$",
+    re.DOTALL | re.MULTILINE,
+)
+_CHECKED = re.compile(r"^(Succeeded|Failed|Warning)$")
+_STATUS = r"""() => {
+  const found = /^Status\n(.+)$/m.exec(document.body.innerText);
+  return found && !/^(Requested|In progress)/.test(found[1]) ? found[1] : null;
+}"""
+
+
+@dataclass
+class Walker:
+    """One page of one browser. `shots`: the folder for its screenshots, which are numbered."""
+
+    page: Page
+    url: str
+    shots: Path
+    taken: list[Path] = field(default_factory=list)
+
+    def open(self, path: str) -> None:
+        """Go to a place of the UI."""
+        self.page.goto(self.url + path)
+
+    def shot(self, name: str, height: int = 900) -> None:
+        """Take a screenshot when nothing on the page is loading any more."""
+        self.page.set_viewport_size({"width": 1400, "height": height})
+        with suppress(TimeoutError):  # something else may be at work, and that is to be seen then
+            self.page.locator("[class*=Spinner_]").first.wait_for(state="detached", timeout=_LOADING_SECONDS * 1_000)
+        self.page.evaluate("() => document.fonts.ready")
+        self.taken.append(self.shots / f"{len(self.taken) + 1:02d}-{name}.png")
+        self.page.screenshot(path=self.taken[-1], animations="disabled")
+
+    def see(self, text: str | re.Pattern[str], seconds: float = 60.0, exact: bool = False) -> Locator:
+        """Wait until a text is to be seen."""
+        found = self.page.get_by_text(text, exact=exact).filter(visible=True).first
+        found.wait_for(timeout=seconds * 1_000)
+        return found
+
+    def choose_partitions(self, marks: Sequence[str], repositories: Sequence[str]) -> Locator:
+        """In the dialog that "Materialize all" opens. Returns the dialog."""
+        self.page.get_by_role("button", name="Materialize all").click()
+        dialog = self.page.get_by_role("dialog").filter(has_text="Partition selection")
+        for number, chosen in enumerate((marks, repositories)):
+            dialog.locator("[class*=TagSelector_tagSelectorContainer]").nth(number).click()
+            for name in chosen:
+                self._item(name).click()
+            self.page.keyboard.press("Escape")
+            self._item(chosen[0]).wait_for(state="detached")
+        return dialog
+
+    def _item(self, name: str) -> Locator:
+        named = self.page.locator(f'[data-tooltip="{name}"]')
+        return self.page.locator(".dagster-popover [role=menuitem]").filter(has=named)
+
+    def launch_run(self, dialog: Locator, partition: str) -> None:
+        """Launch what a dialog says for one partition, and open the run's page."""
+        dialog.get_by_role("button", name="Launch 1 run").click()
+        self.see("Launched run")
+        self.open_newest_run(partition)
+
+    def open_newest_run(self, partition: str) -> None:
+        """The page of the run that was launched last for a partition."""
+        self.open(_with_tag(f"dagster/partition={partition}"))
+        self.page.locator("a[href^='/runs/']").first.click()
+        self.page.wait_for_url("**/runs/*")
+
+    def launch_backfill(self, dialog: Locator) -> None:
+        """Launch what a dialog says for several partitions, and open the backfill's page."""
+        dialog.get_by_role("button", name="Launch backfill").click()
+        self.see("Created backfill")
+        self.open("/runs?view=backfills")
+        self.page.locator("a[href^='/runs/b/']").first.click()
+        self.page.wait_for_url("**/runs/b/*")
+
+    def configure_sweep(self, partition: str) -> Locator:
+        """The launchpad of swept_report, with a partition and `dry_run: false`. Returns the launchpad."""
+        self.open("/assets/swept_report")
+        self.see("Latest materialization")
+        more = self.page.get_by_role("button", name="Materialize").locator("xpath=following::button[1]")
+        more.click()
+        self.page.get_by_role("menuitem", name="Open launchpad").click()
+        pad = self.page.get_by_role("dialog").filter(has_text="Launchpad (configure assets)")
+        pad.locator(".CodeMirror").get_by_text("true", exact=True).dblclick()
+        self.page.keyboard.type("false")
+        pad.get_by_placeholder("Partition").fill(partition)
+        self.page.locator(".dagster-popover").get_by_text(partition, exact=True).click()
+        pad.get_by_text("No errors").wait_for()
+        return pad
+
+    def end_of_run(self) -> str:
+        """On the page of a run: what it ends as."""
+        found = self.page.get_by_text(_ENDED).filter(visible=True).first
+        found.wait_for(timeout=RUN_SECONDS * 1_000)
+        return found.inner_text()
+
+    def end_of_backfill(self, runs: int) -> str:
+        """On the page of a backfill: what it ends as."""
+        found = self.page.wait_for_function(_STATUS, timeout=runs * RUN_SECONDS * 1_000, polling=1_000)
+        return str(found.json_value())
+
+    def checks(self, count: int) -> dict[str, str]:
+        """On an asset's page of so many checks, when all were evaluated: the latest result of each."""
+        self.see(f"Checks ({count})")
+        self.page.get_by_text(_CHECKED).nth(count - 1).wait_for()
+        text = self.page.locator("body").inner_text()
+        return dict(re.findall(r"^([a-z_]+)\n+(Succeeded|Failed|Warning)$", text, re.MULTILINE))
+
+    def runs_of(self, tag: str) -> dict[str, str]:
+        """What the list of runs with a tag shows: status by partition. On that page already, it looks again."""
+        self.open(_with_tag(tag))
+        self.see("Launched by")
+        with suppress(TimeoutError):  # there may be none yet
+            self.see("partition: ", seconds=_LOADING_SECONDS)
+        return dict(_ROW.findall(self.page.locator("body").inner_text()))
+
+    def turn_on(self, sensor: str) -> None:
+        """On the page Automation."""
+        self.open("/automation")
+        row = self.page.locator("[class*=ListItem_listItem__]").filter(has_text=sensor)
+        row.locator("label").last.click()
+
+
+def _with_tag(tag: str) -> str:
+    """The place of the list of runs with a tag, `name=value`."""
+    return "/runs?" + urlencode({"q[0]": f"tag:{tag}"})
