@@ -60,12 +60,11 @@ def prepare() -> None:
 
 
 def _find() -> Java:
-    home = os.environ.get("JAVA_HOME")
-    if home:
+    home, packaged = os.environ.get("JAVA_HOME"), _packaged()
+    if home and not (packaged and Path(home) == packaged.home):  # that one stands there if a parent process chose it
         found = _examine(Path(home))
         if found is not None and found.version >= _OLDEST:
             return found
-    packaged = _packaged()
     if packaged is not None:
         return packaged
     java = shutil.which("java")

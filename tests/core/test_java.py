@@ -65,7 +65,8 @@ def test_a_cache_of_spark_s_classes_is_used_when_it_is_there(cache: Path, monkey
     found.touch()
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dmine=1")
     java.prepare()
-    java.prepare()
+    java.prepare()  # as a process does that the first one has started
+    assert java._find().cache == found
     options = os.environ["SPARK_SUBMIT_OPTS"].split()
     assert "-Xlog:disable" in options, "a JVM warns on stdout, where a command's result is"
     assert options[0] == "-Dmine=1" and options.count(f"-XX:AOTCache={found}") == 1
