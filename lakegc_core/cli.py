@@ -228,10 +228,16 @@ def _mark(options: argparse.Namespace, reporter: Reporter) -> int:
     return 0
 
 
-def _next_step(context: MarkContext, review: pipeline.Review) -> str:
+def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool = False) -> str:
     repository, mark_id = context.header.repository, context.header.mark_id
-    if not review.authorized:
+    if not review.authorized and not reviewed:
         return f"\nnext: lakegc review {repository} {mark_id}"
+    if not review.authorized:
+        stopping = [verdict.name for verdict in review.verdicts if verdict.stops]
+        if not all(guards.BY_NAME[name].may_be_accepted for name in stopping):
+            return f"\nnext: do what ✗ says, then lakegc mark {repository}"
+        accepting = " ".join(f"--accept {name}" for name in stopping)
+        return f'\nnext, if that was meant: lakegc sweep {repository} {mark_id} {accepting} --because "…"'
     if not review.report["objects"]["expired"]:
         return "\nnothing to sweep"
     when = ready_at(context)
@@ -252,7 +258,7 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
         Path(options.html).write_text(pipeline.page_of(context, review.report), encoding="utf-8")
         reporter.say(f"the report is in {options.html}")
     screen = f"{report.mark_screen(review.report, every_guard=True)}\n  artifacts   {review.report['artifacts']}"
-    _print(options, review.report, screen + "\n" + _next_step(context, review))
+    _print(options, review.report, screen + "\n" + _next_step(context, review, reviewed=True))
     return 0
 
 
