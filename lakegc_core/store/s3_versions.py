@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from lakegc_core.errors import ObjectNotFoundError, StoreError
 from lakegc_core.store.base import ALREADY_GONE, DELETED, Deletes, StoreProbe
 from lakegc_core.store.pace import Told
 from lakegc_core.store.s3 import S3Store
@@ -41,7 +42,7 @@ class S3VersionsStore(S3Store):
             for key, said in told.items():
                 if key not in found or found[key].outcome == DELETED:
                     found[key] = said  # one version that stays is the key's outcome
-        return {key: found.get(key, Told(ALREADY_GONE)) for key in keys}
+        return {key: found.get(key) or self._without_versions(key) for key in keys}
 
     def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
         (key,) = keys
@@ -53,7 +54,17 @@ class S3VersionsStore(S3Store):
             return {key: failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
             return {key: Told.failed("InvalidKey")}
-        return {key: Told(DELETED) if versions else Told(ALREADY_GONE)}
+        return {key: Told(DELETED) if versions else self._without_versions(key)}
+
+    def _without_versions(self, key: str) -> Told:
+        """What it means that no version of a key is listed: it is gone, if the store does not show it all the same."""
+        try:
+            self.head(key)
+        except ObjectNotFoundError:
+            return Told(ALREADY_GONE)
+        except StoreError:
+            pass  # nobody knows: not gone
+        return Told.failed("NoVersions")
 
     def _versions(self, key: str) -> list[str]:
         """The ids of all versions of one key, delete markers too. Raises the SDK's errors."""

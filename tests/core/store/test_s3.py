@@ -152,6 +152,15 @@ def test_t38_on_a_versioned_bucket_a_deleted_object_is_listed_no_more_and_its_by
     assert [(version["Key"], version["Size"]) for version in versions] == [("ns/data/a", 5)]
 
 
+def test_what_a_store_without_lists_of_versions_still_shows_does_not_count_as_gone(
+    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = seaweed.config(uuid.uuid4().hex, delete_versions=True).connect()
+    store.write("data/a", b"1")
+    monkeypatch.setattr(store, "_versions", lambda key: [])
+    assert store.delete_many(["data/a", "data/b"]) == ["failed:NoVersions", "already_gone"]
+
+
 def test_asked_to_it_deletes_every_version_of_a_key_and_of_no_other(seaweed: S3Server) -> None:
     client, bucket = seaweed.client(), f"versioned-{uuid.uuid4().hex[:8]}"
     client.create_bucket(Bucket=bucket)
