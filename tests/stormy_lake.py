@@ -76,12 +76,13 @@ class StormyLake:
     live: set[str] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
     waves: list[tuple[int | None, float]] = field(default_factory=list)  # tasks side by side, and each one's ceiling
+    patience: float = PATIENCE
 
     def open(self) -> MarkContext:
         """The mark, whose store is asked through the proxy and gives up soon."""
         client = LakeFSClient(self.settings.server, sleep=lambda seconds: None)
         found = open_repository(self.settings, NAME, client=client)
-        store: Any = replace(found.data, read_timeout=PATIENCE, max_attempts=3)  # type: ignore[type-var]
+        store: Any = replace(found.data, read_timeout=self.patience, max_attempts=3)  # type: ignore[type-var]
         behind = replace(found, data=store, outputs=store, workspace=store)
         if behind.artifacts(MARK).header() is None:
             return begin_mark(behind, MARK, min_age=timedelta(0), safety_level="none")
