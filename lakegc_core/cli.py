@@ -19,7 +19,7 @@ from lakegc_core.catalogue import list_marks, newest_to_sweep
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
 from lakegc_core.durations import parse_duration
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
-from lakegc_core.mark import new_mark_id
+from lakegc_core.mark import AUTO, CLEAN, INCREMENTAL, new_mark_id
 from lakegc_core.progress import Reporter, ask
 from lakegc_core.safety import KEEP_MARKS
 from lakegc_core.settings import RULES_MODES, Settings
@@ -131,7 +131,7 @@ def option(to: argparse.ArgumentParser, name: str, **more: Any) -> None:
     to.add_argument(name, **more)
 
 
-def flag(to: argparse.ArgumentParser, name: str, text: str) -> None:
+def flag(to: argparse._ActionsContainer, name: str, text: str) -> None:
     """Add a switch, which its environment variable turns on with `1`, `yes` or `true`."""
     variable = "LAKEGC_" + name.removeprefix("--").replace("-", "_").upper()
     on = os.environ.get(variable, "").lower() in ("1", "yes", "true")
@@ -166,7 +166,9 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
         default=default,
         help="keep what tagged commits refer to (default; lakeFS itself does not)",
     )
-    flag(to, "--clean", "read everything anew, whatever earlier marks have left")
+    mode = to.add_mutually_exclusive_group()
+    flag(mode, "--clean", "read everything anew, whatever earlier marks have left")
+    flag(mode, "--incremental", "read what changed since the mark before, although a clean one is due")
 
 
 def _sweeping_options(to: argparse.ArgumentParser) -> None:
@@ -212,6 +214,7 @@ def _begin(options: argparse.Namespace, context: RepositoryContext) -> MarkConte
         safety_level=options.safety,
         rules=options.rules,
         protect_tags=options.protect_tags,
+        mode=CLEAN if options.clean else INCREMENTAL if options.incremental else AUTO,
     )
 
 

@@ -16,7 +16,7 @@ from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedE
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.lease import Lease
-from lakegc_core.mark import Header, MarkArtifacts, check_mark_id
+from lakegc_core.mark import AUTO, MODES, Header, MarkArtifacts, check_mark_id
 from lakegc_core.namespace import ALLOW_LIST_VERSION, Namespace
 from lakegc_core.safety import Level
 from lakegc_core.settings import RULES_MODES, RepositoryPolicy, Settings
@@ -154,6 +154,7 @@ def begin_mark(
     safety_level: str | None = None,
     rules: str | None = None,
     protect_tags: bool | None = None,
+    mode: str = AUTO,
 ) -> MarkContext:
     """Begin a mark, or resume the one that stands under this id. Options left out come from the policy.
 
@@ -165,6 +166,8 @@ def begin_mark(
     rules = rules or policy.rules
     if rules not in RULES_MODES:
         raise SettingsError(f"`rules` is {rules!r}; it is one of {', '.join(RULES_MODES)}.")
+    if mode not in MODES:
+        raise SettingsError(f"The mode of a mark is one of {', '.join(MODES)}, not {mode!r}.")
     level = safety.level(safety_level or policy.safety or safety.FULL.name)
     age = min_age if min_age is not None else policy.min_age if policy.min_age is not None else safety.DEFAULT_MIN_AGE
     grace = timedelta(seconds=context.client.grace_period())
@@ -194,6 +197,7 @@ def begin_mark(
         blockstore_type=server.storage_for(repository).blockstore_type,
         block_prefix=block_prefix(context.client, repository.id),
         allow_list=ALLOW_LIST_VERSION,
+        mode=mode,
     )
     return _with_header(context, context.artifacts(mark_id).begin(header))
 

@@ -138,6 +138,8 @@ def _completeness(evidence: Evidence) -> Finding:
         wrong.append(f"{committed['metaranges']} of {commits['retained_metaranges']} metaranges were read")
     if committed["references_read"] != committed["references"]:
         wrong.append(f"ranges stand for {committed['references_read']} of {committed['references']} references")
+    if committed["checksum_read"] != committed["checksum"]:
+        wrong.append("the ranges that were read are not those that the metaranges refer to")
     if wrong:
         return False, f"Not everything was read: {'; '.join(wrong)}. Make a new mark."
     return True, (

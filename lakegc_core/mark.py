@@ -29,14 +29,21 @@ STAGES = (
 """The five marking stages, in the only order that is safe: what is there, what is staged, what counts, what it
 refers to, the difference."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of the artifacts. A mark of another format is neither resumed nor swept."""
 
 HOME = "_lakefs/retention/gc/lakegc"
 """Where artifacts lie below the storage namespace (or below the workspace, when one is set)."""
 
+RESTORES = "restores"
+"""Where a mark keeps what was brought back from its backup, a folder each time."""
+
 RETIRED = "retired"
 """Where a home keeps what stays of marks whose artifacts are gone, a record each."""
+
+AUTO, INCREMENTAL, CLEAN = MODES = ("auto", "incremental", "clean")
+"""How a mark reads: all anew (clean), or what may have changed since the mark before (incremental), if it can rest on
+that one; `auto`: incremental until it is time for a clean one."""
 
 _MARK_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 
@@ -76,6 +83,7 @@ class Header:
     blockstore_type: str
     block_prefix: str  # where ranges and metaranges lie, usually _lakefs
     allow_list: int
+    mode: str = AUTO  # one of MODES
     format: int = FORMAT
     version: str = lakegc_core.__version__
 
@@ -91,6 +99,7 @@ class Header:
             "protect_tags": self.protect_tags,
             "holds": list(self.holds),
             "rules": self.rules,
+            "mode": self.mode,
         }
 
 
@@ -149,7 +158,9 @@ class MarkArtifacts:
 
     def checked_header(self, value: dict[str, Any]) -> Header:
         """A header as it was written; MarkError if it was changed, or is another version's."""
-        stated = value.pop("digest", None)
+        stated, found = value.pop("digest", None), value.get("format")
+        if found != FORMAT:
+            raise MarkError(f"Mark {self.mark_id} has format {found}, this lakegc reads {FORMAT}. Make a new mark.")
         value["holds"] = tuple(value.get("holds", ()))
         try:
             header = Header(**value)
@@ -159,10 +170,6 @@ class MarkArtifacts:
             ) from None
         if header.digest != stated:
             raise MarkError(f"{self.location}/mark.json was changed after it was written. Make a new mark.")
-        if header.format != FORMAT:
-            raise MarkError(
-                f"Mark {self.mark_id} has format {header.format}, this lakegc reads {FORMAT}. Make a new mark."
-            )
         return header
 
     def begin(self, header: Header) -> Header:

@@ -13,7 +13,7 @@ from lakegc_core import guards
 from lakegc_core.backup import CopyResult
 from lakegc_core.context import MarkContext
 from lakegc_core.guards import Verdict
-from lakegc_core.mark import STAGES, Manifest
+from lakegc_core.mark import CLEAN, INCREMENTAL, STAGES, Manifest
 from lakegc_core.settings import Price
 from lakegc_core.stages.sweep_result import SweepResult
 from lakegc_core.stages.swept_report import confirmed_at
@@ -50,10 +50,24 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "ages": facts.get("ages", []),
         "sizes": facts.get("sizes", []),
         "prefixes": facts.get("prefixes", []),
+        "run": run_json(manifests),
         "price": price_json(context.settings.price),
         "confirmed_at": instant(confirmed_at(context)),
         "seconds": {stage: round(manifests[stage].seconds, 3) for stage in STAGES},
         "artifacts": context.mark.location,
+    }
+
+
+def run_json(manifests: Mapping[str, Manifest]) -> Json:
+    """How a mark read: all anew, or what may have changed since the marks that it rests on, newest first."""
+    listing = manifests["namespace_listing"].facts
+    below = [mark_id for mark_id, _ in listing["rests_on"]]
+    return {
+        "mode": INCREMENTAL if below else CLEAN,
+        "rests_on": below,
+        "why_clean": listing["why_clean"] or None,
+        "units": listing["units"],
+        "units_listed": listing["units_listed"],
     }
 
 
@@ -164,6 +178,7 @@ def mark_screen(report: Json, *, every_guard: bool = False) -> str:
     lines = [
         f"{report['repository']} · mark {report['mark_id']} · complete, {seconds:.0f} s · "
         f"cutoff {_minute(report['cutoff'])}",
+        _how(report["run"]),
         "",
     ]
     garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
@@ -191,6 +206,15 @@ def mark_screen(report: Json, *, every_guard: bool = False) -> str:
         lines += [f"      {each['path'] or '(staged)'}   {each['address']}" for each in report["missing"][:10]]
     lines += ["", *guard_lines(report["guards"], every_guard=every_guard), ""]
     return "\n".join(lines)
+
+
+def _how(run: Json) -> str:
+    """How a mark read, in words."""
+    if run["mode"] == CLEAN:
+        return f"a clean mark ({run['why_clean']})"
+    return (
+        f"read what changed since mark {run['rests_on'][0]}: {run['units_listed']:,} of {run['units']:,} units listed"
+    )
 
 
 def kept_by(commits: Json) -> str:

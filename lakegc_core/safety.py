@@ -26,6 +26,14 @@ KEEP_MARKS = 14
 """So many of the newest complete marks are never retired unless lakegc.yaml says otherwise: two weeks of nights, as
 long as a mark may be swept."""
 
+CLEAN_EVERY = 7
+"""Marks that may rest on one another unless lakegc.yaml says otherwise: of a week's nights one reads all anew. What may
+hide from the others is only garbage that appeared in a slice after it had become old, or that others changed."""
+
+RELIST = timedelta(days=7)
+"""For so long after a slice was begun, objects may appear in it and it is listed by every mark: uploads are linked
+within a day, but those in parts are completed when their writer likes."""
+
 LEAST_MARKS = 2
 """Nobody may keep fewer: the newest carries what is known of every object, and the next is compared with it."""
 

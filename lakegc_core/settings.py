@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.settings import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
-from lakegc_core.safety import KEEP_MARKS, LEAST_MARKS
+from lakegc_core.safety import CLEAN_EVERY, KEEP_MARKS, LEAST_MARKS
 from lakegc_core.store.access import AzureAccess, S3Access
 from lakegc_core.yaml_section import Section, read
 
@@ -121,6 +121,7 @@ class RepositoryPolicy:
     `safety` None: not said here, so the mark's own level or the default counts. `min_age` None: the default
     applies. `mark`: takes part in rounds at all. `sweep`: may be swept without anyone asking. `backup_to`: where
     backups go that nobody asks for by hand. `keep_marks`: how many of the newest complete marks are never retired.
+    `clean_every`: at most so many marks, the clean one among them, rest on one another; 1: every mark is a clean one.
     """
 
     match: str
@@ -135,6 +136,7 @@ class RepositoryPolicy:
     backup_to: str | None = None
     keep_marks: int = KEEP_MARKS
     workspace: str | None = None
+    clean_every: int = CLEAN_EVERY
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,7 @@ def _policy(section: Section) -> RepositoryPolicy:
         backup_to=section.maybe("backup_to"),
         keep_marks=section.count("keep_marks", KEEP_MARKS, least=LEAST_MARKS),
         workspace=section.maybe("workspace"),
+        clean_every=section.count("clean_every", CLEAN_EVERY, least=1),
     )
     section.finish()
     if not policy.match:

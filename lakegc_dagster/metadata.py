@@ -19,9 +19,9 @@ from lakegc_core.pipeline import Review
 from lakegc_core.report import human_bytes, instant, space
 from lakegc_core.retire import Retirement
 from lakegc_core.stages import (
-    committed_addresses,
     findings,
-    namespace_listing,
+    inventory,
+    range_reading,
     uncommitted_addresses,
 )
 from lakegc_core.stages.base import StageResult
@@ -43,10 +43,10 @@ SHOWN = 1_000
 """Markdown of so many characters or more the UI of Dagster hides behind a link; what is to be seen is shorter."""
 
 _SCHEMAS: dict[str, pa.Schema] = {
-    "namespace_listing": namespace_listing.SCHEMA,
+    "namespace_listing": inventory.SCHEMA,
     "uncommitted_addresses": uncommitted_addresses.SCHEMA,
     "retention_commits": COMMITS_SCHEMA,
-    "committed_addresses": committed_addresses.SCHEMA,
+    "committed_addresses": range_reading.SCHEMA,
     "expired_addresses": findings.SCHEMA,
 }
 _COLUMNS = {

@@ -133,7 +133,14 @@ class Collector:
     def _read(self, mark: Mark, facts: dict[str, Any]) -> Step:
         yield "ranges"
         mark.committed = self._trees(mark.retained)
-        read = {"metaranges": len(mark.retained), "references": 1, "references_read": 1, "ranges": 1}
+        read = {
+            "metaranges": len(mark.retained),
+            "references": 1,
+            "references_read": 1,
+            "ranges": 1,
+            "checksum": 1,
+            "checksum_read": 1,
+        }
         facts |= read | {"entries": len(mark.committed)}
 
     def _subtract(self, mark: Mark, facts: dict[str, Any]) -> Step:

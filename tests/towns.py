@@ -25,6 +25,7 @@ from lakegc_core.context import MarkContext, begin_mark, open_repository
 from lakegc_core.errors import RefusedError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import Http
+from lakegc_core.mark import AUTO
 from lakegc_core.sandbox import PageLimits, Sandbox, SandboxServer
 from lakegc_core.sandbox.refs import GoneError
 from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
@@ -209,7 +210,7 @@ class Town:
             if self.level == "standard" or late:
                 self.player.land(flight)
 
-    def context(self, mark_id: str) -> MarkContext:
+    def context(self, mark_id: str, *, mode: str = AUTO) -> MarkContext:
         root = self.server.sandbox.root
         server = ServerSettings(self.server.url, ACCESS_KEY, SECRET_KEY)
         settings = Settings(server=server, stores=(StoreMapping("local://", root=str(root)),))
@@ -223,6 +224,7 @@ class Town:
             min_age=timedelta(seconds=MIN_AGE),
             safety_level=self.level,
             rules="keep-all-commits",  # only counts while there are no rules
+            mode=mode,
         )
 
     @contextmanager

@@ -1,14 +1,15 @@
 """expired_addresses: what is listed and that nothing refers to; old enough, and lakeFS's own. Deletes nothing.
 
-The join compares 64-bit hashes of addresses: where two collide, garbage is kept; the address that is ever deleted is
-always the listed one. Everything unreferenced is written, with what keeps it: what is not kept is expired.
+What no commit refers to is found by `candidates`. Addresses are compared by 64-bit hashes: where two collide, garbage
+is kept; the address that is ever deleted is always the listed one. Everything unreferenced is written, with what keeps
+it: what is not kept is expired.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,15 @@ from lakegc_core.guards import shrunk
 from lakegc_core.mark import STAGES, Manifest, MarkArtifacts
 from lakegc_core.namespace import UPLOAD_PART, Namespace
 from lakegc_core.spark import Json, many, run_tasks
-from lakegc_core.stages import committed_addresses, namespace_listing, shape, uncommitted_addresses
+from lakegc_core.stages import candidates, committed_addresses, range_reading, shape, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
+from lakegc_core.stages.candidates import MISSING
 from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, moment, with_since
+from lakegc_core.stages.inventory import LEARNT
+from lakegc_core.stages.layers import all_layers
 from lakegc_core.stages.missing_paths import missing_paths
 from lakegc_core.stages.previous_mark import previous_mark
+from lakegc_core.stages.protected import ROWS_SCHEMA
 from lakegc_core.stages.suspects import RESCUED, find_suspects, heads_of_mark
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, read_part, remove_leftovers, write
@@ -35,19 +40,17 @@ from lakegc_core.store.parquet import Part, read, read_part, remove_leftovers, w
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-MISSING = "missing"
 TEXT_FOLDER = "deleted.text"
 """Where the documented rclone recipes find one address a line."""
 
 _ROW_GROUPS = (STAGE, KEPT, MISSING)
-_MISSING = "missing"
 
 
 def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
     """Find the garbage. Columns: address, size, last_modified, etag, reason, since.
 
-    Datasets: `kept` (unreferenced by commits, but staged, too young or foreign) and `missing` (live addresses that the
-    store does not hold).
+    Datasets: `kept` (unreferenced by commits, but staged, held, too young or foreign), `missing` (live addresses that
+    the store does not hold) and `learnt` (objects that nobody had listed, in units that were taken over).
     """
     return run_stage(STAGE, spark, context, _subtract)
 
@@ -55,21 +58,26 @@ def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
 def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     from pyspark.sql import functions as F
 
-    manifests = {stage: context.mark.require(stage) for stage in STAGES[:-1]}
-    listing = _dataset(spark, context, manifests, namespace_listing, "listing")
-    committed = _dataset(spark, context, manifests, committed_addresses, "committed")
-    staged = _dataset(spark, context, manifests, uncommitted_addresses, "staged")
-    read_commits_at = manifests["retention_commits"].finished_at
-
-    hashed = listing.withColumn("h", F.xxhash64("address"))
-    live = committed.select(F.xxhash64("address").alias("h"))
-    unreferenced = _spread(context, hashed).join(many(_spread(context, live)), "h", "left_anti")
-    staged_hashes = staged.select(F.xxhash64("address").alias("h")).distinct().withColumn("staged", F.lit(True))
-    reasoned = unreferenced.join(many(staged_hashes), "h", "left").withColumn("reason", _reason(context))
-    judged = with_since(spark, context, reasoned, read_commits_at).select(*SCHEMA.names)
+    own, *layers = all_layers(context)
+    manifests = own.manifests
+    # What was named after the listing had begun is new, not missing.
+    named_before = F.coalesce(_named_at() < F.lit(manifests[STAGES[0]].started_at), F.lit(True))
+    if layers:
+        known = candidates.against_changes(spark, context, own, layers, named_before)
+    else:
+        known = candidates.against_all(spark, context, own, named_before)
+    staged = own.frame(spark, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA)
+    held = own.frame(spark, range_reading.STAGE, committed_addresses.HELD, ROWS_SCHEMA)
+    reasoned = (
+        known.objects.withColumn("h", F.xxhash64("address"))
+        .join(many(_hashes(staged, "staged")), "h", "left")
+        .join(many(_hashes(held, "held")), "h", "left")
+        .withColumn("reason", _reason(context))
+    )
+    judged = with_since(spark, context, reasoned, manifests["retention_commits"].finished_at).select(*SCHEMA.names)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     parts = write(
-        judged.unionByName(_missing(context, listing, committed, staged, manifests)),
+        judged.unionByName(_missing(known.missing)),
         context.workspace,
         folders,
         SCHEMA,
@@ -81,17 +89,21 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
     remove_leftovers(context.workspace, text.target)
     lists = run_tasks(spark, parts[STAGE], text.write)
-    facts = _facts(parts, manifests, sorted(each["list"] for each in lists))
+    facts = _facts(parts, manifests, known.learnt, sorted(each["list"] for each in lists))
     if parts[STAGE]:
         expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA, ["address", "size"])
         facts["prefixes"] = shape.largest_prefixes(expired)
     if facts["missing"]:
         missing = read(spark, context.workspace, folders[MISSING], parts[MISSING], SCHEMA, ["address"])
-        stage = committed_addresses
-        folder, of_stage = context.mark.stage_folder(stage.STAGE), manifests[stage.STAGE].datasets[stage.STAGE]
-        entries = read(spark, context.workspace, folder, of_stage, stage.SCHEMA, ["address", "range_id"])
-        facts["missing_paths"] = missing_paths(spark, context, missing, entries)
-    return StageOutput(parts, facts | {"previous": _previous_facts(context)})
+        facts["missing_paths"] = missing_paths(spark, context, missing, known.holding)
+    return StageOutput(parts | {LEARNT: known.learnt}, facts | {"previous": _previous_facts(context)})
+
+
+def _hashes(rows: DataFrame, name: str) -> DataFrame:
+    """The hashes of column `address` as column `h`, each once, with a column of this name that says so."""
+    from pyspark.sql import functions as F
+
+    return rows.select(F.xxhash64("address").alias("h")).distinct().withColumn(name, F.lit(True))
 
 
 def _without_reuploads(
@@ -106,8 +118,9 @@ def _without_reuploads(
     if context.namespace.is_local or not parts[STAGE]:
         return parts
     expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA)
+    heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE, "suspects"))
     try:
-        found = find_suspects(spark, context, heads_of_mark(spark, context), expired, context.level)
+        found = find_suspects(spark, context, heads, expired, context.level)
     except ServerError as error:
         context.say(f"{STAGE}: identical re-uploads are left to the sweep ({error})")
         return parts
@@ -128,21 +141,6 @@ def _without_reuploads(
     return {STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]], MISSING: parts[MISSING]}
 
 
-def _dataset(
-    spark: SparkSession, context: MarkContext, manifests: Mapping[str, Manifest], stage: Any, alias: str
-) -> DataFrame:
-    folder = context.mark.stage_folder(stage.STAGE)
-    columns = [name for name in stage.SCHEMA.names if name not in ("range_id", "e_tag", "unit")]
-    parts = manifests[stage.STAGE].datasets[stage.STAGE]
-    return read(spark, context.workspace, folder, parts, stage.SCHEMA, columns).alias(alias)
-
-
-def _spread(context: MarkContext, rows: DataFrame) -> DataFrame:
-    """Rows by `h` in as many partitions as the settings want; without a word there, Spark decides when it joins."""
-    wanted = context.settings.scale.address_num_partitions
-    return rows.repartition(wanted, "h") if wanted else rows
-
-
 def _reason(context: MarkContext) -> Column:
     """What keeps an unreferenced object, first match; `unreferenced` when nothing does."""
     from pyspark.sql import functions as F
@@ -158,6 +156,7 @@ def _reason(context: MarkContext) -> Column:
     return (
         F.when(F.col("foreign"), "foreign")
         .when(F.col("staged").isNotNull(), "staged")
+        .when(F.col("held").isNotNull(), "held")
         .when(young, "young")
         .otherwise(UNREFERENCED)
     )
@@ -194,40 +193,23 @@ def _was_swept(mark: MarkArtifacts) -> bool:
     return any(level.prefixes for level in mark.store.list_level(f"{mark.folder}/sweeps/"))
 
 
-def _missing(
-    context: MarkContext,
-    listing: DataFrame,
-    committed: DataFrame,
-    staged: DataFrame,
-    manifests: Mapping[str, Manifest],
-) -> DataFrame:
-    """Live addresses that the listing lacks, shaped like the other rows. Those named after the listing began are new,
-    not missing."""
+def _missing(addresses: DataFrame) -> DataFrame:
+    """Live addresses that the store lacks, shaped like the other rows."""
     from pyspark.sql import functions as F
 
-    began = manifests["namespace_listing"].started_at
-    exact = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
-    listed = _spread(context, listing.select(F.xxhash64("address").alias("h")))
-    return (
-        _spread(context, exact.withColumn("h", F.xxhash64("address")))
-        .join(many(listed), "h", "left_anti")
-        .where(F.coalesce(_named_at() < F.lit(began), F.lit(True)))
-        .select("address")
-        .distinct()
-        .select(
-            "address",
-            F.lit(0).cast("long").alias("size"),
-            moment(0).alias("last_modified"),
-            F.lit(None).cast("string").alias("etag"),
-            F.lit(_MISSING).alias("reason"),
-            moment(0).alias("since"),
-        )
+    return addresses.select(
+        "address",
+        F.lit(0).cast("long").alias("size"),
+        moment(0).alias("last_modified"),
+        F.lit(None).cast("string").alias("etag"),
+        F.lit(MISSING).alias("reason"),
+        moment(0).alias("since"),
     )
 
 
 def _split(table: pa.Table) -> dict[str, pa.Table]:
     reason = table["reason"]
-    expired, missing = pc.equal(reason, UNREFERENCED), pc.equal(reason, _MISSING)
+    expired, missing = pc.equal(reason, UNREFERENCED), pc.equal(reason, MISSING)
     return {
         STAGE: table.filter(expired),
         MISSING: table.filter(missing),
@@ -269,7 +251,9 @@ def _scalar(seconds: float) -> pa.Scalar:
     return pa.scalar(datetime.fromtimestamp(seconds, UTC), pa.timestamp("us", tz="UTC"))
 
 
-def _facts(parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], lists: list[str]) -> dict[str, Any]:
+def _facts(
+    parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], learnt: Sequence[Part], lists: list[str]
+) -> dict[str, Any]:
     listed = manifests["namespace_listing"].facts
     sums: dict[str, int] = {}
     for part in (part for dataset in parts.values() for part in dataset):
@@ -285,14 +269,17 @@ def _facts(parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], l
         "young": of("young"),
         "foreign": of("foreign"),
     }
-    everything = {"objects": listed["objects"], "bytes": listed["bytes"]}
+    everything = {
+        "objects": listed["objects"] + sum(part.rows for part in learnt),
+        "bytes": listed["bytes"] + sum(part.sums["bytes"] for part in learnt),
+    }
     kept = {name: everything[name] - sum(group[name] for group in groups.values()) for name in ("objects", "bytes")}
     return {
         "listed": everything,
         "committed": kept,
         **groups,
         "confirmed": of("confirmed"),
-        "missing": of(_MISSING)["objects"],
+        "missing": of(MISSING)["objects"],
         "violations": sums.get("violations", 0),
         **shape.classes(sums),
         "prefixes": [],

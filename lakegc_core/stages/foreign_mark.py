@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from lakegc_core.context import MarkContext, RepositoryContext
 from lakegc_core.errors import CorruptFileError, MarkError, SettingsError
 from lakegc_core.spark import many
-from lakegc_core.stages import findings, namespace_listing
+from lakegc_core.stages import findings, inventory
+from lakegc_core.stages.layers import all_layers
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import read
 
@@ -102,14 +103,7 @@ def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> Dat
         folder = context.mark.stage_folder(findings.STAGE, name)
         return read(spark, context.workspace, folder, parts, findings.SCHEMA, ["address", "reason"])
 
-    inventory = read(
-        spark,
-        context.workspace,
-        context.mark.stage_folder(namespace_listing.STAGE),
-        context.mark.require(namespace_listing.STAGE).datasets[namespace_listing.STAGE],
-        namespace_listing.SCHEMA,
-        ["address", "size"],
-    )
+    listed_objects = inventory.everything(spark, all_layers(context)).select("address", "size")
     outcome = F.coalesce(
         *(F.when(F.col("reason") == reason, outcome) for reason, outcome in _BY_REASON.items()),
         F.when(F.col("size").isNotNull(), LIVE),
@@ -118,7 +112,7 @@ def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> Dat
     return (
         listed.join(many(findings_of(findings.STAGE).select("address")), "address", "left_anti")
         .join(many(findings_of(findings.KEPT)), "address", "left")
-        .join(many(inventory), "address", "left")
+        .join(many(listed_objects), "address", "left")
         .withColumn("outcome", outcome)
         .select("address", F.coalesce("size", F.lit(0)).alias("size"), "outcome")
     )

@@ -17,7 +17,7 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.namespace import overlapping
 from lakegc_core.retention import Rules
 from lakegc_core.spark import clear_errors, many
-from lakegc_core.stages import committed_addresses, uncommitted_addresses
+from lakegc_core.stages import committed_addresses, range_reading, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.stages.path_holds import held_by_path
@@ -41,7 +41,7 @@ class Look:
     commits: Sequence[Part]
     refs: Sequence[Part]
     committed: Sequence[Part]
-    metaranges: Sequence[Part]
+    index: Sequence[Part]
     facts: dict[str, Any] = field(default_factory=dict)
 
     def live(self, spark: SparkSession, context: MarkContext) -> DataFrame:
@@ -49,7 +49,7 @@ class Look:
         from pyspark.sql import functions as F
 
         staged = _read(spark, context, f"{self.folder}/uncommitted", self.staged, uncommitted_addresses.SCHEMA)
-        committed = _read(spark, context, f"{self.folder}/committed", self.committed, committed_addresses.SCHEMA)
+        committed = _read(spark, context, f"{self.folder}/committed", self.committed, range_reading.SCHEMA)
         both = staged.select("address").unionByName(committed.select("address"))
         return both.select(F.xxhash64("address").alias("h")).distinct()
 
@@ -86,8 +86,8 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         staged=staged.datasets[uncommitted_addresses.STAGE],
         commits=commits.datasets[COMMITS],
         refs=commits.datasets[REFS],
-        committed=[*committed.datasets[committed_addresses.STAGE], *held],
-        metaranges=committed.datasets[committed_addresses.METARANGES],
+        committed=[*committed.datasets[range_reading.STAGE], *held],
+        index=committed.datasets[range_reading.INDEX],
         facts={
             "uncommitted_addresses": staged.facts,
             "retention_commits": commits.facts,
@@ -135,31 +135,24 @@ class Glance:
             staged=(),
             commits=(),
             refs=(),
-            committed=committed.datasets[committed_addresses.STAGE],
-            metaranges=committed.datasets[committed_addresses.METARANGES],
+            committed=committed.datasets[range_reading.STAGE],
+            index=committed.datasets[range_reading.INDEX],
         )
 
 
 def _read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame, folder: str) -> StageOutput:
     """Read the metaranges in `retained` that the mark did not read, and of them the ranges that it did not."""
-    marked = context.mark.require(committed_addresses.STAGE)
-    known = _read(
-        spark,
-        context,
-        context.mark.stage_folder(committed_addresses.STAGE, committed_addresses.METARANGES),
-        marked.datasets[committed_addresses.METARANGES],
-        committed_addresses.METARANGES_SCHEMA,
-    ).select("metarange_id")
+    commits = context.mark.require(COMMITS).datasets[COMMITS]
+    marked = _read(spark, context, context.mark.stage_folder(COMMITS), commits, COMMITS_SCHEMA).select("metarange_id")
     wanted = retained.select("metarange_id").where("metarange_id != ''").distinct()
-    unknown = wanted.join(many(known.distinct()), "metarange_id", "left_anti")
+    unknown = wanted.join(many(marked.distinct()), "metarange_id", "left_anti")
     with clear_errors():
         count = unknown.count()
     if count == 0:  # the usual case: nothing was committed since
-        empty: dict[str, Sequence[Part]] = {committed_addresses.STAGE: (), committed_addresses.METARANGES: ()}
+        empty: dict[str, Sequence[Part]] = {range_reading.STAGE: (), range_reading.INDEX: ()}
         return StageOutput(empty, {"metaranges": 0})
-    return committed_addresses.read_committed(
-        spark, context, unknown, folder, expected=count, known=marked.datasets[committed_addresses.RANGES]
-    )
+    ranges = context.mark.require(range_reading.STAGE).datasets[range_reading.RANGES]
+    return committed_addresses.read_committed(spark, context, unknown, folder, expected=count, known=ranges)
 
 
 def _read(spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], schema: Any) -> DataFrame:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.spark import Json, clear_errors, many, run_tasks
-from lakegc_core.stages import committed_addresses
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.store.base import connect
 from lakegc_core.store.parquet import read
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 _READS = (200, 206, 416)  # 416: an object without bytes
 _GONE = (404,)  # deleted from the branch since the mark: nothing is wrong
-_RANGES = 5
+_RANGES = 5  # that are read, of as many heads or of fewer
 
 
 @dataclass(frozen=True)
@@ -65,32 +64,33 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
     from pyspark.sql import functions as F
 
     mark, config = context.mark, context.workspace
-    commits, committed = mark.require(COMMITS).datasets, mark.require(committed_addresses.STAGE).datasets
+    commits = mark.require(COMMITS).datasets
     refs = read(spark, config, mark.stage_folder(COMMITS, REFS), commits[REFS], REFS_SCHEMA).where("kind = 'branch'")
     retained = read(spark, config, mark.stage_folder(COMMITS), commits[COMMITS], COMMITS_SCHEMA)
-    folder = mark.stage_folder(committed_addresses.STAGE, committed_addresses.METARANGES)
-    schema = committed_addresses.METARANGES_SCHEMA
-    ranges = read(spark, config, folder, committed[committed_addresses.METARANGES], schema).where("range_id != ''")
-    some = (
-        refs.join(many(retained), "commit_id")
-        .join(many(ranges.select("metarange_id", "range_id")), "metarange_id")
-        .groupBy("range_id")
+    heads = (
+        refs.join(many(retained.where("metarange_id != ''")), "commit_id")
+        .groupBy("metarange_id")
         .agg(F.first("name").alias("branch"))
         .orderBy(F.rand())
         .limit(_RANGES)
     )
     with clear_errors():
-        chosen = [(row["branch"], row["range_id"]) for row in some.collect()]
-    data, prefix, share = context.data, context.header.block_prefix, -(-size // max(1, len(chosen)))
+        branches = [(row["branch"], row["metarange_id"]) for row in heads.collect()]
+    data, prefix = context.data, context.header.block_prefix
+    ranges = -(-_RANGES // max(1, len(branches)))
+    share = -(-size // _RANGES)
 
     def task(item: tuple[str, str]) -> Iterator[Json]:
-        branch, range_id = item
-        paths = graveler.read_range(connect(data).read(f"{prefix}/{range_id}"), paths=True)["path"]
-        for row in random.sample(range(len(paths)), min(share, len(paths))):
-            try:
-                yield {"branch": branch, "path": paths[row].as_py().decode()}
-            except UnicodeDecodeError:
-                continue  # REST has no way to ask for it
+        branch, metarange_id = item
+        store = connect(data)
+        held = graveler.read_metarange(store.read(f"{prefix}/{metarange_id}"))["range_id"].to_pylist()
+        for range_id in random.sample(held, min(ranges, len(held))):
+            paths = graveler.read_range(store.read(f"{prefix}/{range_id}"), paths=True)["path"]
+            for row in random.sample(range(len(paths)), min(share, len(paths))):
+                try:
+                    yield {"branch": branch, "path": paths[row].as_py().decode()}
+                except UnicodeDecodeError:
+                    continue  # REST has no way to ask for it
 
-    found = run_tasks(spark, chosen, task)
+    found = run_tasks(spark, branches, task)
     return [(each["branch"], each["path"]) for each in found][:size]

@@ -242,7 +242,7 @@ class _Sweep:
                 .otherwise(_PLANNED),
             )
         )
-        heads = heads_of_mark(self.spark, self.context, look)
+        heads = heads_of_mark(self.spark, self.context, f"{here}/suspects", look)
         suspects = find_suspects(self.spark, self.context, heads, judged.where(f"outcome = '{_PLANNED}'"), self.level)
         if suspects is not None:
             judged = (

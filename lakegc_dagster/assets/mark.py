@@ -10,7 +10,7 @@ from lakegc_core import pipeline
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.durations import parse_duration
 from lakegc_core.errors import SettingsError
-from lakegc_core.mark import STAGES
+from lakegc_core.mark import AUTO, STAGES
 from lakegc_core.settings import Rules
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
@@ -30,6 +30,10 @@ class MarkConfig(dg.Config):
         description="What a repository without garbage collection rules means: required or keep-all-commits.",
     )
     protect_tags: bool | None = Field(default=None, description="Keep what tagged commits refer to.")
+    mode: str = Field(
+        default=AUTO,
+        description="clean: read everything anew; incremental: what changed since the mark before; auto: in turn.",
+    )
 
     def begin(self, repository: RepositoryContext, mark_id: str) -> MarkContext:
         """Begin the mark, or resume it."""
@@ -42,6 +46,7 @@ class MarkConfig(dg.Config):
             safety_level=self.safety,
             rules=self.rules,
             protect_tags=self.protect_tags,
+            mode=self.mode,
         )
 
 

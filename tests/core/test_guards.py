@@ -27,7 +27,15 @@ FACTS: Mapping[str, Mapping[str, Any]] = {
         "tags_protected": True,
         "refs_not_retained": 0,
     },
-    "committed_addresses": {"metaranges": 3, "references": 9, "references_read": 9, "ranges": 5, "entries": 500},
+    "committed_addresses": {
+        "metaranges": 3,
+        "references": 9,
+        "references_read": 9,
+        "checksum": 77,
+        "checksum_read": 77,
+        "ranges": 5,
+        "entries": 500,
+    },
     "expired_addresses": {
         "listed": {"objects": 1000, "bytes": 10_000},
         "committed": {"objects": 900, "bytes": 9_000},
@@ -112,6 +120,7 @@ def test_a_stage_before_its_mark_or_ended_before_its_begin_breaks_the_order() ->
         ("retention_commits", {"retained_metaranges": 4}, "3 of 4 metaranges"),
         ("committed_addresses", {"metaranges": 2}, "2 of 3 metaranges"),
         ("committed_addresses", {"references_read": 8}, "8 of 9 references"),
+        ("committed_addresses", {"checksum_read": 78}, "not those that the metaranges refer to"),
     ],
 )
 def test_anything_that_was_not_read_is_incomplete(stage: str, facts: dict[str, Any], says: str) -> None:

@@ -177,9 +177,9 @@ def test_headers_that_lack_a_field_or_know_one_too_many_are_refused(artifacts: M
 
 
 def test_a_mark_of_another_format_is_neither_resumed_nor_read(artifacts: MarkArtifacts, tmp_path: Path) -> None:
-    other = replace(HEADER, format=2)
+    other = replace(HEADER, format=1)
     file_of(artifacts, tmp_path).write_text(json.dumps(asdict(other) | {"digest": other.digest}))
-    with pytest.raises(MarkError, match="format 2"):
+    with pytest.raises(MarkError, match="format 1"):
         artifacts.header()
 
 

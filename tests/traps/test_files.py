@@ -15,7 +15,7 @@ from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs import graveler
 from lakegc_core.sandbox import Repository
 from lakegc_core.sandbox.graveler_writer import write_range
-from lakegc_core.stages.committed_addresses import _Reading
+from lakegc_core.stages.range_reading import Reading
 from tests.lake import lake
 
 
@@ -25,7 +25,7 @@ class Files:
 
     metarange: Path
     range: Path
-    work: _Reading
+    work: Reading
     repository: Repository
     said: dict[str, object]  # what the metarange says of the range
 
@@ -49,7 +49,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
         metarange = home / repository.commit("main", "three").meta_range_id
         (said,) = graveler.read_metarange(metarange.read_bytes()).to_pylist()
         context = served.begin("lake", "m1")
-        work = _Reading(context.data, context.workspace, "here", "_lakefs", context.namespace)
+        work = Reading(context.data, context.workspace, "here", "_lakefs", context.namespace, "m1")
         yield Files(metarange, home / said["range_id"], work, repository, said)
 
 

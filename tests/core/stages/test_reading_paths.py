@@ -13,7 +13,7 @@ from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.mark import STAGES
 from lakegc_core.sandbox import Repository
-from lakegc_core.stages import committed_addresses, sample
+from lakegc_core.stages import sample
 from lakegc_core.stages.commit_walk import COMMITS_SCHEMA, OTHERS, REFS_SCHEMA
 from lakegc_core.stages.missing_paths import SHOWN, missing_paths
 from lakegc_core.stages.path_holds import held_by_path
@@ -56,7 +56,7 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         finish(context, STAGES[0])
         finish(context, STAGES[1])
         finish(context, STAGES[2], {STAGES[2]: (COMMITS_SCHEMA, commits), "refs": (REFS_SCHEMA, refs)})
-        finish(context, STAGES[3], {"metaranges": (committed_addresses.METARANGES_SCHEMA, ranges)})
+        finish(context, STAGES[3])
         yield World(served, repo, context, addresses, commits, ranges)
 
 

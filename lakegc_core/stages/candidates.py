@@ -1,0 +1,269 @@
+"""What no retained commit refers to: all that lies in the namespace against all that is referred to, or what changed.
+
+A clean mark joins the two by hash. An optimized one judges what may have changed: what the mark below found
+unreferenced, what was listed anew, and what ranges held that nothing holds any more. Both give the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.context import MarkContext
+from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.hashing import hash_strings
+from lakegc_core.namespace import Namespace
+from lakegc_core.spark import many
+from lakegc_core.stages import inventory, range_reading, uncommitted_addresses
+from lakegc_core.stages.findings import KEPT
+from lakegc_core.stages.findings import SCHEMA as FINDINGS_SCHEMA
+from lakegc_core.stages.findings import STAGE as FINDINGS
+from lakegc_core.stages.hash_scan import MOST, Source, Wanted, scan
+from lakegc_core.stages.inventory import GONE, GONE_SCHEMA, LEARNT, UNITS, UNITS_SCHEMA, unit_of
+from lakegc_core.stages.layers import Layer
+from lakegc_core.stages.range_reading import DROPPED, INDEX, RANGES, RANGES_SCHEMA
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.parquet import Part, read, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+MISSING = "missing"
+_SOUGHT, _FOUND, _CANDIDATES, _ABSENT, _LIVE = "sought", "found", "candidates", "absent", "live"
+
+_HASH = pa.field("hash", pa.int64(), nullable=False)
+_SOUGHT_SCHEMA = pa.schema([inventory.SCHEMA.field("address"), inventory.SCHEMA.field("unit"), _HASH])
+_CANDIDATES_SCHEMA = pa.schema([*inventory.SCHEMA, _HASH])
+_LIVE_SCHEMA = pa.schema([_HASH, range_reading.SCHEMA.field("range_id")])
+
+
+@dataclass(frozen=True)
+class Unreferenced:
+    """What a mark has to judge.
+
+    `objects`: address, size, last_modified, etag, foreign, of what no retained commit refers to. `missing`: address of
+    live objects that do not lie there. `holding`: address and range_id of entries, for any that are missing.
+    `learnt`: parts of objects that turned out to lie in units that were taken over.
+    """
+
+    objects: DataFrame
+    missing: DataFrame
+    holding: DataFrame
+    learnt: Sequence[Part] = ()
+
+
+def against_all(spark: SparkSession, context: MarkContext, own: Layer, named_before: Column) -> Unreferenced:
+    """All that the mark listed, without all that it read. `named_before`: holds for addresses that may be missing."""
+    from pyspark.sql import functions as F
+
+    listing = inventory.everything(spark, [own])
+    committed = own.frame(spark, range_reading.STAGE, "", range_reading.SCHEMA)
+    staged = own.frame(spark, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA)
+    hashed = _spread(context, listing.withColumn("h", F.xxhash64("address")))
+    live = _spread(context, committed.select(F.xxhash64("address").alias("h")))
+    listed = _spread(context, listing.select(F.xxhash64("address").alias("h")))
+    exact = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
+    return Unreferenced(
+        objects=hashed.join(many(live), "h", "left_anti").drop("h"),
+        missing=_spread(context, exact.withColumn("h", F.xxhash64("address")))
+        .join(many(listed), "h", "left_anti")
+        .where(named_before)
+        .select("address")
+        .distinct(),
+        holding=committed.select("address", "range_id"),
+    )
+
+
+def _spread(context: MarkContext, rows: DataFrame) -> DataFrame:
+    """Rows by `h` in as many partitions as the settings want; without a word there, Spark decides when it joins."""
+    wanted = context.settings.scale.address_num_partitions
+    return rows.repartition(wanted, "h") if wanted else rows
+
+
+def against_changes(
+    spark: SparkSession, context: MarkContext, own: Layer, layers: Sequence[Layer], named_before: Column
+) -> Unreferenced:
+    """The same as `against_all`, from what may have changed since the mark below."""
+    return _Changes(spark, context, own, tuple(layers), named_before).run()
+
+
+@dataclass(frozen=True)
+class _Changes:
+    spark: SparkSession
+    context: MarkContext
+    own: Layer
+    layers: tuple[Layer, ...]
+    named_before: Column
+
+    def run(self) -> Unreferenced:
+        base, mark = self.layers[0], self.own
+        carried = mark.frame(self.spark, inventory.STAGE, UNITS, UNITS_SCHEMA).where(f"listed_in != '{mark.mark_id}'")
+        self_gone = mark.frame(self.spark, inventory.STAGE, GONE, GONE_SCHEMA).select("address")
+        anew = mark.frame(self.spark, inventory.STAGE, "", inventory.SCHEMA)
+        committed = mark.frame(self.spark, range_reading.STAGE, "", range_reading.SCHEMA)
+        staged = mark.frame(self.spark, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA)
+        dropped = mark.frame(self.spark, range_reading.STAGE, DROPPED, range_reading.ADDRESSES_SCHEMA)
+        was_missing = base.frame(self.spark, FINDINGS, MISSING, FINDINGS_SCHEMA).select("address")
+        new = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
+        asked = new.unionByName(was_missing).where(self.named_before).distinct()
+
+        sought = self._write(
+            self._with_unit(asked.unionByName(dropped.select("address")).distinct()).join(
+                many(carried.select("unit")), "unit", "left_semi"
+            ),
+            _SOUGHT,
+            _SOUGHT_SCHEMA,
+        )
+        found = inventory.find(self.spark, (mark, *self.layers), self._wanted((_SOUGHT, sought)))
+        lying = self._write(found, _FOUND, _CANDIDATES_SCHEMA)
+        found = self._read(_FOUND, lying, _CANDIDATES_SCHEMA)
+        unknown = asked.join(many(anew.select("address")), "address", "left_anti").join(
+            many(found.select("address")), "address", "left_anti"
+        )
+        learnt, absent = self._ask(unknown)
+
+        before = [base.frame(self.spark, FINDINGS, name, FINDINGS_SCHEMA) for name in (FINDINGS, KEPT)]
+        kept = (
+            self._with_unit(before[0].unionByName(before[1]))
+            .join(many(carried.select("unit")), "unit", "left_semi")
+            .join(many(self_gone), "address", "left_anti")
+            .selectExpr("address", "size", "last_modified", "etag", "unit", "reason = 'foreign' as foreign")
+        )
+        freed = found.join(many(dropped.select("address").distinct()), "address", "left_semi").drop("hash")
+        candidates = self._write(
+            kept.unionByName(anew)
+            .unionByName(freed)
+            .unionByName(self._read(LEARNT, learnt, inventory.SCHEMA))
+            .dropDuplicates(["address"]),
+            _CANDIDATES,
+            _CANDIDATES_SCHEMA,
+        )
+        live = self._live((_CANDIDATES, candidates), (_ABSENT, absent))
+        missing = self._read(_ABSENT, absent, _SOUGHT_SCHEMA)
+        shown = missing.join(many(live), "hash").select("address", "range_id")
+        return Unreferenced(
+            objects=self._read(_CANDIDATES, candidates, _CANDIDATES_SCHEMA)
+            .join(many(live), "hash", "left_anti")
+            .drop("hash"),
+            missing=shown.select("address")
+            .unionByName(missing.select("address").join(many(staged.select("address")), "address", "left_semi"))
+            .distinct(),
+            holding=shown,
+            learnt=learnt,
+        )
+
+    def _live(self, *looked_for: tuple[str, list[Part]]) -> DataFrame:
+        """Of the hashes that are looked for those that a retained range holds, each with one such range."""
+        from pyspark.sql import functions as F
+
+        every = (self.own, *self.layers)
+        ranges = self.own.frame(self.spark, range_reading.STAGE, RANGES, RANGES_SCHEMA)
+        held = many(ranges.select("range_id", F.col("read_in").alias("layer")))
+        wanted = self._wanted(*looked_for)
+        if wanted.rows > MOST:
+            rows = None
+            for layer in every:
+                one = layer.frame(self.spark, range_reading.STAGE, INDEX, range_reading.INDEX_SCHEMA)
+                one = one.select("range_id", "hash").withColumn("layer", F.lit(layer.mark_id))
+                rows = one if rows is None else rows.unionByName(one)
+            assert rows is not None
+        else:
+            sources = [
+                Source(layer.mark.stage_folder(range_reading.STAGE, INDEX), part, layer.mark_id)
+                for layer in every
+                for part in layer.parts(range_reading.STAGE, INDEX)
+            ]
+            rows = scan(self.spark, sources, _LIVE_SCHEMA, wanted)
+        live = (
+            rows.join(held, ["range_id", "layer"], "left_semi").groupBy("hash").agg(F.min("range_id").alias("range_id"))
+        )
+        folder = self._folder(_LIVE)
+        parts = write(live, self.context.workspace, {_LIVE: folder}, _LIVE_SCHEMA)[_LIVE]
+        return read(self.spark, self.context.workspace, folder, parts, _LIVE_SCHEMA)
+
+    def _ask(self, unknown: DataFrame) -> tuple[list[Part], list[Part]]:
+        """Ask the store for addresses that nobody has listed: rows of those that are there, and the others."""
+        work = _Asking(self.context.data, self.context.namespace)
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        answered = self._with_unit(unknown).mapInArrow(work.ask, from_arrow_schema(_ANSWER_SCHEMA))
+        names = (LEARNT, _ABSENT)
+        parts = write(
+            answered,
+            self.context.workspace,
+            {name: self._folder(name) for name in names},
+            inventory.SCHEMA,
+            split=_split_answers,
+            schemas={_ABSENT: _SOUGHT_SCHEMA},
+            summarise=_sizes,
+        )
+        return parts[LEARNT], parts[_ABSENT]
+
+    def _with_unit(self, rows: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return rows.withColumn("unit", unit_of(F.col("address")))
+
+    def _write(self, rows: DataFrame, name: str, schema: pa.Schema) -> list[Part]:
+        """Write rows with the hash of their address."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        plain = [column for column in schema.names if column != "hash"]
+
+        def hashed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                columns = [*batch.columns, pa.array(hash_strings(batch["address"]))]
+                yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, "hash"])
+
+        ready = rows.select(*plain).mapInArrow(hashed, from_arrow_schema(schema))
+        return write(ready, self.context.workspace, {name: self._folder(name)}, schema)[name]
+
+    def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> DataFrame:
+        return read(self.spark, self.context.workspace, self._folder(name), parts, schema)
+
+    def _wanted(self, *places: tuple[str, Sequence[Part]]) -> Wanted:
+        return Wanted(self.context.workspace, tuple((self._folder(name), parts) for name, parts in places))
+
+    def _folder(self, name: str) -> str:
+        return self.context.mark.stage_folder(FINDINGS, name)
+
+
+_ANSWER_SCHEMA = pa.schema([*(field.with_nullable(True) for field in inventory.SCHEMA), _HASH])
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Asks a store for objects one by one; a picklable value that tasks carry."""
+
+    data: StoreConfig
+    namespace: Namespace
+
+    def ask(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For each address (and unit) a row: what the store says of the object, or nulls if it is not there."""
+        store = connect(self.data)
+        for batch in batches:
+            foreign = pc.invert(self.namespace.collectable(batch["address"])).to_pylist()
+            hashes = hash_strings(batch["address"]).tolist()
+            rows = []
+            for number, row in enumerate(batch.to_pylist()):
+                try:
+                    found = store.head(row["address"])
+                except ObjectNotFoundError:
+                    rows.append(row | {"hash": hashes[number]})
+                    continue
+                said = {"size": found.size, "last_modified": found.last_modified, "etag": found.etag}
+                rows.append(row | said | {"foreign": foreign[number], "hash": hashes[number]})
+            yield pa.RecordBatch.from_pylist(rows, schema=_ANSWER_SCHEMA)
+
+
+def _sizes(table: pa.Table) -> dict[str, int]:
+    return {"bytes": pc.sum(table["size"]).as_py() or 0} if "size" in table.column_names else {}
+
+
+def _split_answers(table: pa.Table) -> dict[str, pa.Table]:
+    there = pc.is_valid(table["size"])
+    return {LEARNT: table.filter(there), _ABSENT: table.filter(pc.invert(there))}

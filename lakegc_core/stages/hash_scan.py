@@ -1,0 +1,157 @@
+"""Looks for many keys in the parts of marks, by reading them through once: no shuffle, a few bytes a row.
+
+What is looked for lies in parts as well, which every worker reads for itself, so that the driver never holds it. Keys
+are 64-bit hashes: what is found is still to be compared exactly, or only ever keeps something.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakegc_core import clock
+from lakegc_core.hashing import hash_strings
+from lakegc_core.spark import begin_task
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.parquet import Part, read_part, spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST = 5_000_000
+"""Keys that may be looked for this way: 8 bytes each in every worker. More are joined by Spark."""
+
+LAYER = pa.field("layer", pa.string(), nullable=False)
+
+_MIN_BITS, _MAX_BITS = 16, 27
+Keys = Callable[[pa.RecordBatch], Sequence[np.ndarray]]
+"""The keys of rows, int64: one array, or several of which any may be found."""
+
+
+def by_hash(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
+    """Column `hash`."""
+    return (rows["hash"].to_numpy(),)
+
+
+def by_address(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
+    """The hash of column `address`."""
+    return (hash_strings(rows["address"]),)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A part to be read through, and which mark it belongs to."""
+
+    folder: str
+    part: Part
+    layer: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is looked for: the keys of the rows of some parts, by folder. `columns`: those that `keys` needs."""
+
+    config: StoreConfig
+    places: tuple[tuple[str, Sequence[Part]], ...]
+    columns: tuple[str, ...] = ("hash",)
+    keys: Keys = by_hash
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for _, parts in self.places for part in parts)
+
+
+def scan(
+    spark: SparkSession,
+    sources: Sequence[Source],
+    schema: pa.Schema,
+    wanted: Wanted,
+    keys: Keys = by_hash,
+) -> DataFrame:
+    """The rows of the sources of which a key (by `keys`) is wanted: the columns of `schema`, and `layer`."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    shape = pa.schema([*schema, LAYER])
+    if not sources or not wanted.rows:
+        return spark.createDataFrame([], from_arrow_schema(shape))
+    # Large ones first, dealt out in turn: no task gets all of them.
+    slices = min(len(sources), 2 * max(2, spark_width(spark)))
+    largest = sorted(sources, key=lambda source: -source.part.rows)
+    shares = tuple(tuple(largest[number::slices]) for number in range(slices))
+    sought, clocks = _Sought.of(wanted), clock.ambient()
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(clocks)
+        found = _filter(sought)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for source in shares[number]:
+                    for rows in read_part(wanted.config, source.folder, source.part, schema.names):
+                        hits = found.any(keys(rows))
+                        if len(hits):
+                            chosen = rows.take(pa.array(hits))
+                            columns = [*chosen.columns, pa.repeat(source.layer, len(hits))]
+                            yield pa.RecordBatch.from_arrays(columns, schema=shape)
+
+    return spark.range(0, slices, 1, slices).mapInArrow(body, from_arrow_schema(shape))
+
+
+class Filter:
+    """Which of many keys are among the wanted ones. A table of bits decides nearly all of them."""
+
+    def __init__(self, wanted: np.ndarray) -> None:
+        self._wanted = np.unique(wanted)
+        bits = min(_MAX_BITS, max(_MIN_BITS, int(np.ceil(np.log2(max(1, len(self._wanted)) * 16)))))
+        self._mask = np.int64(2**bits - 1)
+        self._table = np.zeros(2**bits, np.bool_)
+        self._table[self._wanted & self._mask] = True
+
+    def rows(self, keys: np.ndarray) -> np.ndarray:
+        """The numbers of the keys that are wanted, ascending."""
+        likely: np.ndarray = np.flatnonzero(self._table[keys & self._mask])
+        if not len(likely):
+            return likely
+        found = keys[likely]
+        places = np.searchsorted(self._wanted, found)
+        places[places == len(self._wanted)] = 0
+        known: np.ndarray = likely[self._wanted[places] == found]
+        return known
+
+    def any(self, several: Sequence[np.ndarray]) -> np.ndarray:
+        """The numbers of the rows of which any key is wanted, ascending."""
+        found = [self.rows(keys) for keys in several]
+        return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """The same as `Wanted`, as a value that can be a key: folder, name, rows, bytes, sha256 of each part."""
+
+    config: StoreConfig
+    parts: tuple[tuple[str, str, int, int, str], ...]
+    columns: tuple[str, ...]
+    keys: Keys
+
+    @classmethod
+    def of(cls, wanted: Wanted) -> _Sought:
+        parts = [
+            (folder, part.name, part.rows, part.bytes, part.sha256) for folder, found in wanted.places for part in found
+        ]
+        return cls(wanted.config, tuple(parts), wanted.columns, wanted.keys)
+
+
+@functools.lru_cache(maxsize=2)
+def _filter(sought: _Sought) -> Filter:
+    """The filter for what is wanted: read once in each worker process."""
+    found = [
+        keys
+        for folder, name, rows, size, sha256 in sought.parts
+        for batch in read_part(sought.config, folder, Part(name, rows, size, sha256), sought.columns)
+        for keys in sought.keys(batch)
+    ]
+    return Filter(np.concatenate(found) if found else np.empty(0, np.int64))

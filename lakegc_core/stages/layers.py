@@ -1,0 +1,161 @@
+"""What an optimized mark rests on: a clean mark and the optimized ones since, newest first, each read only as sealed.
+
+A mark rests on the one before it if nothing is odd about that one; anything odd makes it a clean one, which says so.
+Which marks those are is decided once, at the listing, and recorded there; what is taken over belongs to the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lakegc_core.context import MarkContext, RepositoryContext
+from lakegc_core.errors import LakegcError, MarkError
+from lakegc_core.mark import CLEAN, INCREMENTAL, RESTORES, STAGES, Manifest, MarkArtifacts, marks
+from lakegc_core.stages.previous_mark import previous_findings
+from lakegc_core.store.base import connect
+from lakegc_core.store.parquet import Part, read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+RESTS_ON = "rests_on"
+"""Fact of the listing: ids and seals of the marks below, newest first; none for a clean mark."""
+
+_LISTING = STAGES[0]
+_LAST = STAGES[-1]
+_STAMP = "%Y%m%dT%H%M%S%f"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One mark of which parts are taken over, with its manifests."""
+
+    mark: MarkArtifacts
+    manifests: Mapping[str, Manifest]
+
+    @property
+    def mark_id(self) -> str:
+        return self.mark.mark_id
+
+    def parts(self, stage: str, dataset: str = "") -> Sequence[Part]:
+        """The parts of a dataset of a stage; none of the last stage while that is not finished."""
+        if stage == _LAST and stage not in self.manifests:
+            return ()
+        return self.manifests[stage].datasets.get(dataset or stage, ())
+
+    def frame(self, spark: SparkSession, stage: str, dataset: str, schema: pa.Schema) -> DataFrame:
+        """A dataset of this mark."""
+        folder = self.mark.stage_folder(stage, dataset)
+        return read(spark, self.mark.config, folder, self.parts(stage, dataset), schema)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The layers that a mark rests on, newest first; none, and the reason, where it is a clean one."""
+
+    layers: tuple[Layer, ...]
+    why_clean: str = ""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        seals = [[layer.mark_id, layer.manifests[_LAST].digest] for layer in self.layers]
+        return {RESTS_ON: seals, "why_clean": self.why_clean}
+
+
+def choose(context: MarkContext) -> Basis:
+    """What a mark that begins now may rest on."""
+    if context.header.mode == CLEAN:
+        return Basis((), "asked for")
+    before = previous_findings(context)
+    if before is None:
+        return Basis((), "no mark of the same kind came before it, or one after that did not come to its end")
+    try:
+        layers = _layers_of(context, before)
+        problem = _problem(context, layers)
+    except LakegcError as error:
+        return Basis((), str(error))
+    return Basis((), problem) if problem else Basis(layers)
+
+
+def below(context: MarkContext) -> tuple[Layer, ...]:
+    """The layers below a mark whose listing stands, newest first. MarkError if one is not what was sealed."""
+    return _read_layers(context, context.mark.require(_LISTING).facts[RESTS_ON])
+
+
+def all_layers(context: MarkContext) -> tuple[Layer, ...]:
+    """The same with the mark itself on top, of which all but the last stage must be finished."""
+    found = {stage: context.mark.require(stage) for stage in STAGES[:-1]}
+    if last := context.mark.manifest(_LAST):
+        found[_LAST] = last
+    return (Layer(context.mark, found), *below(context))
+
+
+def rests_on(mark: MarkArtifacts) -> list[str]:
+    """Ids of the marks that a mark rests on; none while its listing is not finished."""
+    manifest = mark.manifest(_LISTING)
+    return [mark_id for mark_id, _ in manifest.facts[RESTS_ON]] if manifest else []
+
+
+def _layers_of(context: RepositoryContext, newest: MarkArtifacts) -> tuple[Layer, ...]:
+    chain = newest.chain()
+    return (Layer(newest, chain), *_read_layers(context, chain[_LISTING].facts[RESTS_ON]))
+
+
+def _read_layers(context: RepositoryContext, seals: Sequence[Sequence[str]]) -> tuple[Layer, ...]:
+    layers = []
+    for mark_id, seal in seals:
+        layer = Layer(mark := context.artifacts(mark_id), mark.chain())
+        if layer.manifests[_LAST].digest != seal:
+            raise MarkError(
+                f"Mark {mark_id}, which a later one rests on, is not the one that it was. Make a new mark: it will be "
+                "a clean one."
+            )
+        layers.append(layer)
+    return tuple(layers)
+
+
+def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
+    """Why these layers cannot be rested on, in words; "" where they can."""
+    newest = layers[0]
+    header = newest.mark.header()
+    assert header is not None  # its chain was read
+    if (header.version, header.block_prefix) != (context.header.version, context.header.block_prefix):
+        return f"mark {newest.mark_id} was made by another version of lakegc, or of another place"
+    if context.header.mode != INCREMENTAL and len(layers) >= context.policy.clean_every:
+        return f"every {context.policy.clean_every}th mark is"
+    if restored := _restored_since(context, header.started_at):
+        return f"objects were restored by mark {restored} since mark {newest.mark_id} listed"
+    for layer in layers:
+        if missing := _missing_part(layer):
+            return f"{missing} is missing, or not as long as it was"
+    return ""
+
+
+def _restored_since(context: RepositoryContext, moment: float) -> str:
+    """The mark by which objects were brought back since then; "" if by none. An hour more for clocks that differ."""
+    since = datetime.fromtimestamp(moment - 3600, UTC).strftime(_STAMP)
+    store = connect(context.workspace)
+    for mark_id in marks(context.workspace, context.home):
+        prefix = f"{context.artifacts(mark_id).folder}/{RESTORES}/"
+        for level in store.list_level(prefix):
+            if any(each.removeprefix(prefix).rstrip("/") >= since for each in level.prefixes):
+                return mark_id
+    return ""
+
+
+def _missing_part(layer: Layer) -> str:
+    """A part of the layer that is not in its place with its size. What they hold is checked when they are read."""
+    lying: dict[str, int] = {}
+    for batch in layer.mark.store.list(f"{layer.mark.folder}/"):
+        lying |= zip(batch.column("address").to_pylist(), batch.column("size").to_pylist(), strict=True)
+    for stage, manifest in layer.manifests.items():
+        for dataset, parts in manifest.datasets.items():
+            folder = layer.mark.stage_folder(stage, dataset)
+            for part in parts:
+                if lying.get(f"{folder}/{part.name}") != part.bytes:
+                    return f"{folder}/{part.name}"
+    return ""

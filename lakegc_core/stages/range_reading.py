@@ -1,0 +1,249 @@
+"""Reads metaranges and ranges in tasks on the executors: what they refer to, as rows, and as an index of hashes.
+
+Every file is compared with what the level above says of it. Which files are read is decided by the stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.context import MarkContext
+from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.hashing import MODULUS, hash_strings, sum_of
+from lakegc_core.lakefs import graveler
+from lakegc_core.mark import STAGES
+from lakegc_core.namespace import Namespace
+from lakegc_core.spark import Json
+from lakegc_core.stages.protected import ROWS_SCHEMA, protected_rows
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.parquet import Part, PartWriter, part_results
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STAGE = STAGES[3]
+METARANGES = "metaranges"
+CHECKSUMS = "checksums"
+RANGES = "ranges"
+INDEX = "index"
+DROPPED = "dropped"
+MD5 = "^[0-9a-f]{32}$"
+
+SCHEMA = ROWS_SCHEMA
+METARANGES_SCHEMA = pa.schema(
+    [
+        pa.field("metarange_id", pa.string(), nullable=False),
+        pa.field("range_id", pa.string(), nullable=False),  # "" on the one row that counts the metarange's ranges
+        pa.field("min_key", pa.binary(), nullable=False),
+        pa.field("max_key", pa.binary(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),  # entries of the range; ranges of the metarange on its own row
+        pa.field("checksum", pa.int64(), nullable=False),  # sum of the hashes of its ranges' ids; 0 on their rows
+    ]
+)
+CHECKSUMS_SCHEMA = pa.schema([METARANGES_SCHEMA.field(name) for name in ("metarange_id", "count", "checksum")])
+RANGES_SCHEMA = pa.schema(
+    [
+        pa.field("range_id", pa.string(), nullable=False),
+        pa.field("references", pa.int64(), nullable=False),  # retained metaranges that hold it
+        pa.field("count", pa.int64(), nullable=False),  # entries
+        pa.field("read_in", pa.string(), nullable=False),  # the mark whose rows and index hold its addresses
+    ]
+)
+INDEX_SCHEMA = pa.schema(
+    [
+        pa.field("range_id", pa.string(), nullable=False),
+        pa.field("hash", pa.int64(), nullable=False),  # of the address
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("tag", pa.int64(), nullable=False),  # of the e_tag, see `tags`
+    ]
+)
+_CHANGE = ("metarange_id", "sign")
+ADDRESSES_SCHEMA = pa.schema([ROWS_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
+
+
+def tags(e_tags: pa.Array) -> np.ndarray:
+    """A number for each MD5 e_tag, the same for the same; 0 for what is none (and for null)."""
+    plain = pc.fill_null(e_tags, "")
+    return np.where(pc.match_substring_regex(plain, MD5).to_numpy(zero_copy_only=False), hash_strings(plain), 0)
+
+
+def split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
+    """Rows of metaranges as they are read, and of them those that say how much a metarange holds."""
+    return {METARANGES: table, CHECKSUMS: table.filter(pc.equal(table["range_id"], ""))}
+
+
+def sum_metaranges(table: pa.Table) -> dict[str, int]:
+    """Totals over CHECKSUMS rows, or over METARANGES rows."""
+    if "range_id" in table.column_names:
+        return {"ranges": pc.sum(pc.not_equal(table["range_id"], "")).as_py() or 0}
+    sums = pc.sum(table["count"]).as_py() or 0
+    return {"stated_ranges": sums, "checksum": sum_of(table["checksum"].to_numpy())}
+
+
+def sum_ranges(table: pa.Table) -> dict[str, int]:
+    """Totals over RANGES rows. `checksum`: of the ids, each as often as it is referred to."""
+    return {
+        "entries": pc.sum(table["count"]).as_py() or 0,
+        "references": pc.sum(table["references"]).as_py() or 0,
+        "checksum": sum_of(hash_strings(table["range_id"]), table["references"].to_numpy()),
+    }
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads metadata files of the namespace; a picklable value that tasks carry."""
+
+    data: StoreConfig
+    artifacts: StoreConfig
+    folder: str
+    prefix: str
+    namespace: Namespace
+    mark_id: str
+
+    def metaranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For each metarange id: one row that counts its ranges, then one row a range."""
+        for batch in batches:
+            for metarange_id in batch.column("metarange_id").to_pylist():
+                yield from self._metarange(metarange_id).to_batches()
+
+    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same with column `sign` (of the batches: 1 for what is retained now, -1 for what is no longer)."""
+        for batch in batches:
+            for metarange_id, sign in zip(*(batch.column(name).to_pylist() for name in _CHANGE), strict=True):
+                rows = self._metarange(metarange_id)
+                yield from rows.append_column("sign", pa.repeat(pa.scalar(sign, pa.int64()), len(rows))).to_batches()
+
+    def _metarange(self, metarange_id: str) -> pa.Table:
+        ranges = graveler.read_metarange(
+            connect(self.data).read(f"{self.prefix}/{metarange_id}"), expected_id=metarange_id
+        )
+        own = {
+            "metarange_id": [metarange_id],
+            "range_id": [""],
+            "min_key": [b""],
+            "max_key": [b""],
+            "count": [ranges.num_rows],
+            "checksum": np.array([sum_of(hash_strings(ranges["range_id"]))], np.uint64).view(np.int64),
+        }
+        of_ranges = {
+            **{name: ranges[name] for name in ("range_id", "min_key", "max_key", "count")},
+            "metarange_id": pa.repeat(metarange_id, ranges.num_rows),
+            "checksum": pa.repeat(pa.scalar(0, pa.int64()), ranges.num_rows),
+        }
+        rows = pa.table({name: of_ranges[name] for name in METARANGES_SCHEMA.names}).cast(METARANGES_SCHEMA)
+        return pa.concat_tables([pa.table(own, schema=METARANGES_SCHEMA), rows])
+
+    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        """Read every range of the batches and write what it protects."""
+        addresses = PartWriter(self.artifacts, f"{self.folder}", SCHEMA)
+        index = PartWriter(self.artifacts, f"{self.folder}/{INDEX}", INDEX_SCHEMA)
+        ranges = PartWriter(self.artifacts, f"{self.folder}/{RANGES}", RANGES_SCHEMA, sum_ranges)
+        for batch in batches:
+            for each in batch.to_pylist():
+                if each["count"] != each["most"]:
+                    raise CorruptFileError(
+                        f"Two metaranges disagree on range {each['range_id']}: {each['count']:,} and "
+                        f"{each['most']:,} entries."
+                    )
+                for rows in self._entries(each):
+                    addresses.write(rows)
+                    index.write(_indexed(rows))
+                row = {name: [each[name]] for name in ("range_id", "references", "count")}
+                ranges.write(pa.RecordBatch.from_pydict(row | {"read_in": [self.mark_id]}, schema=RANGES_SCHEMA))
+        yield from part_results(STAGE, addresses.close())
+        yield from part_results(INDEX, index.close())
+        yield from part_results(RANGES, ranges.close())
+
+    def dropped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        """Read ranges (range_id, count) that nothing refers to any more, and write the addresses that they held."""
+        writer = PartWriter(self.artifacts, f"{self.folder}/{DROPPED}", ADDRESSES_SCHEMA)
+        for batch in batches:
+            for each in batch.to_pylist():
+                for rows in self._entries(each | {"min_key": None, "max_key": None}):
+                    columns = [rows["address"], pa.array(hash_strings(rows["address"]))]
+                    writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
+        yield from part_results(DROPPED, writer.close())
+
+    def _entries(self, each: Json) -> Iterator[pa.RecordBatch]:
+        range_id = each["range_id"]
+        data = connect(self.data).read(f"{self.prefix}/{range_id}")
+        try:
+            entries = graveler.read_range(
+                data,
+                count=each["count"],
+                min_key=each["min_key"],
+                max_key=each["max_key"],
+                expected_id=range_id,  # another range of the same paths would have the same count and keys
+            )
+        except CorruptFileError as error:
+            raise CorruptFileError(f"Range {range_id}: {error}") from None
+        yield from protected_rows(self.namespace, range_id, entries).to_batches()
+
+
+def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    hashes, marks = pa.array(hash_strings(rows["address"])), pa.array(tags(rows["e_tag"]))
+    return pa.RecordBatch.from_arrays([rows["range_id"], hashes, rows["size"], marks], schema=INDEX_SCHEMA)
+
+
+def tasks_for(files: int, each: int, most: int) -> int:
+    """How many tasks share the reading of files: the work is in the files, not in the few rows that name them."""
+    return max(1, min(most, -(-files // each)))
+
+
+def with_schema(frame: DataFrame, body: Any, schema: pa.Schema) -> DataFrame:
+    """A frame through a function over Arrow batches that gives rows of `schema`."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return frame.mapInArrow(body, from_arrow_schema(schema))
+
+
+def total(parts: Sequence[Part], name: str) -> int:
+    """The sum of a total over parts."""
+    return sum(part.sums.get(name, 0) for part in parts)
+
+
+def check_metaranges(checksums: Sequence[Part], expected: int) -> None:
+    """IncompleteError unless each retained metarange has its row."""
+    rows = sum(part.rows for part in checksums)
+    if rows != expected:
+        raise IncompleteError(f"{expected:,} metaranges are retained, {rows:,} were read. Run the mark again.")
+
+
+def summary(checksums: Sequence[Part], ranges: Sequence[Part], rows: Sequence[Part]) -> dict[str, Any]:
+    """Facts of what was read, for guards and people: what metaranges say, and what ranges stand for."""
+    return {
+        "metaranges": sum(part.rows for part in checksums),
+        "ranges": sum(part.rows for part in ranges),
+        "entries": total(ranges, "entries"),
+        "references": total(checksums, "stated_ranges"),
+        "references_read": total(ranges, "references"),
+        "checksum": total(checksums, "checksum") % MODULUS,
+        "checksum_read": total(ranges, "checksum") % MODULUS,
+        "addresses": sum(part.rows for part in rows),
+    }
+
+
+def check_references(facts: Mapping[str, Any]) -> None:
+    """IncompleteError unless the ranges stand for all that the metaranges refer to, by number and by checksum."""
+    if facts["references_read"] != facts["references"]:
+        raise IncompleteError(
+            f"The retained metaranges refer {facts['references']:,} times to ranges, but the ranges that were read "
+            f"account for {facts['references_read']:,}. Run the mark again."
+        )
+    if facts["checksum_read"] != facts["checksum"]:
+        raise IncompleteError(
+            "The ranges that were read are not those that the retained metaranges refer to: their checksums differ. "
+            "Run the mark again, as a clean one (--clean)."
+        )
+
+
+def reading(context: MarkContext, folder: str) -> Reading:
+    """What tasks need to read files of this mark's namespace into parts below `folder`."""
+    header = context.header
+    return Reading(context.data, context.workspace, folder, header.block_prefix, context.namespace, header.mark_id)

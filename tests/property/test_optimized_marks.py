@@ -1,0 +1,168 @@
+"""Optimized marks against clean ones, on the same state, object by object; between them anything happens.
+
+What an optimized mark may not know is named and checked: objects that appeared in a slice after it had become old, or
+that somebody deleted or rewrote who is not lakegc. They are only ever garbage that is left for the next clean mark.
+
+LAKEGC_OPTIMIZED_SECONDS (default 30) bounds the time, LAKEGC_OPTIMIZED_SLOW_SECONDS (default 180) that of
+`make test-slow`; LAKEGC_OPTIMIZED_SEED (default 0) is the number of the first town.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.context import MarkContext
+from lakegc_core.mark import CLEAN, STAGES
+from lakegc_core.stages import inventory
+from lakegc_core.stages.candidates import MISSING
+from lakegc_core.stages.findings import KEPT
+from lakegc_core.stages.layers import RESTS_ON, all_layers
+from lakegc_core.store.parquet import read_part
+from tests import towns
+from tests.histories import BRANCHES, Step
+from tests.towns import DAY, HOUR, Clock, Crash, Town
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakegc_core.sandbox import SandboxServer
+
+TOGETHER = 12
+SECONDS = float(os.environ.get("LAKEGC_OPTIMIZED_SECONDS", "30"))
+SLOW_SECONDS = float(os.environ.get("LAKEGC_OPTIMIZED_SLOW_SECONDS", "180"))
+SEED = int(os.environ.get("LAKEGC_OPTIMIZED_SEED", "0"))
+ROUNDS = 6
+JUMPS = (20 * 60.0, 6 * HOUR, 25 * HOUR, 3 * DAY, 9 * DAY)
+DAYS = (1, 2, 7, 30, 0)
+
+
+def findings_of(context: MarkContext) -> dict[str, str]:
+    """What a mark found of every object that no commit refers to, and of live ones that are missing."""
+    found: dict[str, str] = {}
+    manifest = context.mark.require(STAGES[-1])
+    for name in (STAGES[-1], KEPT, MISSING):
+        for part in manifest.datasets[name]:
+            for batch in read_part(context.workspace, context.mark.stage_folder(STAGES[-1], name), part):
+                for row in batch.to_pylist():
+                    assert row["address"] not in found, f"{row['address']} is told of twice"
+                    found[row["address"]] = row["reason"]
+    return found
+
+
+def listed(spark: SparkSession, context: MarkContext) -> set[str]:
+    """What a mark knows of in the namespace."""
+    return {row[0] for row in inventory.everything(spark, all_layers(context)).select("address").collect()}
+
+
+class Comparison:
+    """One town, whose marks are made as they come; beside each a clean one, which is taken away again."""
+
+    def __init__(self, town: Town, chance: random.Random, users: list[list[Step]]) -> None:
+        self.town, self.chance, self.users = town, chance, users
+        self.marks: list[str] = []
+
+    def run(self) -> None:
+        for number in range(ROUNDS):
+            if number == 0 or self.chance.random() < 0.4:
+                some = {name: self.chance.choice(DAYS) for name in BRANCHES}
+                self.town.player.play([Step("set_rules", {"default": self.chance.choice(DAYS), "branches": some})])
+            self.town.player.play(self.users.pop(0))
+            for flight in list(self.town.player.flights):
+                self.town.player.land(flight)
+            self.town.pass_time(self.chance.choice(JUMPS))
+            self.marks.append(self.town.mark())
+            self.compare(self.marks[-1])
+            if self.chance.random() < 0.6:
+                self.sweep()
+
+    def compare(self, mark_id: str) -> None:
+        town = self.town
+        ours = town.context(mark_id)
+        below = ours.mark.require(STAGES[0]).facts[RESTS_ON]
+        town.counts["optimized marks"] += bool(below)
+        town.counts["clean marks"] += not below
+        if not below:
+            return
+        twin = town.context("twin", mode=CLEAN)
+        pipeline.mark(town.spark, twin)
+        right, found = findings_of(twin), findings_of(ours)
+        there, known = listed(town.spark, twin), listed(town.spark, ours)
+        shutil.rmtree(town.folder / "_lakefs/retention/gc/lakegc/marks/twin")
+        hidden = there - known
+        live = town.live(town.world())
+        assert not hidden & live, f"live, and not known of: {sorted(hidden & live)}"
+        assert known <= there, f"known of, and not there: {sorted(known - there)}"
+        wrong = {name for name in right.keys() | found.keys() if right.get(name) != found.get(name)} - hidden
+        assert not wrong, {name: (right.get(name), found.get(name)) for name in sorted(wrong)}
+        facts = ours.mark.require(STAGES[-1]).facts["listed"]["objects"]
+        assert facts == len(known), f"{facts} objects are said to be listed, {len(known)} are known of"
+        town.counts["objects compared"] += len(known)
+        town.counts["findings compared"] += len(right)
+        town.counts["garbage hidden until the next clean mark"] += len(hidden)
+
+    def sweep(self) -> None:
+        """A sweep, which may break off for good, or be taken up again."""
+        town = self.town
+        town.heal()
+        if town.level == "standard":
+            town.pass_time(20 * 60.0)
+        crash = self.chance.randrange(20, 90) if self.chance.random() < 0.3 else None
+        mark_id = self.chance.choice(self.marks[-2:])
+        try:
+            town.sweep(mark_id, crash=crash)
+        except Crash:
+            town.pass_time(HOUR)
+            if self.chance.random() < 0.5:
+                town.sweep(mark_id)
+
+
+@pytest.fixture
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clock, list[SandboxServer]]]:
+    """Sandboxes on both kinds of blockstore, with a clock that moves."""
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", "0")
+    clock = Clock()
+    with ExitStack() as stack:
+        yield clock, [stack.enter_context(towns.server(tmp_path / kind, kind, clock)) for kind in ("local", "s3")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "seed"), [(SECONDS, SEED), pytest.param(SLOW_SECONDS, SEED + 1000, marks=pytest.mark.slow)]
+)
+def test_an_optimized_mark_finds_what_a_clean_one_finds_but_for_garbage_that_appeared_late(
+    quick: SparkSession,
+    servers: tuple[Clock, list[SandboxServer]],
+    tally: Callable[[str, Mapping[str, int]], None],
+    seconds: float,
+    seed: int,
+) -> None:
+    clock, sandboxes = servers
+    began, counts = time.monotonic(), Counter({"live objects lost": 0})
+    for number in itertools.count(seed):
+        server = sandboxes[number % 2]
+        town = Town(quick, server, clock, f"town-{number}", "standard")
+        try:
+            Comparison(town, random.Random(number), towns.users(number, TOGETHER, ROUNDS + 1)).run()
+        except Exception as error:
+            error.add_note(f"In {town.name}, blockstore {server.sandbox.blockstore}.")
+            raise
+        finally:
+            town.close()
+            counts.update(town.counts)
+        counts.update({"towns": 1, "histories": TOGETHER})
+        if time.monotonic() - began > seconds:
+            break
+    tally("optimized marks", {**counts, "seconds": int(time.monotonic() - began)})
+    assert counts["optimized marks"] and counts["findings compared"]
