@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
-from lakegc_core.mark import RESTORES, decode, digest, encode
+from lakegc_core.mark import RESTORES, STAMP, decode, digest, encode
 from lakegc_core.spark import clear_errors, many
 from lakegc_core.stages import findings
 from lakegc_core.stages.path_holds import addresses_at, path_pattern
@@ -112,7 +112,7 @@ def restore(
         objects = _backed_up(spark, context, source)
         if paths:
             objects = _chosen(spark, context, objects, paths)
-        folder = f"{context.mark.folder}/{RESTORES}/{clock.now():%Y%m%dT%H%M%S%f}"
+        folder = f"{context.mark.folder}/{RESTORES}/{clock.now().strftime(STAMP)}"
         # Before the first copy: the next mark has to know that objects may have come back, and lists all anew.
         connect(context.workspace).write(f"{folder}/begun.json", encode({"place": source.root}))
         copied = copy_objects(

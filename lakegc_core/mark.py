@@ -38,6 +38,9 @@ HOME = "_lakefs/retention/gc/lakegc"
 RESTORES = "restores"
 """Where a mark keeps what was brought back from its backup, a folder each time."""
 
+STAMP = "%Y%m%dT%H%M%S%f"
+"""How the names of such folders tell the time, UTC."""
+
 RETIRED = "retired"
 """Where a home keeps what stays of marks whose artifacts are gone, a record each."""
 

@@ -20,6 +20,7 @@ from lakegc_core.errors import MarkError, ObjectNotFoundError, SettingsError, St
 from lakegc_core.lease import Lease
 from lakegc_core.mark import STAGES, Manifest, MarkArtifacts, decode, digest, encode, marks, retired_marks
 from lakegc_core.report import instant
+from lakegc_core.stages.layers import CLOCKS, restored_at, rests_on
 from lakegc_core.stages.lost import LOST
 from lakegc_core.stages.previous_mark import asked_at, read_at, series_of
 from lakegc_core.stages.sweep_record import files_of, sweeps_of
@@ -43,6 +44,8 @@ class Standing:
     series: tuple[object, ...] = ()  # marks with the same one carry findings from one to the next
     storage_namespace: str = ""
     heads_known: bool = True  # lakeFS knew all heads that the marks before it had seen
+    rests_on: tuple[str, ...] = ()  # marks of which it takes parts over
+    touched_at: float = 0.0  # when it was last swept, or objects of it were brought back; 0 if never
     trouble: str = ""  # why it is not for a machine to remove, in words
 
 
@@ -83,7 +86,8 @@ def reasons_to_keep(every: Sequence[Standing], keep: int, now: float) -> dict[st
     """Why each mark that must stay stays, by id; the others may be retired. Pure.
 
     The newest complete mark of a series carries what is known of every object; one that read after it keeps findings
-    from being carried; and the newest mark whose heads were all known is what a restored server is noticed by.
+    from being carried; and the newest mark whose heads were all known is what a restored server is noticed by. A mark
+    that rests on others needs them, and the next one what was deleted or brought back since those listed.
     """
     whole = (mark for mark in every if mark.read_at is not None)
     complete = sorted(whole, key=lambda mark: (mark.started_at, mark.mark_id))
@@ -106,9 +110,18 @@ def reasons_to_keep(every: Sequence[Standing], keep: int, now: float) -> dict[st
         later = [other.read_at for other in (*complete[-1:], carrying.get(mark.series)) if other and other.read_at]
         if not later or mark.asked_at >= min(later):
             return "no complete mark has read lakeFS anew since it did"
+        if mark.touched_at >= taken_over_since - CLOCKS:
+            return "it was swept or restored since the listings that the next mark may take over"
         return ""
 
-    return {mark.mark_id: why for mark in every if (why := reason(mark))}
+    listed_at = {mark.mark_id: mark.started_at for mark in complete}
+    taken_over = {each for mark in carrying.values() for each in (mark.mark_id, *mark.rests_on)}
+    taken_over_since = min((listed_at[each] for each in taken_over if each in listed_at), default=0.0)
+    kept = {mark.mark_id: why for mark in every if (why := reason(mark))}
+    for mark in every:
+        if mark.mark_id in kept:
+            kept |= {each: f"mark {mark.mark_id} rests on it" for each in mark.rests_on if each not in kept}
+    return kept
 
 
 def list_retired(context: RepositoryContext) -> list[Json]:
@@ -126,6 +139,9 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
     standing = {mark_id: _standing(context.artifacts(mark_id)) for mark_id in ids}
     found = [mark for mark in standing.values() if mark is not None]
     left_over = [mark_id for mark_id in ids if standing[mark_id] is None and mark_id in gone]
+    since = max((mark.started_at for mark in found if mark.read_at is not None), default=0.0)
+    # The next mark has to know that objects of a retired one were brought back.
+    left_over = [each for each in left_over if restored_at(context.artifacts(each)) < since - CLOCKS or not since]
     kept = reasons_to_keep(found, keep, clock.now().timestamp())
     kept |= {mark_id: _NEVER_BEGUN for mark_id in ids if standing[mark_id] is None and mark_id not in gone}
     retired: dict[str, Json] = {}
@@ -165,10 +181,18 @@ def _standing(mark: MarkArtifacts) -> Standing | None:
             series=series_of(header),
             storage_namespace=header.storage_namespace,
             heads_known=commits is not None and not commits.facts.get("former_heads_unknown", 0),
+            rests_on=tuple(rests_on(mark)),
+            touched_at=max(_swept_at(mark), restored_at(mark)),
             trouble=_trouble(mark),
         )
     except MarkError as error:
         return Standing(mark.mark_id, trouble=f"damaged, so nobody knows when it read: {error}")
+
+
+def _swept_at(mark: MarkArtifacts) -> float:
+    """When the last sweep of a mark that is over was; 0 if there was none."""
+    reports = [_report(mark, number) for number in sweeps_of(mark.store, mark.folder)]
+    return max((report["finished_at"] for report in reports if report), default=0.0)
 
 
 def _trouble(mark: MarkArtifacts) -> str:

@@ -21,12 +21,14 @@ def write_mark(
     resumed: float | None = None,
     heads_unknown: int = 0,
     expired: int = 7,
+    rests_on: tuple[str, ...] = (),
     **header: Any,
 ) -> None:
     """A mark begun on that day and so many stages long; all but its listing done on day `resumed`, where given."""
     artifacts.begin(replace(HEADER, mark_id=artifacts.mark_id, started_at=START + day * DAY, **header))
     for number, stage in enumerate(STAGES[:stages]):
-        facts: dict[str, Any] = {"former_heads_unknown": heads_unknown}
+        seals = [[each, "seal"] for each in rests_on]
+        facts: dict[str, Any] = {"former_heads_unknown": heads_unknown, "rests_on": seals}
         if stage == STAGES[-1]:
             facts = {"expired": {"objects": expired, "bytes": 10 * expired}}
         at = START + (day if resumed is None or not number else resumed) * DAY
@@ -35,10 +37,14 @@ def write_mark(
         artifacts.store.write(f"{artifacts.stage_folder(stage)}/part-1-a.parquet", b"x" * 100)
 
 
-def write_sweep(artifacts: MarkArtifacts, *, deleted: int, over: bool = True, lost: int = 0) -> None:
-    """A first sweep of a mark, which is over or broke off."""
+def write_sweep(artifacts: MarkArtifacts, *, deleted: int, over: bool = True, lost: int = 0, day: float = 0.0) -> None:
+    """A first sweep of a mark, which is over on that day, or broke off."""
     folder = f"{artifacts.folder}/sweeps/1"
     artifacts.store.write(f"{folder}/plan.json", b"{}")
     if over:
-        report = {"outcomes": {"deleted": deleted, "lost": lost}, "bytes_deleted": 10 * deleted}
+        report = {
+            "outcomes": {"deleted": deleted, "lost": lost},
+            "bytes_deleted": 10 * deleted,
+            "finished_at": START + day * DAY,
+        }
         artifacts.store.write(f"{folder}/report.json", encode(report))

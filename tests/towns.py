@@ -154,14 +154,16 @@ class Town:
 
     # --- the collector ---
 
-    def mark(self, mark_id: str = "", *, crash: int | None = None, meddling: Meddling | None = None) -> str:
+    def mark(
+        self, mark_id: str = "", *, crash: int | None = None, meddling: Meddling | None = None, mode: str = AUTO
+    ) -> str:
         """Make a mark, or resume one; return its id. Raises Crash."""
         mark_id = mark_id or f"m{next(self.numbers)}"
         self.counts["marks begun"] += 1
         began = self.clock()
         resumed = (self.folder / f"_lakefs/retention/gc/lakegc/marks/{mark_id}").exists()
         with self._work(crash, meddling):
-            pipeline.mark(self.spark, self.context(mark_id))
+            pipeline.mark(self.spark, self.context(mark_id, mode=mode))
         self.counts["marks"] += 1
         self.counts["marks resumed"] += resumed
         self.sightings.append((self.clock(), self.repository.rules))

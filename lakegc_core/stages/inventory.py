@@ -20,7 +20,7 @@ from lakegc_core.namespace import slice_time
 from lakegc_core.spark import many
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA
 from lakegc_core.stages.hash_scan import Source, Wanted, by_address, scan
-from lakegc_core.stages.layers import Layer
+from lakegc_core.stages.layers import CLOCKS, Layer
 from lakegc_core.stages.sweep_record import sweeps_of
 from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA
 from lakegc_core.store.parquet import Part, list_parts, read, read_part, write
@@ -55,7 +55,6 @@ UNITS_SCHEMA = pa.schema(
 )
 GONE_SCHEMA = pa.schema([LISTING_SCHEMA.field("address"), LISTING_SCHEMA.field("size")])
 
-_CLOCKS = 3600.0  # seconds by which the clocks of a sweep and of a listing may differ
 _DAY = 86_400.0
 
 
@@ -125,7 +124,7 @@ def write_gone(
         rows.where(F.col("outcome").isin(DELETED, ALREADY_GONE))
         .withColumn("unit", unit_of(F.col("address")))
         .join(many(units), "unit")
-        .where(F.col("at") >= F.timestamp_seconds(F.col("listed_at") - _CLOCKS))
+        .where(F.col("at") >= F.timestamp_seconds(F.col("listed_at") - CLOCKS))
         .groupBy("address")
         .agg(F.max("size").alias("size"))
     )
@@ -146,7 +145,7 @@ def _journals(context: MarkContext, since: float) -> Iterator[tuple[str, list[Pa
         mark = context.artifacts(mark_id)
         for number in sweeps_of(mark.store, mark.folder):
             folder = f"{mark.folder}/sweeps/{number}"
-            if _over_at(mark, folder) < since - _CLOCKS:
+            if _over_at(mark, folder) < since - CLOCKS:
                 continue
             if parts := list_parts(context.workspace, f"{folder}/outcomes"):
                 yield f"{folder}/outcomes", parts

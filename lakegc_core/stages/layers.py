@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.context import MarkContext, RepositoryContext
 from lakegc_core.errors import LakegcError, MarkError
-from lakegc_core.mark import CLEAN, INCREMENTAL, RESTORES, STAGES, Manifest, MarkArtifacts, marks
+from lakegc_core.mark import CLEAN, INCREMENTAL, RESTORES, STAGES, STAMP, Manifest, MarkArtifacts, marks
 from lakegc_core.stages.previous_mark import previous_findings
-from lakegc_core.store.base import connect
 from lakegc_core.store.parquet import Part, read
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ RESTS_ON = "rests_on"
 
 _LISTING = STAGES[0]
 _LAST = STAGES[-1]
-_STAMP = "%Y%m%dT%H%M%S%f"
+CLOCKS = 3600.0
+"""Seconds by which the clocks of two collectors may differ where one has to know what the other did."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +137,17 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
 
 def _restored_since(context: RepositoryContext, moment: float) -> str:
     """The mark by which objects were brought back since then; "" if by none. An hour more for clocks that differ."""
-    since = datetime.fromtimestamp(moment - 3600, UTC).strftime(_STAMP)
-    store = connect(context.workspace)
-    for mark_id in marks(context.workspace, context.home):
-        prefix = f"{context.artifacts(mark_id).folder}/{RESTORES}/"
-        for level in store.list_level(prefix):
-            if any(each.removeprefix(prefix).rstrip("/") >= since for each in level.prefixes):
-                return mark_id
-    return ""
+    ids = marks(context.workspace, context.home)
+    return next((each for each in ids if restored_at(context.artifacts(each)) >= moment - CLOCKS), "")
+
+
+def restored_at(mark: MarkArtifacts) -> float:
+    """When objects of a mark were last brought back, unix seconds; 0 if never."""
+    prefix = f"{mark.folder}/{RESTORES}/"
+    found = [
+        each.removeprefix(prefix).rstrip("/") for level in mark.store.list_level(prefix) for each in level.prefixes
+    ]
+    return datetime.strptime(f"{max(found)}+0000", f"{STAMP}%z").timestamp() if found else 0.0
 
 
 def _missing_part(layer: Layer) -> str:

@@ -92,6 +92,20 @@ def test_an_unfinished_mark_goes_only_once_a_complete_one_has_read_after_it() ->
     assert kept(begun) == {"m5"}
 
 
+def test_a_mark_that_one_that_stays_rests_on_stays_too() -> None:
+    top = complete("m9", 60, rests_on=("m8", "m7"))
+    every = [complete(f"m{day}", 10 + day) for day in range(9)]
+    assert kept(*every, top) == {"m9", "m8", "m7"}
+    why = reasons_to_keep([*every, top], 2, START + TODAY * DAY)
+    assert why["m7"] == "mark m9 rests on it"
+
+
+def test_a_mark_that_was_swept_or_restored_after_a_listing_that_may_be_taken_over_stays() -> None:
+    below, top = complete("m5", 50), complete("m6", 60, rests_on=("m5",))
+    assert kept(complete("m1", 1, touched_at=START + 49 * DAY), below, top) == {"m5", "m6"}
+    assert kept(complete("m1", 1, touched_at=START + 55 * DAY), below, top) == {"m1", "m5", "m6"}
+
+
 def test_a_mark_in_trouble_stays_and_says_why() -> None:
     broken = complete("m0", 0, trouble="sweep 1 of it broke off")
     every = (broken, complete("m1", 1), complete("m2", 2))

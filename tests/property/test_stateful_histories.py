@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakegc_core.mark import CLEAN
 from tests import towns
 from tests.histories import BRANCHES, Step
 from tests.towns import DAY, HOUR, SAFE, Clock, Crash, Meddling, Town
@@ -131,17 +132,17 @@ class Tale:
     # --- the end ---
 
     def quiet(self) -> None:
-        """Nothing happens any more: of what was garbage at the first of two quiet marks, nothing is left."""
+        """Nothing happens any more: of what was garbage at the first of two quiet clean marks, nothing is left."""
         town = self.town
         for flight in list(town.player.flights):
             town.player.land(flight)
         town.heal()
-        town.mark()  # sees the rules, which are remembered for a week
+        town.mark(mode=CLEAN)  # sees the rules, which are remembered for a week
         town.pass_time(8 * DAY)
-        town.mark()
+        town.mark(mode=CLEAN)
         at = town.clock()
         town.pass_time(25 * HOUR)
-        last = town.mark()
+        last = town.mark(mode=CLEAN)
         town.pass_time(20 * 60.0)
         assert town.sweep(last) is not None, "the last sweep was refused"
         left = town.left_over(at)
