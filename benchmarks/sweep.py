@@ -52,7 +52,8 @@ Row = dict[str, Any]
 class Rate(NamedTuple):
     """Objects a second, and objects a second of processor time of all that took part: client, Spark and store.
 
-    The latter says how fast it would go on a machine that does nothing else, even when others were busy on it.
+    The latter is worth a look when others were busy on the machine. It counts, for all ways alike, what the store has
+    still to tidy up after the way before.
     """
 
     wall: float
