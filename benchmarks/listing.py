@@ -10,10 +10,10 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.filling import fill
 from lakegc_core.store.local import LocalConfig
 from tests.servers import S3Server, seaweedfs
 
@@ -25,7 +25,7 @@ def run(objects: int = 20_000, local_files: int = 100_000, rounds: int = 3) -> l
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="lakegc-bench-") as folder:
         with seaweedfs(Path(folder)) as server:
-            _fill(server, objects)
+            fill(server, [f"bench/data/slice-{number % 10}/c{number:019}" for number in range(objects)])
             store = server.config("bench").connect()
             rows.append(_measure("s3 lakegc", objects, rounds, lambda: _rows(store.list("data/"))))
             rows.append(_measure("s3 boto3 paginator", objects, rounds, lambda: _paginator(server)))
@@ -38,16 +38,6 @@ def run(objects: int = 20_000, local_files: int = 100_000, rounds: int = 3) -> l
         local = LocalConfig(str(root)).connect()
         rows.append(_measure("local lakegc", local_files, rounds, lambda: _rows(local.list("data/"))))
     return rows
-
-
-def _fill(server: S3Server, objects: int) -> None:
-    store = server.config("bench").connect()
-
-    def write(number: int) -> None:
-        store.write(f"data/slice-{number % 10}/c{number:019}", b"x")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(write, range(objects)))
 
 
 def _rows(batches: Iterator[Any]) -> int:

@@ -1,10 +1,11 @@
 """How fast a sweep deletes, beside what plain clients get out of the same store in the same run; and what it needs.
 
 Here: the delete phase of lakegc (a plan, waves of tasks on Spark `local[2]`, lease, journal) on SeaweedFS and on a
-folder, against boto3 from 1 to 16 threads and plain unlinking; listing against boto3's paginator; and how much memory
-the driver needs for a small and for a large sweep. Not here: the mark, and what decides that an object may go.
+folder, against boto3 with 1 to 16 threads and plain unlinking, in turn and twice, forwards and backwards; and how much
+memory the driver needs for a small and for a large sweep. Not here: the mark, what decides that an object may go, and
+listing (`listing.py`).
 
-Sizes by environment: LAKEGC_BENCH_OBJECTS (100,000), LAKEGC_BENCH_MEMORY (`10000,1000000`; empty: not measured).
+Sizes by environment: LAKEGC_BENCH_OBJECTS (32,000 a sweep), LAKEGC_BENCH_MEMORY (`10000,100000`; empty: not measured).
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from benchmarks.filling import fill
 from lakegc_core import clock
 from lakegc_core.lease import Lease
 from lakegc_core.namespace import Namespace
@@ -39,22 +42,34 @@ from tests.servers import S3Server, seaweedfs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-THREADS = (1, 2, 4, 8, 16)
+THREADS = (1, 4, 8, 16)
+ROUNDS = 2
 ROWS_A_PART = 10_000
 _OLD = datetime.now(UTC) - timedelta(days=9)
 Row = dict[str, Any]
 
 
+class Rate(NamedTuple):
+    """Objects a second, and objects a second of processor time of all that took part: client, Spark and store.
+
+    The latter is worth a look when others were busy on the machine. It counts, for all ways alike, what the store has
+    still to tidy up after the way before.
+    """
+
+    wall: float
+    cpu: float
+
+
 def run() -> list[Row]:
-    """One row a way of deleting or listing: objects a second, and its share of the best plain rate of the run."""
-    objects = int(os.environ.get("LAKEGC_BENCH_OBJECTS", "100000"))
+    """One row a way of deleting: its rates in the worst and the best round, and what share of the best plain one's."""
+    objects = int(os.environ.get("LAKEGC_BENCH_OBJECTS", "32000"))
     with environment(AWS):
         spark = session("local[2]", {"spark.sql.shuffle.partitions": "4"})
         with tempfile.TemporaryDirectory(prefix="lakegc-bench-") as folder:
             with seaweedfs(Path(folder)) as server:
-                rows = [*_listing(server, objects), *_on_s3(spark, server, objects)]
-            rows += _on_a_folder(spark, Path(folder) / "local", objects)
-    sizes = os.environ.get("LAKEGC_BENCH_MEMORY", "10000,1000000")
+                rows = _on_s3(spark, server, objects)
+            rows += _on_a_folder(spark, Path(folder) / "local", 2 * objects)
+    sizes = os.environ.get("LAKEGC_BENCH_MEMORY", "10000,100000")
     return rows + [_memory(int(size)) for size in sizes.split(",") if size]
 
 
@@ -79,36 +94,30 @@ def addresses(objects: int) -> list[str]:
 
 
 def _on_s3(spark: SparkSession, server: S3Server, objects: int) -> list[Row]:
-    """Half as many objects for lakegc before the plain clients as after them, so that neither has the fresher store."""
-    each = max(1000, objects // len(THREADS) // 2)
-    plain: dict[int, list[tuple[int, float]]] = {threads: [] for threads in THREADS}
-    ours: list[tuple[int, float]] = []
-    for order in (THREADS, THREADS[::-1]):
-        ours.append(_sweep_s3(spark, server, objects // 2))
-        for threads in order:
-            root = uuid.uuid4().hex
-            keys = [f"{root}/{address}" for address in addresses(each)]
-            _fill(server, keys)
-            plain[threads].append((each, _seconds(lambda keys=keys, n=threads: _boto3(server, keys, n))))
-    rows = [_row(f"s3 boto3, {threads} threads", took) for threads, took in plain.items()]
-    return _against(rows, _row("s3 lakegc sweep", ours))
+    """lakegc in the midst of the plain clients, each on fresh objects; plain clients get half as many."""
+    ways: list[tuple[str, Callable[[], Rate]]] = [
+        (f"s3 boto3, {threads} threads", lambda n=threads: _plain_s3(server, objects // 2, n)) for threads in THREADS
+    ]
+    ways.insert(len(ways) // 2, ("s3 lakegc sweep", lambda: _sweep_s3(spark, server, objects)))
+    return _in_turn(ways)
 
 
-def _sweep_s3(spark: SparkSession, server: S3Server, objects: int) -> tuple[int, float]:
+def _plain_s3(server: S3Server, objects: int, threads: int) -> Rate:
+    root = uuid.uuid4().hex
+    keys = [f"{root}/{address}" for address in addresses(objects)]
+    fill(server, keys)
+    return _rate(objects, lambda: _boto3(server, keys, threads))
+
+
+def _sweep_s3(spark: SparkSession, server: S3Server, objects: int) -> Rate:
     found, root = addresses(objects), uuid.uuid4().hex
-    _fill(server, [f"{root}/{address}" for address in found])
+    fill(server, [f"{root}/{address}" for address in found])
     config = server.config(root)
-    seconds = _sweep(spark, config, config, found)
+    rate = _sweep(spark, config, config, found)
     left = sum(batch.num_rows for batch in connect(config).list("data/"))
     if left:
         raise RuntimeError(f"{left} of {objects} objects are left")
-    return objects, seconds
-
-
-def _fill(server: S3Server, keys: Sequence[str]) -> None:
-    store = server.config().connect()
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda key: store.write(key, b"x" * 64), keys))
+    return rate
 
 
 def _boto3(server: S3Server, keys: Sequence[str], threads: int) -> None:
@@ -124,36 +133,21 @@ def _boto3(server: S3Server, keys: Sequence[str], threads: int) -> None:
         list(pool.map(delete, range(0, len(keys), 1000)))
 
 
-def _listing(server: S3Server, objects: int) -> list[Row]:
-    few = min(objects, 20_000)
-    _fill(server, [f"list/{address}" for address in addresses(few)])
-
-    def paginator() -> int:
-        pages = server.client().get_paginator("list_objects_v2").paginate(Bucket=server.bucket, Prefix="list/data/")
-        return sum(len(page.get("Contents", ())) for page in pages)
-
-    store = server.config("list").connect()
-    plain = [(few, _seconds(paginator)) for _ in range(3)]
-    ours = [(few, _seconds(lambda: sum(batch.num_rows for batch in store.list("data/")))) for _ in range(3)]
-    return _against([_row("s3 boto3 paginator", [min(plain)])], _row("s3 lakegc list", [min(ours)]))
-
-
 # --- a folder ---
 
 
 def _on_a_folder(spark: SparkSession, root: Path, objects: int) -> list[Row]:
-    plain: list[tuple[int, float]] = []
-    ours: list[tuple[int, float]] = []
-    for number in range(2):
-        for took, name in ((plain, "plain"), (ours, "lakegc")):
-            found = make_files(root / f"{name}-{number}", objects // 2)
-            config = LocalConfig(str(root / f"{name}-{number}"))
-            if took is plain:
-                paths = [f"{config.path}/{address}" for address in found]
-                took.append((len(found), _seconds(lambda paths=paths: [os.unlink(path) for path in paths])))  # noqa: PTH108
-            else:
-                took.append((len(found), _sweep(spark, config, config, found)))
-    return _against([_row("local os.unlink, 1 thread", plain)], _row("local lakegc sweep", ours))
+    def plain() -> Rate:
+        folder = root / uuid.uuid4().hex
+        paths = [f"{folder}/{address}" for address in make_files(folder, objects)]
+        return _rate(objects, lambda: [os.unlink(path) for path in paths])  # noqa: PTH108
+
+    def ours() -> Rate:
+        folder = root / uuid.uuid4().hex
+        config = LocalConfig(str(folder))
+        return _sweep(spark, config, config, make_files(folder, objects))
+
+    return _in_turn([("local os.unlink, 1 thread", plain), ("local lakegc sweep", ours)])
 
 
 def make_files(root: Path, objects: int) -> list[str]:
@@ -172,8 +166,8 @@ def make_files(root: Path, objects: int) -> list[str]:
 # --- the delete phase ---
 
 
-def _sweep(spark: SparkSession, data: StoreConfig, artifacts: StoreConfig, found: Sequence[str]) -> float:
-    """Seconds from the first task to the last outcome on record."""
+def _sweep(spark: SparkSession, data: StoreConfig, artifacts: StoreConfig, found: Sequence[str]) -> Rate:
+    """From the first task to the last outcome on record."""
     home = "_lakefs/retention/gc/lakegc/bench"
     plan = [_plan_part(artifacts, home, found[at : at + ROWS_A_PART]) for at in range(0, len(found), ROWS_A_PART)]
     lease = Lease(artifacts, f"{home}/lease.json", "bench")
@@ -191,14 +185,13 @@ def _sweep(spark: SparkSession, data: StoreConfig, artifacts: StoreConfig, found
         lease=lease.proof,
     )
     _warm(spark, data)
-    began = time.perf_counter()
-    left = run_wave(spark, [Piece(part) for part in plan], work)
-    seconds = time.perf_counter() - began
+    left: list[Piece] = []
+    rate = _rate(len(found), lambda: left.extend(run_wave(spark, [Piece(part) for part in plan], work)))
     told = sum(part.rows for part in list_parts(artifacts, f"{home}/outcomes"))
     lease.give_back()
     if left or told != len(found):
         raise RuntimeError(f"{told} of {len(found)} objects have an outcome")
-    return seconds
+    return rate
 
 
 def _plan_part(artifacts: StoreConfig, home: str, found: Sequence[str]) -> Part:
@@ -227,17 +220,47 @@ def _memory(objects: int) -> Row:
 # --- rows ---
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def _rate(objects: int, work: Callable[[], object]) -> Rate:
+    began, used = time.perf_counter(), _processor_seconds()
     work()
-    return time.perf_counter() - began
+    return Rate(objects / (time.perf_counter() - began), objects / (_processor_seconds() - used))
 
 
-def _row(what: str, took: Sequence[tuple[int, float]]) -> Row:
-    objects, seconds = sum(each[0] for each in took), sum(each[1] for each in took)
-    return {"what": what, "objects": objects, "seconds": round(seconds, 3), "rate": round(objects / seconds)}
+def _processor_seconds() -> float:
+    """Processor time of this process and all that it has started, ended ones too. Linux only."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):  # it has ended meanwhile
+                told = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)], ticks[int(entry.name)] = int(told[1]), sum(map(int, told[11:15]))
+    mine, found = {os.getpid()}, {os.getpid()}
+    while found:
+        found = {process for process, parent in parents.items() if parent in found} - mine
+        mine |= found
+    return sum(ticks[process] for process in mine) / os.sysconf("SC_CLK_TCK")
 
 
-def _against(plain: list[Row], ours: Row) -> list[Row]:
-    best = max(row["rate"] for row in plain)
-    return [row | {"of_best_plain": round(row["rate"] / best, 3)} for row in (*plain, ours)]
+def _in_turn(ways: list[tuple[str, Callable[[], Rate]]]) -> list[Row]:
+    """Each way once a round, every other round backwards, so that none has always the fresher store."""
+    rates: dict[str, list[Rate]] = {name: [] for name, _ in ways}
+    for number in range(ROUNDS):
+        for name, rate in ways if number % 2 == 0 else reversed(ways):
+            rates[name].append(rate())
+    plain = [told for name, told in rates.items() if "lakegc" not in name]
+    best = [Rate(*(max(column) for column in zip(*found, strict=True))) for found in zip(*plain, strict=True)]
+    return [_row(name, told, best) for name, told in rates.items()]
+
+
+def _row(what: str, rates: Sequence[Rate], best: Sequence[Rate]) -> Row:
+    """`best`: the best plain rates of each round."""
+    row: Row = {"what": what}
+    for name, column in (("rate", 0), ("rate_cpu", 1)):
+        found = [rate[column] for rate in rates]
+        shares = [rate[column] / top[column] for rate, top in zip(rates, best, strict=True)]
+        row |= {
+            name: f"{min(found):,.0f} to {max(found):,.0f}",
+            f"{name}_of_best": f"{min(shares):.2f} to {max(shares):.2f}",
+        }
+    return row

@@ -51,6 +51,7 @@ class S3Server:
     bucket: str
     log: Path
     folder: Path | None = None  # rclone only: the files behind the bucket
+    filer: str | None = None  # SeaweedFS only: host and port by which it takes and gives files without S3
 
     def config(self, prefix: str = "", **changes: Any) -> S3Config:
         """The store under `prefix` of the bucket, with explicit credentials. `changes` replace fields."""
@@ -148,7 +149,7 @@ def seaweedfs(
 
     try:
         with _running(command, 8, tmp, "seaweedfs", bucket) as server:
-            yield server
+            yield replace(server, filer=f"127.0.0.1:{used[-4]}")
     finally:
         for port in used:  # it keeps sockets there, and leaves them behind when killed
             for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):

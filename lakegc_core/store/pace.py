@@ -47,9 +47,11 @@ Ask = Callable[[Sequence[str]], Mapping[str, Told] | None]
 
 
 class Window:
-    """How many requests may be in flight: one more after a round of them that went well, half as many when throttled.
+    """How many requests may be in flight: half as many when throttled, and one more after a round that went well.
 
-    Requests that were sent before the last cut say nothing new: a burst that is throttled is one sign, not many.
+    Until the store throttles for the first time, one more after each request that went well: a sweep may be over
+    before it has had many rounds. Requests that were sent before the last cut say nothing new: a burst that is
+    throttled is one sign, not many.
     """
 
     def __init__(self, most: int, first: int = FIRST) -> None:
@@ -60,7 +62,7 @@ class Window:
     def went_well(self, cuts: int) -> None:
         """A request was answered that was sent when there had been so many cuts."""
         if cuts == self.cuts:
-            self.limit = min(float(self.most), self.limit + 1 / self.limit)
+            self.limit = min(float(self.most), self.limit + (1 / self.limit if self.cuts else 1))
 
     def throttled(self, cuts: int) -> None:
         """The same for one that was throttled."""

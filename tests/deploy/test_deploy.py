@@ -9,6 +9,7 @@ import re
 import shlex
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import boto3
@@ -22,7 +23,7 @@ from dagster._core.storage.config import pg_config
 from lakegc_core.lakefs import client
 from lakegc_core.mark import MarkArtifacts
 from lakegc_core.settings import Settings
-from lakegc_core.store import s3
+from lakegc_core.store import s3, s3_versions
 from lakegc_core.store.base import PROBE_KEY
 from lakegc_core.store.local import LocalConfig
 
@@ -40,6 +41,12 @@ OF_OPERATIONS = {
     "delete_objects": "s3:DeleteObject",
 }
 """What S3 asks permission for when boto3 is called so."""
+OF_VERSIONS = {
+    "list_object_versions": "s3:ListBucketVersions",
+    "delete_object": "s3:DeleteObjectVersion",
+    "delete_objects": "s3:DeleteObjectVersion",
+}
+"""The same where deletes name versions, as all do with `versions: delete`."""
 OF_BACKUPS = {"copy_object", "copy", "download_fileobj", "upload_fileobj"}
 
 
@@ -137,18 +144,22 @@ def test_the_readme_names_the_same_actions_as_the_policies() -> None:
     assert set(re.findall(r"`((?:fs|retention):\w+)`", readme)) == lakefs_actions("lakefs-sweep.json")
 
 
-def operations() -> set[str]:
-    """Every operation of S3 in the store's code: named to `_call`, or called as botocore names it."""
+def operations(module: ModuleType) -> set[str]:
+    """Every operation of S3 in a module: named to `_call` or a paginator, or called as botocore names it."""
     known = set(boto3.client("s3", region_name="us-east-1").meta.method_to_api_mapping)
     found = set()
-    for node in ast.walk(ast.parse(Path(s3.__file__).read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        if node.func.attr == "_call" and isinstance(node.args[0], ast.Constant):
+        if node.func.attr in ("_call", "get_paginator") and isinstance(node.args[0], ast.Constant):
             found.add(str(node.args[0].value))
         elif node.func.attr in known:
             found.add(node.func.attr)
     return found
+
+
+def granted(name: str) -> set[str]:
+    return {action for each in policy(name) if each["effect"] == "Allow" for action in each["action"]}
 
 
 def allowed(statements: list[dict[str, Any]], action: str, resource: str) -> bool:
@@ -162,32 +173,43 @@ def allowed(statements: list[dict[str, Any]], action: str, resource: str) -> boo
 
 
 def test_every_operation_on_s3_has_its_action_and_the_policies_hold_no_other() -> None:
-    used = operations()
+    used = operations(s3)
     assert used - OF_BACKUPS == OF_OPERATIONS.keys()
-    for name, without in (("s3-mark.json", {"s3:DeleteObject"}), ("s3-sweep.json", set()), ("s3-retire.json", set())):
-        granted = {action for each in policy(name) if each["effect"] == "Allow" for action in each["action"]}
-        assert granted == set(OF_OPERATIONS.values()) - without
+    actions = set(OF_OPERATIONS.values())
+    assert granted("s3-mark.json") == actions - {"s3:DeleteObject"}
+    assert granted("s3-sweep.json") == granted("s3-retire.json") == actions
 
 
-@pytest.mark.parametrize("verb", ["mark", "sweep", "retire"])
-def test_data_is_deleted_by_a_sweep_alone_and_marks_by_retirement_alone(verb: str) -> None:
-    statements, home = policy(f"s3-{verb}.json"), "arn:aws:s3:::BUCKET/PREFIX"
+def test_where_old_versions_go_as_well_the_policies_add_what_that_asks_for_and_no_more() -> None:
+    used = operations(s3_versions)
+    assert used <= OF_VERSIONS.keys() and OF_VERSIONS.keys() <= used | operations(s3)
+    for verb in ("sweep", "retire"):
+        assert granted(f"s3-{verb}-versions.json") == granted(f"s3-{verb}.json") | set(OF_VERSIONS.values())
+
+
+@pytest.mark.parametrize(
+    ("verb", "versions"),
+    [("mark", ""), ("sweep", ""), ("retire", ""), ("sweep", "-versions"), ("retire", "-versions")],
+)
+def test_data_is_deleted_by_a_sweep_alone_and_marks_by_retirement_alone(verb: str, versions: str) -> None:
+    statements, home = policy(f"s3-{verb}{versions}.json"), "arn:aws:s3:::BUCKET/PREFIX"
     assert allowed(statements, "s3:ListBucket", "arn:aws:s3:::BUCKET")
+    assert allowed(statements, "s3:ListBucketVersions", "arn:aws:s3:::BUCKET") is bool(versions)
     assert allowed(statements, "s3:GetObject", f"{home}/_lakefs/abc")
     assert allowed(statements, "s3:PutObject", f"{home}/{PROBE_KEY}")
-    for data in ("data/gk2/cv1", "0a" * 16):
-        assert allowed(statements, "s3:DeleteObject", f"{home}/{data}") is (verb == "sweep")
     mark = f"{home}/{MarkArtifacts(LocalConfig('/'), 'm1').folder}/mark.json"
-    assert allowed(statements, "s3:DeleteObject", mark) is (verb == "retire")
-    for refused, key in (
-        ("s3:DeleteObject", "_lakefs/abc"),
-        ("s3:DeleteObject", "_lakefs/retention/gc/unified/m1/summary.json"),
-        ("s3:DeleteObjectVersion", "data/gk2/cv1"),
-        ("s3:PutObject", "data/gk2/cv1"),
-        ("s3:PutObject", "_lakefs/abc"),
-        ("s3:GetObject", "data/gk2/cv1"),
-    ):
-        assert not allowed(statements, refused, f"{home}/{key}")
+    for delete, may in (("s3:DeleteObject", True), ("s3:DeleteObjectVersion", bool(versions))):
+        for data in ("data/gk2/cv1", "0a" * 16):
+            assert allowed(statements, delete, f"{home}/{data}") is (may and verb == "sweep")
+        assert allowed(statements, delete, mark) is (may and verb == "retire")
+        for kept in ("_lakefs/abc", "_lakefs/retention/gc/unified/m1/summary.json"):
+            assert not allowed(statements, delete, f"{home}/{kept}")
+        assert not allowed(statements, delete, "arn:aws:s3:::BUCKET/ELSEWHERE/data/gk2/cv1")
+    assert allowed(statements, "s3:GetObject", f"{home}/data/gk2/cv1") is (verb == "sweep"), (
+        "to see whether it is there"
+    )
+    for written in ("data/gk2/cv1", "_lakefs/abc"):
+        assert not allowed(statements, "s3:PutObject", f"{home}/{written}")
 
 
 def test_the_guide_speaks_of_every_file() -> None:

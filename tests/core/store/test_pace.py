@@ -35,16 +35,28 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_round_of_good_answers_lets_one_more_request_in_until_there_are_the_most() -> None:
+def test_until_a_store_throttles_every_good_answer_lets_one_more_request_in_up_to_the_most() -> None:
     window = Window(8)
     assert window.limit == 4
-    for _ in range(5):
-        window.went_well(0)
-    assert 5 <= window.limit < 5.2
+    window.went_well(0)
+    window.went_well(0)
+    assert window.limit == 6
     for _ in range(100):
         window.went_well(0)
     assert window.limit == 8
     assert Window(1).limit == 1
+
+
+def test_once_a_store_has_throttled_only_a_round_of_good_answers_lets_one_more_request_in() -> None:
+    window = Window(16, first=8)
+    window.throttled(0)
+    assert window.limit == 4
+    for _ in range(5):
+        window.went_well(1)
+    assert 5 <= window.limit < 5.2
+    for _ in range(200):
+        window.went_well(1)
+    assert window.limit == 16
 
 
 def test_a_throttled_burst_halves_the_window_once_and_what_was_sent_before_says_nothing_new() -> None:

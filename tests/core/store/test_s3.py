@@ -6,8 +6,10 @@ import re
 import uuid
 
 import pytest
+from boto3.s3.transfer import TransferConfig
 
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, StoreError
+from lakegc_core.store import s3
 from lakegc_core.store.base import NO_ANSWER
 from lakegc_core.store.s3 import S3Config
 from lakegc_core.store.s3_listing import split_page
@@ -111,6 +113,54 @@ def test_an_answer_that_is_no_delete_result_does_not_say_that_all_is_deleted(fau
     assert outcome in (NO_ANSWER, "failed:500") and len(faulty_s3.proxy.requests) == 2
     faulty_s3.proxy.hook = pass_on
     assert faulty_s3.store.delete_many(["data/a"]) == ["deleted"] and faulty_s3.listed() == []
+
+
+def too_large_for_one_copy(request: Request, forward: Forward) -> Answer:
+    """Refuses CopyObject as S3 does beyond 5 GiB; lets all else through, copies of parts too."""
+    if request.header("x-amz-copy-source") is None or "uploadId" in request.query:
+        return forward(request)
+    return Answer(400, {"Content-Type": "application/xml"}, b"<Error><Code>InvalidRequest</Code></Error>")
+
+
+def test_an_object_too_large_for_one_copy_is_copied_inside_the_store_part_by_part(
+    faulty_s3: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    least = 5 << 20  # bytes: S3 takes no smaller parts, but for the last one
+    monkeypatch.setattr(s3, "_IN_PARTS", TransferConfig(multipart_threshold=least, multipart_chunksize=least))
+    content = b"".join(number.to_bytes(8, "big") for number in range((2 * least + 8000) // 8))
+    faulty_s3.direct.write("data/large", content)
+    faulty_s3.proxy.hook = too_large_for_one_copy
+    etag = faulty_s3.store.copy(faulty_s3.config, "data/large", "data/copy")
+    assert etag == faulty_s3.direct.head("data/copy").etag is not None
+    assert faulty_s3.direct.read("data/copy") == content
+    parts = [each for each in faulty_s3.proxy.requests if "partNumber" in each.query]
+    assert sorted(str(each.header("x-amz-copy-source-range")) for each in parts) == [
+        f"bytes=0-{least - 1}",
+        f"bytes={2 * least}-{len(content) - 1}",
+        f"bytes={least}-{2 * least - 1}",
+    ]
+    assert max(len(each.body) for each in faulty_s3.proxy.requests) < 1000, "no content went through lakegc"
+
+
+def test_a_copy_in_parts_that_fails_leaves_nothing_behind(
+    faulty_s3: Faulty, seaweed: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    least = 5 << 20
+    monkeypatch.setattr(s3, "_IN_PARTS", TransferConfig(multipart_threshold=least, multipart_chunksize=least))
+    faulty_s3.direct.write("data/large", bytes(least + 1))
+
+    def second_part_refused(request: Request, forward: Forward) -> Answer:
+        if request.query.get("partNumber") == "2":
+            return Answer(403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>")
+        return too_large_for_one_copy(request, forward)
+
+    faulty_s3.proxy.hook = second_part_refused
+    with pytest.raises(StoreError, match="AccessDenied"):
+        faulty_s3.store.copy(faulty_s3.config, "data/large", "data/copy")
+    with pytest.raises(ObjectNotFoundError):
+        faulty_s3.direct.head("data/copy")
+    begun = seaweed.client().list_multipart_uploads(Bucket=seaweed.bucket, Prefix=f"{faulty_s3.config.prefix}/")
+    assert not begun.get("Uploads")
 
 
 def test_an_address_that_knows_no_bucket_does_not_say_that_all_is_gone(faulty_s3: Faulty) -> None:
