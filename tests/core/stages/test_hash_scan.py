@@ -1,0 +1,71 @@
+"""What is looked for in the parts of marks is found, all of it and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.hashing import hash_strings
+from lakegc_core.stages.hash_scan import Filter, Source, Wanted, by_address, scan
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.parquet import Part, PartWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HASHES = pa.schema([pa.field("hash", pa.int64(), nullable=False)])
+ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False)])
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5)
+
+
+def written(config: LocalConfig, folder: str, schema: pa.Schema, values: list[object]) -> tuple[Part, ...]:
+    writer = PartWriter(config, folder, schema)
+    writer.write(pa.RecordBatch.from_arrays([pa.array(values, schema[0].type)], schema=schema))
+    return tuple(writer.close())
+
+
+@settings(deadline=None)
+@given(st.lists(NUMBERS), st.lists(NUMBERS), st.lists(NUMBERS))
+def test_a_filter_lets_through_what_is_wanted_and_nothing_else(
+    wanted: list[int], both: list[int], others: list[int]
+) -> None:
+    keys = [*others, *both, *others]
+    found = Filter(np.array([*wanted, *both], np.int64)).rows(np.array(keys, np.int64)).tolist()
+    assert found == [number for number, key in enumerate(keys) if key in {*wanted, *both}]
+
+
+def test_rows_are_found_by_any_of_several_keys() -> None:
+    keys = (np.array([1, 2, 3, 4]), np.array([9, 5, 9, 9]))
+    assert Filter(np.array([2, 4, 5])).any(keys).tolist() == [1, 3]
+
+
+def test_a_scan_finds_addresses_in_the_parts_of_all_marks_and_says_whose_they_are(
+    quick: SparkSession, tmp_path: Path
+) -> None:
+    config = LocalConfig(str(tmp_path))
+    lying: dict[str, list[object]] = {mark: [f"data/{mark}/{number}" for number in range(50)] for mark in "abc"}
+    sources = [
+        Source(mark, part, mark) for mark, found in lying.items() for part in written(config, mark, ADDRESSES, found)
+    ]
+    sought = ["data/a/3", "data/c/49", "data/c/50"]
+    parts = written(config, "wanted", HASHES, hash_strings(pa.array(sought)).tolist())
+    rows = scan(quick, sources, ADDRESSES, Wanted(config, (("wanted", parts),)), by_address).collect()
+    assert sorted(map(tuple, rows)) == [("data/a/3", "a"), ("data/c/49", "c")]
+    assert scan(quick, sources, ADDRESSES, Wanted(config, ()), by_address).collect() == []
+
+
+def test_a_damaged_part_ends_the_scan(quick: SparkSession, tmp_path: Path) -> None:
+    config = LocalConfig(str(tmp_path))
+    parts = written(config, "a", HASHES, [1, 2, 3])
+    wanted = Wanted(config, (("a", parts),))
+    file = tmp_path / "a" / parts[0].name
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(Exception, match=CorruptFileError.__name__):
+        scan(quick, [Source("a", parts[0], "a")], HASHES, wanted).collect()
