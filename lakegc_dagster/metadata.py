@@ -6,6 +6,7 @@ at, and the sweep compares it; what the sweep sensor needs stands below it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,8 @@ STARTED, READY, EXPIRED = "mark_started_at", "may_be_swept_from", "expired_objec
 anything, and how much it found."""
 _MOST_ROWS = 20  # of a table whose length the repository decides
 _BAR = 10  # characters of the longest bar: wider tables are cut off in the UI
+_LINE = 48  # characters of the longest line of a place: a wider one makes the page of a partition scroll sideways
+_GROUP = 8  # characters of a digest that stand together, for the same reason
 SHOWN = 1_000
 """Markdown of so many characters or more the UI of Dagster hides behind a link; what is to be seen is shorter."""
 
@@ -100,12 +103,22 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
         **_figures(manifest.facts),
         "artifact_bytes": manifest.bytes,
         "datasets": _datasets(manifest),
-        "artifacts": dg.MetadataValue.path(f"{mark.mark.location}/{manifest.stage}"),
+        "artifacts": _place(f"{mark.mark.location}/{manifest.stage}"),
         STARTED: dg.MetadataValue.timestamp(mark.header.started_at),
         "finished_at": dg.MetadataValue.timestamp(manifest.finished_at),
         "resumed": result.resumed,
-        DIGEST: manifest.digest,
+        DIGEST: digest_shown(manifest.digest),
     }
+
+
+def digest_shown(digest: str) -> str:
+    """A digest in groups: the UI breaks no line but at a space. `digest_of` reads it."""
+    return " ".join(digest[at : at + _GROUP] for at in range(0, len(digest), _GROUP))
+
+
+def digest_of(shown: object) -> str:
+    """The digest that a materialisation shows; those of earlier versions show it in one piece."""
+    return str(shown).replace(" ", "")
 
 
 def _judged(mark: MarkContext, review: Review) -> Metadata:
@@ -146,7 +159,7 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "seconds": round(result.seconds, 3),
         "sweep": result.sweep,
         **({"unreadable": dict(result.unreadable)} if result.unreadable else {}),
-        **({"report": dg.MetadataValue.path(result.report)} if result.report else {}),
+        **({"report": _place(result.report)} if result.report else {}),
     }
 
 
@@ -158,7 +171,7 @@ def copy_metadata(result: CopyResult) -> Metadata:
         "outcomes": _table(("outcome", "objects"), rows, "lr"),
         **result.outcomes,
         "bytes_copied": result.bytes,
-        "place": dg.MetadataValue.path(result.place),
+        "place": _place(result.place),
         "seconds": round(result.seconds, 3),
         **({"problems": _table(("address", "problem"), problems)} if problems else {}),
     }
@@ -309,6 +322,16 @@ def _datasets(manifest: Manifest) -> dg.MarkdownMetadataValue:
         for name, parts in manifest.datasets.items()
     )
     return _table(("dataset", "files", "rows", "size"), rows, "lrrr")
+
+
+def _place(uri: str) -> dg.MarkdownMetadataValue:
+    """A URI on as many lines as it needs, broken at slashes."""
+    lines = [""]
+    for part in re.findall(r"[^/]*/*", uri):
+        if lines[-1] and len(lines[-1]) + len(part) > _LINE:
+            lines.append("")
+        lines[-1] += part
+    return dg.MetadataValue.md("  \n".join(f"`{line}`" for line in lines))
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str = "") -> dg.MarkdownMetadataValue:
