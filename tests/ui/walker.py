@@ -32,6 +32,12 @@ _STATUS = r"""() => {
   return found && !/^(Requested|In progress)/.test(found[1]) ? found[1] : null;
 }"""
 
+STILL = """addEventListener("DOMContentLoaded", () => {
+  const style = document.createElement("style");
+  style.textContent = "*, *::before, *::after { animation: none !important }";
+  document.head.append(style);
+})"""
+"""For every page: what turns while runs are under way would cost more of a busy machine than the runs can spare."""
 _SIDEWAYS = """() => [...document.querySelectorAll("body *")].filter(each =>
   each.scrollWidth > each.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(each).overflowX)
 ).map(each => each.innerText.slice(0, 200))"""
@@ -151,7 +157,7 @@ class Walker:
         self.open(_with_tag(tag))  # it renews itself
         while not (set(partitions) <= set(found) and set(found.values()) <= _FINAL):
             assert time.monotonic() < limit, f"the runs with {tag} did not end: {found}"
-            self.page.wait_for_timeout(_LOOKS_MILLISECONDS)
+            self.page.wait_for_timeout(4 * _LOOKS_MILLISECONDS)  # the page itself looks more rarely still
             found = dict(_ROW.findall(self.page.locator("body").inner_text()))
         return found
 
