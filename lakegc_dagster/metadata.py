@@ -17,7 +17,7 @@ from lakegc_core.backup import CopyResult
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import Manifest
 from lakegc_core.pipeline import Review
-from lakegc_core.report import human_bytes, instant, space
+from lakegc_core.report import freed, human_bytes, monthly_cost, sweep_report
 from lakegc_core.retire import Retirement
 from lakegc_core.stages import (
     committed_addresses,
@@ -130,6 +130,7 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
         "guards": _table(("guard", "holds"), rows),
         **(why if failed else {}),
         "authorized": review.authorized,
+        **_cost("garbage_per_month", review.report["bytes"]["expired"], review.report["price"]),
         READY: dg.MetadataValue.timestamp(ready_at(mark)),
         "all_confirmed_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
     }
@@ -137,6 +138,7 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
 
 def sweep_metadata(result: SweepResult) -> Metadata:
     """What became of the objects of a sweep."""
+    report = sweep_report(result)
     failures = {name: count for name, count in result.outcomes.items() if name.startswith(FAILED)}
     rows = [
         (name, f"{result.outcomes.get(name, 0):,}", human_bytes(result.bytes_deleted) if name == DELETED else "", means)
@@ -149,13 +151,14 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "summary": dg.MetadataValue.text(  # no markdown: lists of events would hide it behind a link
             f"Dry run: nothing was deleted. {result.planned:,} objects would be."
             if result.dry_run
-            else f"{result.outcomes.get(DELETED, 0):,} objects deleted: {_space(result)}."
+            else f"{result.outcomes.get(DELETED, 0):,} objects deleted: {freed(report)}."
         ),
         "outcomes": _table(("outcome", "objects", "bytes", "meaning"), rows, "lrrl"),
         "planned": result.planned,
         **{name: result.outcomes.get(name, 0) for name in _OUTCOMES},
         "failed": result.failed,
         "bytes_deleted": result.bytes_deleted,
+        **_cost("freed_per_month", result.bytes_deleted, None if result.dry_run else report["price"]),
         "seconds": round(result.seconds, 3),
         "sweep": result.sweep,
         **({"unreadable": dict(result.unreadable)} if result.unreadable else {}),
@@ -194,9 +197,11 @@ def retirement_metadata(results: Iterable[Retirement], removed: Sequence[str]) -
     }
 
 
-def _space(result: SweepResult) -> str:
-    until = instant(result.recoverable_until) if result.recoverable_until else None
-    return space(result.bytes_deleted, result.versioned, until)
+def _cost(name: str, size: int, price: Facts | None) -> Metadata:
+    """What so many bytes cost a month, to be plotted; nothing without a price. `price`: as reports have it."""
+    if price is None:
+        return {}
+    return {name: round(monthly_cost(size, dict(price)), 6), "currency": price["currency"]}
 
 
 def _figures(facts: Facts) -> Metadata:
