@@ -44,7 +44,8 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
     shots = Path(wanted).resolve() if wanted else tmp_path_factory.mktemp("shots")
     shots.mkdir(parents=True, exist_ok=True)
     with chromium() as browser, open_site(tmp_path_factory.mktemp("site")) as site:
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        # Without a locale a bare machine's is en-US@posix, at which Dagster's pages stay empty.
+        page = browser.new_page(viewport={"width": 1400, "height": 900}, locale="en-US")
         page.add_init_script(STILL)
         page.set_default_timeout(PATIENCE_SECONDS * 1_000)
         yield Walk(Walker(page, site.url, shots), site, site.files())
