@@ -151,5 +151,7 @@ def _missing(missing: Sequence[Json]) -> list[str]:
 
 def _sweep(sweep: Json) -> str:
     rows = [(escape(outcome), f"{count:,}") for outcome, count in sweep["outcomes"].items() if count]
-    title = f"Sweep {sweep['sweep']}: {human_bytes(sweep['bytes_deleted'])} deleted"
+    size = sweep["bytes_deleted"]
+    said = [f"Sweep {sweep['sweep']}: {human_bytes(size)} deleted", monthly(size, sweep.get("price"))]
+    title = escape(", ".join(filter(None, said)))
     return f"<h2>{title}</h2>" + _table(("outcome", "objects"), rows, (1,))

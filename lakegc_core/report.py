@@ -94,6 +94,7 @@ def sweep_report(result: SweepResult) -> Json:
         "sweep": result.sweep,
         "outcomes": {**others, "failed": sum(failures.values()), **failures},
         "bytes_deleted": result.bytes_deleted,
+        "price": price_json(result.price),
         "planned": result.planned,
         "dry_run": result.dry_run,
         "versioned": result.versioned,
@@ -227,9 +228,17 @@ def price_json(price: Price | None) -> Json | None:
     return None if price is None else {"per_gb_month": price.per_gb_month, "currency": price.currency}
 
 
+def monthly_cost(size: int, price: Json) -> float:
+    """What so many bytes cost a month, in the price's currency. `price`: as `price_json` has it."""
+    return size / 1e9 * float(price["per_gb_month"])
+
+
 def monthly(size: int, price: Json | None) -> str:
-    """What so many bytes cost a month, in words; "" without a price."""
-    return f"about {size / 1e9 * price['per_gb_month']:,.2f} {price['currency']} a month" if price else ""
+    """What so many bytes cost a month, in words; "" without a price or bytes. `price`: as `price_json` has it."""
+    if not price or not size:
+        return ""
+    cost, currency = monthly_cost(size, price), price["currency"]
+    return f"about {cost:,.2f} {currency} a month" if cost >= 0.005 else f"less than 0.01 {currency} a month"
 
 
 def _row(title: str, objects: int, size: int | None, remark: str) -> str:
@@ -260,7 +269,7 @@ def sweep_screen(report: Json) -> str:
     if report["dry_run"]:
         lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects")
     remarks = {
-        DELETED: space(report["bytes_deleted"], report["versioned"], report["recoverable_until"]),
+        DELETED: freed(report),
         ALREADY_GONE: "somebody else had deleted them",
         "rescued": "live again: kept",
         "unconfirmed": "not yet proved dead (too new, or perhaps a re-upload): kept for a later sweep",
@@ -275,6 +284,13 @@ def sweep_screen(report: Json) -> str:
     if report["report"]:
         lines += ["", f"  report   {report['report']}"]
     return "\n".join(lines)
+
+
+def freed(report: Json) -> str:
+    """What a sweep's deletions came to, in words: space, and money where there is a price. `report`: of a sweep."""
+    size = report["bytes_deleted"]
+    said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
+    return ": ".join(filter(None, said))
 
 
 def space(size: int, versioned: bool, recoverable_until: str | None) -> str:

@@ -22,10 +22,10 @@ from dagster._core.storage.asset_check_execution_record import (
 from lakegc_core.context import MarkContext
 from lakegc_core.guards import GUARDS, Guard
 from lakegc_core.mark import STAGES
-from lakegc_dagster.checks import accepting, check_key, checked_asset
+from lakegc_dagster.checks import check_key, checked_asset
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import refused
-from lakegc_dagster.metadata import DIGEST
+from lakegc_dagster.metadata import DIGEST, digest_of
 from lakegc_dagster.partitions import GcCell
 
 _DONE = (AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED)
@@ -97,8 +97,7 @@ def _refusal(
         return None
     if guard.may_be_accepted and guard.name in accepted:
         return None
-    how = f" Here: {accepting(guard)}." if guard.may_be_accepted else ""
-    return (evaluation.description or "its check failed.") + how
+    return evaluation.description or "its check failed."
 
 
 def _digest_refusals(latest: dg.EventLogRecord, mark: MarkContext) -> list[str]:
@@ -106,7 +105,7 @@ def _digest_refusals(latest: dg.EventLogRecord, mark: MarkContext) -> list[str]:
     recorded = materialization.metadata.get(DIGEST) if materialization is not None else None
     if recorded is None:
         return ["The latest expired_addresses names no digest: it was reported by hand. Materialise it."]
-    if recorded.value != mark.mark.require("expired_addresses").digest:
+    if digest_of(recorded.value) != mark.mark.require("expired_addresses").digest:
         return [
             "The mark in the store is not the one that was materialised (its digest differs). Materialise "
             "expired_addresses of this partition again and look at it."

@@ -6,6 +6,7 @@ at, and the sweep compares it; what the sweep sensor needs stands below it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from lakegc_core.backup import CopyResult
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import Manifest
 from lakegc_core.pipeline import Review
-from lakegc_core.report import human_bytes, instant, space
+from lakegc_core.report import freed, human_bytes, monthly_cost, sweep_report
 from lakegc_core.retire import Retirement
 from lakegc_core.stages import (
     findings,
@@ -39,6 +40,8 @@ STARTED, READY, EXPIRED = "mark_started_at", "may_be_swept_from", "expired_objec
 anything, and how much it found."""
 _MOST_ROWS = 20  # of a table whose length the repository decides
 _BAR = 10  # characters of the longest bar: wider tables are cut off in the UI
+_LINE = 48  # characters of the longest line of a place: a wider one makes the page of a partition scroll sideways
+_GROUP = 8  # characters of a digest that stand together, for the same reason
 SHOWN = 1_000
 """Markdown of so many characters or more the UI of Dagster hides behind a link; what is to be seen is shorter."""
 
@@ -100,12 +103,22 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
         **_figures(manifest.facts),
         "artifact_bytes": manifest.bytes,
         "datasets": _datasets(manifest),
-        "artifacts": dg.MetadataValue.path(f"{mark.mark.location}/{manifest.stage}"),
+        "artifacts": _place(f"{mark.mark.location}/{manifest.stage}"),
         STARTED: dg.MetadataValue.timestamp(mark.header.started_at),
         "finished_at": dg.MetadataValue.timestamp(manifest.finished_at),
         "resumed": result.resumed,
-        DIGEST: manifest.digest,
+        DIGEST: digest_shown(manifest.digest),
     }
+
+
+def digest_shown(digest: str) -> str:
+    """A digest in groups: the UI breaks no line but at a space. `digest_of` reads it."""
+    return " ".join(digest[at : at + _GROUP] for at in range(0, len(digest), _GROUP))
+
+
+def digest_of(shown: object) -> str:
+    """The digest that a materialisation shows; those of earlier versions show it in one piece."""
+    return str(shown).replace(" ", "")
 
 
 def _judged(mark: MarkContext, review: Review) -> Metadata:
@@ -117,6 +130,7 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
         "guards": _table(("guard", "holds"), rows),
         **(why if failed else {}),
         "authorized": review.authorized,
+        **_cost("garbage_per_month", review.report["bytes"]["expired"], review.report["price"]),
         READY: dg.MetadataValue.timestamp(ready_at(mark)),
         "all_confirmed_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
     }
@@ -124,6 +138,7 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
 
 def sweep_metadata(result: SweepResult) -> Metadata:
     """What became of the objects of a sweep."""
+    report = sweep_report(result)
     failures = {name: count for name, count in result.outcomes.items() if name.startswith(FAILED)}
     rows = [
         (name, f"{result.outcomes.get(name, 0):,}", human_bytes(result.bytes_deleted) if name == DELETED else "", means)
@@ -136,17 +151,18 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "summary": dg.MetadataValue.text(  # no markdown: lists of events would hide it behind a link
             f"Dry run: nothing was deleted. {result.planned:,} objects would be."
             if result.dry_run
-            else f"{result.outcomes.get(DELETED, 0):,} objects deleted: {_space(result)}."
+            else f"{result.outcomes.get(DELETED, 0):,} objects deleted: {freed(report)}."
         ),
         "outcomes": _table(("outcome", "objects", "bytes", "meaning"), rows, "lrrl"),
         "planned": result.planned,
         **{name: result.outcomes.get(name, 0) for name in _OUTCOMES},
         "failed": result.failed,
         "bytes_deleted": result.bytes_deleted,
+        **_cost("freed_per_month", result.bytes_deleted, None if result.dry_run else report["price"]),
         "seconds": round(result.seconds, 3),
         "sweep": result.sweep,
         **({"unreadable": dict(result.unreadable)} if result.unreadable else {}),
-        **({"report": dg.MetadataValue.path(result.report)} if result.report else {}),
+        **({"report": _place(result.report)} if result.report else {}),
     }
 
 
@@ -158,7 +174,7 @@ def copy_metadata(result: CopyResult) -> Metadata:
         "outcomes": _table(("outcome", "objects"), rows, "lr"),
         **result.outcomes,
         "bytes_copied": result.bytes,
-        "place": dg.MetadataValue.path(result.place),
+        "place": _place(result.place),
         "seconds": round(result.seconds, 3),
         **({"problems": _table(("address", "problem"), problems)} if problems else {}),
     }
@@ -181,9 +197,11 @@ def retirement_metadata(results: Iterable[Retirement], removed: Sequence[str]) -
     }
 
 
-def _space(result: SweepResult) -> str:
-    until = instant(result.recoverable_until) if result.recoverable_until else None
-    return space(result.bytes_deleted, result.versioned, until)
+def _cost(name: str, size: int, price: Facts | None) -> Metadata:
+    """What so many bytes cost a month, to be plotted; nothing without a price. `price`: as reports have it."""
+    if price is None:
+        return {}
+    return {name: round(monthly_cost(size, dict(price)), 6), "currency": price["currency"]}
 
 
 def _figures(facts: Facts) -> Metadata:
@@ -309,6 +327,16 @@ def _datasets(manifest: Manifest) -> dg.MarkdownMetadataValue:
         for name, parts in manifest.datasets.items()
     )
     return _table(("dataset", "files", "rows", "size"), rows, "lrrr")
+
+
+def _place(uri: str) -> dg.MarkdownMetadataValue:
+    """A URI on as many lines as it needs, broken at slashes."""
+    lines = [""]
+    for part in re.findall(r"[^/]*/*", uri):
+        if lines[-1] and len(lines[-1]) + len(part) > _LINE:
+            lines.append("")
+        lines[-1] += part
+    return dg.MetadataValue.md("  \n".join(f"`{line}`" for line in lines))
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str = "") -> dg.MarkdownMetadataValue:

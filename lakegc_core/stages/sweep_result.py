@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakegc_core.settings import Price
 from lakegc_core.stages.lost import LOST
 from lakegc_core.store.base import FAILED
 
@@ -26,6 +27,7 @@ class SweepResult:
     """Sampled paths on branch heads that read before the sweep and do not after it, with their status."""
     versioned: bool = False  # the store keeps what is deleted as an old version
     recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
+    price: Price | None = None  # of the store, as it was set when this was swept
 
     @property
     def lost(self) -> int:

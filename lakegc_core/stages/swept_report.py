@@ -383,6 +383,7 @@ class _Sweep:
             report=self.record.location if begun else None,
             dry_run=self.dry_run,
             unreadable=dict(unreadable or {}),
+            price=self.context.settings.price,
         )
 
 

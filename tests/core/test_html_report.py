@@ -96,6 +96,12 @@ def test_the_page_says_what_the_screen_says_and_what_the_garbage_costs() -> None
     assert "Sweep 1: 5.0 kB deleted" in shown and "149" in shown and "already_gone" not in shown
 
 
+def test_a_sweep_has_the_price_that_was_set_when_it_was_made() -> None:
+    swept = SWEEP | {"bytes_deleted": 10**12, "price": {"per_gb_month": 0.05, "currency": "<USD>"}}
+    assert "1.0 TB deleted, about 50.00 <USD> a month" in read(html_report.page(REPORT, [swept])).text
+    assert "deleted, " not in read(html_report.page(REPORT, [swept | {"price": None}])).text
+
+
 def test_names_from_the_repository_cannot_break_the_page() -> None:
     shown = read(html_report.page(REPORT)).text
     assert "15% <would> go." in shown and "dropped a & b" in shown and "a/<b>" in shown

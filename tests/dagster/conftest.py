@@ -23,6 +23,7 @@ from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 
 SECRET = "s3cr3t-that-nobody-may-see/4711"
+PRICE = 2_000_000.0  # a month for a GB: the lakes are small
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +94,11 @@ def open_lake(name: str, folder: Path, env: pytest.MonkeyPatch, instance: dg.Dag
     lake = Lake(recording, lay_out(recording, target), env, instance)
     now, age = recording.cutoff_for_replay
     config = folder / "lakegc.yaml"
-    config.write_text(f'spark: {{master: "local[2]"}}\nrepositories: [{{match: "*", min_age: {age}s}}]\n')
+    config.write_text(
+        'spark: {master: "local[2]"}\n'
+        f"price: {{per_gb_month: {PRICE}, currency: EUR}}\n"
+        f'repositories: [{{match: "*", min_age: {age}s}}]\n'
+    )
     with ReplayServer(recording, target, substitute=True) as server:
         for variable, value in {
             "HOME": str(folder),  # nobody's ~/.lakectl.yaml

@@ -13,15 +13,13 @@ from lakegc_core.guards import GUARDS
 from lakegc_dagster.authorization import authorize_sweep, refusals
 from lakegc_dagster.checks import check_key
 from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.metadata import digest_shown
 from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.PreviewWarning")
 
 OPTIONS = LakegcConfig()
-BLAST_RADIUS = (
-    "blast-radius: what blast-radius found Here: launch swept_report with the config "
-    '`accept: {blast-radius: "why that is right"}`.'
-)
+BLAST_RADIUS = "blast-radius: what blast-radius found"
 CELL, OTHER = GcCell("analytics", "m1"), GcCell("analytics", "m2")
 
 
@@ -142,6 +140,17 @@ def test_a_mark_that_is_not_the_one_looked_at_may_not_be_swept(recorded: Recorde
     recorded.mark(CELL)
     recorded.digest = "d2"
     assert "its digest differs" in recorded.reasons()[0]
+
+
+def test_a_digest_is_the_same_in_one_piece_and_in_the_groups_that_fit_the_ui(recorded: Recorded) -> None:
+    digest = "0123456789abcdef" * 4
+    for shown in (digest, digest_shown(digest)):
+        recorded.mark(CELL, digest=shown)
+        recorded.digest = digest
+        assert recorded.reasons() == []
+        recorded.digest = digest.replace("f", "e")
+        assert "its digest differs" in recorded.reasons()[0]
+    assert max(map(len, digest_shown(digest).split())) == 8
 
 
 def test_a_materialisation_reported_by_hand_authorises_nothing(recorded: Recorded) -> None:

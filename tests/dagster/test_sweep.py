@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from conftest import SECRET, Lake, failure_of, open_lake
+from conftest import PRICE, SECRET, Lake, failure_of, open_lake
 
 from lakegc_core.guards import GUARDS
 from lakegc_core.mark import STAGES
@@ -63,6 +63,9 @@ def test_every_asset_shows_counts_bytes_and_tables(marked: Marked) -> None:
         assert {"dagster/row_count", "seconds", "artifact_bytes", "digest", "artifacts"} <= set(found)
         assert found["summary"].startswith("| ")
         assert found["datasets"].startswith("| ")
+        lines = found["artifacts"].split("  \n")
+        assert "".join(line.strip("`") for line in lines).endswith(f"/_lakefs/retention/gc/lakegc/marks/m1/{stage}")
+        assert max(map(len, lines)) <= 50  # with its backticks: what the page of a partition has room for
     expired = _metadata(marked.result, "expired_addresses")
     assert expired["expired_objects"] == len(marked.lake.garbage)
     assert expired["expired_bytes"] > 0
@@ -134,7 +137,13 @@ def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_
     result = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert result.success
     assert marked.before - lake.objects() == lake.garbage
-    assert _metadata(result, "swept_report")["deleted"] == len(lake.garbage)
+    swept, found = _metadata(result, "swept_report"), _metadata(marked.result, "expired_addresses")
+    assert swept["deleted"] == len(lake.garbage)
+    assert swept["bytes_deleted"] == found["expired_bytes"]
+    cost = pytest.approx(swept["bytes_deleted"] / 1e9 * PRICE, rel=1e-3)
+    assert swept["freed_per_month"] == found["garbage_per_month"] == cost
+    assert swept["currency"] == "EUR" and "EUR a month" in swept["summary"]
+    assert "freed_per_month" not in _metadata(marked.result, "swept_report")  # a dry run
     again = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert again.success
     assert _metadata(again, "swept_report")["deleted"] == 0

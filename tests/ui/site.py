@@ -1,4 +1,4 @@
-"""What the walk walks through: four small repositories on an embedded lakeFS, and `dagster dev` over them.
+"""What the walk walks through: five small repositories on an embedded lakeFS, and `dagster dev` over them.
 
 Here: their histories, their settings, starting and ending it all, and what lies in their namespaces. What people do in
 the UI belongs in `walker`.
@@ -24,12 +24,13 @@ from tests.conftest import QUICK
 from tests.servers import ServerStartError
 
 START_SECONDS = 300.0
-REPOSITORIES = ("analytics", "events", "damaged", "finance")
+REPOSITORIES = ("analytics", "events", "damaged", "finance", "orders")
 MARKS = 3
 _POLICY = """\
 spark: {{master: "local[2]", conf: {{{conf}}}}}
 repositories:
   - {{match: finance, safety: full, mark: false}}  # nobody collected here yet: blast-radius refuses. No rounds
+  - {{match: orders, safety: none, mark: false}}  # no rounds: two runs at a time are enough for a busy machine
   - {{match: "*", safety: none}}
 """
 # No run lasts for long enough to repay what the JVM's second compiler costs at its start.

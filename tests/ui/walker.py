@@ -7,7 +7,8 @@ the names of its style sheets, without the part that changes from build to build
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,10 @@ from urllib.parse import urlencode
 from playwright.sync_api import Locator, Page, TimeoutError
 
 RUN_SECONDS = 600.0  # one run on a machine that is busy with other things
-_LOADING_SECONDS = 10.0
+_LOADING_SECONDS = 15.0
+PATIENCE_SECONDS = 180.0  # of steps that a busy machine delays: a page, a dialog, a run's place in the queue
+_LOOKS_MILLISECONDS = 500  # between two looks at the same thing
+_FINAL = {"Success", "Failure", "Canceled"}
 _ENDED = re.compile(r"^(Success|Failure|Canceled)$")
 _ROW = re.compile(
     r"^partition: (\S+)$(?:(?!^partition:).)*?^(Queued|Not started|Starting|Started|Success|Failure|Canceled)$",
@@ -27,6 +31,16 @@ _STATUS = r"""() => {
   const found = /^Status\n(.+)$/m.exec(document.body.innerText);
   return found && !/^(Requested|In progress)/.test(found[1]) ? found[1] : null;
 }"""
+
+STILL = """addEventListener("DOMContentLoaded", () => {
+  const style = document.createElement("style");
+  style.textContent = "*, *::before, *::after { animation: none !important }";
+  document.head.append(style);
+})"""
+"""For every page: what turns while runs are under way would cost more of a busy machine than the runs can spare."""
+_SIDEWAYS = """() => [...document.querySelectorAll("body *")].filter(each =>
+  each.scrollWidth > each.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(each).overflowX)
+).map(each => each.innerText.slice(0, 200))"""
 
 
 @dataclass
@@ -43,18 +57,28 @@ class Walker:
         self.page.goto(self.url + path)
 
     def shot(self, name: str, height: int = 900) -> None:
-        """Take a screenshot when nothing on the page is loading any more."""
+        """Take a screenshot when nothing on the page is loading or moving any more."""
         self.page.set_viewport_size({"width": 1400, "height": height})
+        self.page.mouse.move(0, 0)  # no tooltips
         with suppress(TimeoutError):  # something else may be at work, and that is to be seen then
             self.page.locator("[class*=Spinner_]").first.wait_for(state="detached", timeout=_LOADING_SECONDS * 1_000)
         self.page.evaluate("() => document.fonts.ready")
         self.taken.append(self.shots / f"{len(self.taken) + 1:02d}-{name}.png")
-        self.page.screenshot(path=self.taken[-1], animations="disabled")
+        limit, before = time.monotonic() + _LOADING_SECONDS, b""
+        while (now := self.page.screenshot(animations="disabled")) != before and time.monotonic() < limit:
+            before = now  # icons come one by one
+            self.page.wait_for_timeout(_LOOKS_MILLISECONDS)
+        self.taken[-1].write_bytes(now)
 
-    def see(self, text: str | re.Pattern[str], seconds: float = 60.0, exact: bool = False) -> Locator:
+    def see(self, text: str | re.Pattern[str], seconds: float = PATIENCE_SECONDS, exact: bool = False) -> Locator:
         """Wait until a text is to be seen."""
         found = self.page.get_by_text(text, exact=exact).filter(visible=True).first
         found.wait_for(timeout=seconds * 1_000)
+        return found
+
+    def sideways(self) -> list[str]:
+        """How what can be scrolled sideways begins."""
+        found: list[str] = self.page.evaluate(_SIDEWAYS)
         return found
 
     def choose_partitions(self, marks: Sequence[str], repositories: Sequence[str]) -> Locator:
@@ -96,13 +120,14 @@ class Walker:
     def configure_sweep(self, partition: str) -> Locator:
         """The launchpad of swept_report, with a partition and `dry_run: false`. Returns the launchpad."""
         self.open("/assets/swept_report")
-        self.see("Latest materialization")
+        self.see("Latest materialization", exact=True)
         more = self.page.get_by_role("button", name="Materialize").locator("xpath=following::button[1]")
         more.click()
         self.page.get_by_role("menuitem", name="Open launchpad").click()
         pad = self.page.get_by_role("dialog").filter(has_text="Launchpad (configure assets)")
         pad.locator(".CodeMirror").get_by_text("true", exact=True).dblclick()
         self.page.keyboard.type("false")
+        pad.locator(".CodeMirror").filter(has_text="dry_run: false").wait_for()
         pad.get_by_placeholder("Partition").fill(partition)
         self.page.locator(".dagster-popover").get_by_text(partition, exact=True).click()
         pad.get_by_text("No errors").wait_for()
@@ -126,21 +151,25 @@ class Walker:
         text = self.page.locator("body").inner_text()
         return dict(re.findall(r"^([a-z_]+)\n+(Succeeded|Failed|Warning)$", text, re.MULTILINE))
 
-    def runs_of(self, tag: str) -> dict[str, str]:
-        """What the list of runs with a tag shows: status by partition. On that page already, it looks again."""
-        self.open(_with_tag(tag))
-        self.see("Launched by")
-        with suppress(TimeoutError):  # there may be none yet
-            self.see("partition: ", seconds=_LOADING_SECONDS)
-        return dict(_ROW.findall(self.page.locator("body").inner_text()))
+    def ended_runs(self, tag: str, partitions: Collection[str]) -> dict[str, str]:
+        """Wait until the list of runs with a tag shows these partitions, each run ended: status by partition."""
+        limit, found = time.monotonic() + len(partitions) * RUN_SECONDS, dict[str, str]()
+        self.open(_with_tag(tag))  # it renews itself
+        while not (set(partitions) <= set(found) and set(found.values()) <= _FINAL):
+            assert time.monotonic() < limit, f"the runs with {tag} did not end: {found}"
+            self.page.wait_for_timeout(4 * _LOOKS_MILLISECONDS)  # the page itself looks more rarely still
+            found = dict(_ROW.findall(self.page.locator("body").inner_text()))
+        return found
 
     def turn_on(self, sensor: str) -> None:
         """On the page Automation."""
         self.open("/automation")
         row = self.page.locator("[class*=ListItem_listItem__]").filter(has_text=sensor)
-        row.locator("label").last.click()
+        switch = row.locator("[class*=ListItem_right] label")  # comes last; the box on the left only selects the row
+        switch.click()
+        switch.locator("input:checked").wait_for(state="attached")
 
 
 def _with_tag(tag: str) -> str:
-    """The place of the list of runs with a tag, `name=value`."""
-    return "/runs?" + urlencode({"q[0]": f"tag:{tag}"})
+    """The place of the list of runs with a tag, `name=value`: all of them, those of backfills too."""
+    return "/runs?" + urlencode({"view": "runs", "q[0]": f"tag:{tag}"})

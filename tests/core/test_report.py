@@ -1,0 +1,37 @@
+"""What marks and sweeps say of themselves: figures for machines, words for people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from lakegc_core import report
+from lakegc_core.settings import Price
+from lakegc_core.stages.sweep_result import SweepResult
+
+EUR = Price(0.02, "EUR")
+SWEPT = SweepResult("lake", "m1", 1, {"deleted": 3, "rescued": 1}, 2 * 10**12, 4, 1.0, None, price=EUR)
+
+
+def test_a_sweep_says_what_it_saves_a_month() -> None:
+    found = report.sweep_report(SWEPT)
+    assert found["price"] == {"per_gb_month": 0.02, "currency": "EUR"}
+    assert "2.0 TB freed: about 40.00 EUR a month" in report.sweep_screen(found)
+
+
+def test_what_a_store_keeps_as_old_versions_is_not_called_freed_and_still_has_its_price() -> None:
+    said = report.freed(report.sweep_report(replace(SWEPT, versioned=True)))
+    assert "freed" not in said and said.endswith("let them expire: about 40.00 EUR a month")
+
+
+def test_without_a_price_or_without_bytes_nobody_speaks_of_money() -> None:
+    for each in (replace(SWEPT, price=None), replace(SWEPT, bytes_deleted=0)):
+        assert "month" not in report.sweep_screen(report.sweep_report(each))
+    assert report.sweep_report(replace(SWEPT, price=None))["price"] is None
+
+
+def test_little_money_is_not_called_none() -> None:
+    price: dict[str, Any] | None = report.price_json(EUR)
+    assert report.monthly(1_000, price) == "less than 0.01 EUR a month"
+    assert report.monthly(10**9, price) == "about 0.02 EUR a month"
+    assert report.monthly(10**15, price) == "about 20,000.00 EUR a month"
