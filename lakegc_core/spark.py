@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from lakegc_core import clock, errors, java, shipping
+from lakegc_core import clock, errors, java, shipping, worker_daemon
 from lakegc_core.errors import LakegcError
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ Json = dict[str, Any]
 
 CONNECT = "sc://"
 """How the address of a Spark Connect server begins, which stands where a master would."""
+
+FEW = 20_000
+"""Rows that may pass through the driver to every task: some megabytes at most."""
 
 _RESULT = "result string"
 _DEFAULTS = {
@@ -63,6 +66,8 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 2))
         log = Path(__file__).with_name("log4j2.properties")
+        if sys.platform == "linux":
+            settings["spark.python.daemon.module"] = worker_daemon.__name__
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
     for key, value in (settings | own).items():
         builder = builder.config(key, value)
@@ -131,10 +136,13 @@ def run_on_rows(frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Ite
     return collect_results(frame.mapInArrow(body, _RESULT))
 
 
-def many(frame: DataFrame) -> DataFrame:
-    """The right side of a join, if it may be large. Spark takes what Python reads for a few rows, whatever its size,
-    and would collect it on the driver to send it to every task."""
-    return frame.hint("shuffle_hash")
+def many(frame: DataFrame, rows: int | None = None) -> DataFrame:
+    """The right side of a join, which may be large; `rows`: how many there are at most, where that is known.
+
+    Spark takes what Python reads for a few rows, whatever its size, and would collect it on the driver to send it to
+    every task. That is done only with few rows, of which it saves the shuffle of both sides.
+    """
+    return frame.hint("broadcast" if rows is not None and rows <= FEW else "shuffle_hash")
 
 
 def collect_results(frame: DataFrame) -> list[Json]:

@@ -66,11 +66,12 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, named_bef
     hashed = _spread(context, listing.withColumn("h", F.xxhash64("address")))
     live = _spread(context, committed.select(F.xxhash64("address").alias("h")))
     listed = _spread(context, listing.select(F.xxhash64("address").alias("h")))
+    references, objects = own.rows(range_reading.STAGE), own.rows(inventory.STAGE)
     exact = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
     return Unreferenced(
-        objects=hashed.join(many(live), "h", "left_anti").drop("h"),
+        objects=hashed.join(many(live, references), "h", "left_anti").drop("h"),
         missing=_spread(context, exact.withColumn("h", F.xxhash64("address")))
-        .join(many(listed), "h", "left_anti")
+        .join(many(listed, objects), "h", "left_anti")
         .where(named_before)
         .select("address")
         .distinct(),
@@ -101,39 +102,47 @@ class _Changes:
 
     def run(self) -> Unreferenced:
         base, mark = self.layers[0], self.own
-        carried = mark.frame(self.spark, inventory.STAGE, UNITS, UNITS_SCHEMA).where(f"listed_in != '{mark.mark_id}'")
-        self_gone = mark.frame(self.spark, inventory.STAGE, GONE, GONE_SCHEMA).select("address")
-        anew = mark.frame(self.spark, inventory.STAGE, "", inventory.SCHEMA)
-        committed = mark.frame(self.spark, range_reading.STAGE, "", range_reading.SCHEMA)
-        staged = mark.frame(self.spark, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA)
-        dropped = mark.frame(self.spark, range_reading.STAGE, DROPPED, range_reading.ADDRESSES_SCHEMA)
-        was_missing = base.frame(self.spark, FINDINGS, MISSING, FINDINGS_SCHEMA).select("address")
+        carried = many(
+            self._of(mark, inventory.STAGE, UNITS, UNITS_SCHEMA).where(f"listed_in != '{mark.mark_id}'").select("unit"),
+            mark.rows(inventory.STAGE, UNITS),
+        )
+        anew = self._of(mark, inventory.STAGE, "", inventory.SCHEMA)
+        committed = self._of(mark, range_reading.STAGE, "", range_reading.SCHEMA)
+        staged = self._of(mark, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA)
+        dropped = self._of(mark, range_reading.STAGE, DROPPED, range_reading.ADDRESSES_SCHEMA).select("address")
+        was_missing = self._of(base, FINDINGS, MISSING, FINDINGS_SCHEMA).select("address")
         new = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
         asked = new.unionByName(was_missing).where(self.named_before).distinct()
 
         sought = self._write(
-            self._with_unit(asked.unionByName(dropped.select("address")).distinct()).join(
-                many(carried.select("unit")), "unit", "left_semi"
-            ),
+            self._with_unit(asked.unionByName(dropped).distinct()).join(carried, "unit", "left_semi"),
             _SOUGHT,
             _SOUGHT_SCHEMA,
         )
-        found = inventory.find(self.spark, (mark, *self.layers), self._wanted((_SOUGHT, sought)))
-        lying = self._write(found, _FOUND, _CANDIDATES_SCHEMA)
-        found = self._read(_FOUND, lying, _CANDIDATES_SCHEMA)
-        unknown = asked.join(many(anew.select("address")), "address", "left_anti").join(
-            many(found.select("address")), "address", "left_anti"
+        lying = self._write(
+            inventory.find(self.spark, (mark, *self.layers), self._wanted((_SOUGHT, sought))),
+            _FOUND,
+            _CANDIDATES_SCHEMA,
         )
-        learnt, absent = self._ask(unknown)
+        found = self._read(_FOUND, lying, _CANDIDATES_SCHEMA)
+        learnt, absent = self._ask(
+            asked.join(many(anew.select("address"), mark.rows(inventory.STAGE)), "address", "left_anti").join(
+                many(found.select("address"), _rows(lying)), "address", "left_anti"
+            )
+        )
 
-        before = [base.frame(self.spark, FINDINGS, name, FINDINGS_SCHEMA) for name in (FINDINGS, KEPT)]
+        before = [self._of(base, FINDINGS, name, FINDINGS_SCHEMA) for name in (FINDINGS, KEPT)]
+        gone = many(
+            self._of(mark, inventory.STAGE, GONE, GONE_SCHEMA).select("address"), mark.rows(inventory.STAGE, GONE)
+        )
         kept = (
             self._with_unit(before[0].unionByName(before[1]))
-            .join(many(carried.select("unit")), "unit", "left_semi")
-            .join(many(self_gone), "address", "left_anti")
+            .join(carried, "unit", "left_semi")
+            .join(gone, "address", "left_anti")
             .selectExpr("address", "size", "last_modified", "etag", "unit", "reason = 'foreign' as foreign")
         )
-        freed = found.join(many(dropped.select("address").distinct()), "address", "left_semi").drop("hash")
+        dropped = many(dropped, mark.rows(range_reading.STAGE, DROPPED))
+        freed = found.join(dropped, "address", "left_semi").drop("hash")
         candidates = self._write(
             kept.unionByName(anew)
             .unionByName(freed)
@@ -144,17 +153,21 @@ class _Changes:
         )
         live = self._live((_CANDIDATES, candidates), (_ABSENT, absent))
         missing = self._read(_ABSENT, absent, _SOUGHT_SCHEMA)
-        shown = missing.join(many(live), "hash").select("address", "range_id")
+        shown = missing.join(live, "hash").select("address", "range_id")
+        at_stage = many(staged.select("address"), mark.rows(uncommitted_addresses.STAGE))
         return Unreferenced(
             objects=self._read(_CANDIDATES, candidates, _CANDIDATES_SCHEMA)
-            .join(many(live), "hash", "left_anti")
+            .join(live, "hash", "left_anti")
             .drop("hash"),
             missing=shown.select("address")
-            .unionByName(missing.select("address").join(many(staged.select("address")), "address", "left_semi"))
+            .unionByName(missing.select("address").join(at_stage, "address", "left_semi"))
             .distinct(),
             holding=shown,
             learnt=learnt,
         )
+
+    def _of(self, layer: Layer, stage: str, dataset: str, schema: pa.Schema) -> DataFrame:
+        return layer.frame(self.spark, stage, dataset, schema)
 
     def _live(self, *looked_for: tuple[str, list[Part]]) -> DataFrame:
         """Of the hashes that are looked for those that a retained range holds, each with one such range."""
@@ -162,7 +175,9 @@ class _Changes:
 
         every = (self.own, *self.layers)
         ranges = self.own.frame(self.spark, range_reading.STAGE, RANGES, RANGES_SCHEMA)
-        held = many(ranges.select("range_id", F.col("read_in").alias("layer")))
+        held = many(
+            ranges.select("range_id", F.col("read_in").alias("layer")), self.own.rows(range_reading.STAGE, RANGES)
+        )
         wanted = self._wanted(*looked_for)
         if wanted.rows > MOST:
             rows = None
@@ -183,7 +198,7 @@ class _Changes:
         )
         folder = self._folder(_LIVE)
         parts = write(live, self.context.workspace, {_LIVE: folder}, _LIVE_SCHEMA)[_LIVE]
-        return read(self.spark, self.context.workspace, folder, parts, _LIVE_SCHEMA)
+        return many(read(self.spark, self.context.workspace, folder, parts, _LIVE_SCHEMA), _rows(parts))
 
     def _ask(self, unknown: DataFrame) -> tuple[list[Part], list[Part]]:
         """Ask the store for addresses that nobody has listed: rows of those that are there, and the others."""
@@ -230,6 +245,10 @@ class _Changes:
 
     def _folder(self, name: str) -> str:
         return self.context.mark.stage_folder(FINDINGS, name)
+
+
+def _rows(parts: Sequence[Part]) -> int:
+    return sum(part.rows for part in parts)
 
 
 _ANSWER_SCHEMA = pa.schema([*(field.with_nullable(True) for field in inventory.SCHEMA), _HASH])

@@ -70,8 +70,8 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     held = own.frame(spark, range_reading.STAGE, committed_addresses.HELD, ROWS_SCHEMA)
     reasoned = (
         known.objects.withColumn("h", F.xxhash64("address"))
-        .join(many(_hashes(staged, "staged")), "h", "left")
-        .join(many(_hashes(held, "held")), "h", "left")
+        .join(many(_hashes(staged, "staged"), own.rows(uncommitted_addresses.STAGE)), "h", "left")
+        .join(many(_hashes(held, "held"), own.rows(range_reading.STAGE, committed_addresses.HELD)), "h", "left")
         .withColumn("reason", _reason(context))
     )
     judged = with_since(spark, context, reasoned, manifests["retention_commits"].finished_at).select(*SCHEMA.names)

@@ -69,7 +69,10 @@ def with_since(spark: SparkSession, context: MarkContext, rows: DataFrame, read_
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
         .select("address", "before")
     )
-    return rows.join(many(carried), "address", "left").withColumn("since", F.coalesce(F.least("before", now), now))
+    most = sum(part.rows for name in CARRIED for part in before.require(STAGE).datasets[name])
+    return rows.join(many(carried, most), "address", "left").withColumn(
+        "since", F.coalesce(F.least("before", now), now)
+    )
 
 
 def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:

@@ -123,7 +123,7 @@ def write_gone(
     gone = (
         rows.where(F.col("outcome").isin(DELETED, ALREADY_GONE))
         .withColumn("unit", unit_of(F.col("address")))
-        .join(many(units), "unit")
+        .join(many(units, sum(part.rows for part in carried)), "unit")
         .where(F.col("at") >= F.timestamp_seconds(F.col("listed_at") - CLOCKS))
         .groupBy("address")
         .agg(F.max("size").alias("size"))
@@ -199,8 +199,8 @@ def _that_count(spark: SparkSession, layers: Sequence[Layer], rows: DataFrame) -
     units = top.frame(spark, STAGE, UNITS, UNITS_SCHEMA).select("unit", "listed_in")
     gone = top.frame(spark, STAGE, GONE, GONE_SCHEMA).select("address")
     return (
-        rows.join(many(units), "unit")
+        rows.join(many(units, top.rows(STAGE, UNITS)), "unit")
         .where(age("layer") <= age("listed_in"))
         .drop("layer", "listed_in")
-        .join(many(gone), "address", "left_anti")
+        .join(many(gone, top.rows(STAGE, GONE)), "address", "left_anti")
     )

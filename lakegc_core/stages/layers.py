@@ -47,6 +47,10 @@ class Layer:
             return ()
         return self.manifests[stage].datasets.get(dataset or stage, ())
 
+    def rows(self, stage: str, dataset: str = "") -> int:
+        """How many rows a dataset has."""
+        return sum(part.rows for part in self.parts(stage, dataset))
+
     def frame(self, spark: SparkSession, stage: str, dataset: str, schema: pa.Schema) -> DataFrame:
         """A dataset of this mark."""
         folder = self.mark.stage_folder(stage, dataset)

@@ -68,9 +68,10 @@ def read_changes(
     work, config = reading(context, folder), context.workspace
     now = retained.where("metarange_id != ''").distinct()
     before = base.frame(spark, STAGE, CHECKSUMS, CHECKSUMS_SCHEMA)
-    metaranges = _read_metaranges(spark, context, now, before, folder)
+    sizes = expected, base.rows(STAGE, CHECKSUMS)
+    metaranges = _read_metaranges(spark, context, now, before, sizes, folder)
     added = read(spark, config, f"{folder}/{METARANGES}", metaranges[METARANGES], METARANGES_SCHEMA)
-    kept = before.join(many(now), "metarange_id", "left_semi")
+    kept = before.join(many(now, expected), "metarange_id", "left_semi")
     checksums = write(
         kept.unionByName(added.where("range_id = ''").select(*CHECKSUMS_SCHEMA.names)),
         config,
@@ -99,16 +100,24 @@ def read_changes(
 
 
 def _read_metaranges(
-    spark: SparkSession, context: MarkContext, now: DataFrame, before: DataFrame, folder: str
+    spark: SparkSession,
+    context: MarkContext,
+    now: DataFrame,
+    before: DataFrame,
+    sizes: tuple[int, int],
+    folder: str,
 ) -> dict[str, list[Part]]:
-    """Rows of the metaranges that are retained only now, and of those that were only before."""
+    """Rows of the metaranges that are retained only now, and of those that were only before. `sizes`: how many."""
     from pyspark.sql import functions as F
 
     was = before.select("metarange_id")
+    only_before = was.join(many(now, sizes[0]), "metarange_id", "left_anti")
     changed = (
-        now.join(many(was), "metarange_id", "left_anti")
+        now.join(many(was, sizes[1]), "metarange_id", "left_anti")
         .withColumn("sign", F.lit(1).cast("long"))
-        .unionByName(was.join(many(now), "metarange_id", "left_anti").withColumn("sign", F.lit(-1).cast("long")))
+        .unionByName(
+            was.join(many(now, sizes[0]), "metarange_id", "left_anti").withColumn("sign", F.lit(-1).cast("long"))
+        )
         .repartition(context.settings.scale.range_num_partitions or spark_width(spark))
     )
     return write(
