@@ -111,7 +111,6 @@ def _read_metaranges(
     from pyspark.sql import functions as F
 
     was = before.select("metarange_id")
-    only_before = was.join(many(now, sizes[0]), "metarange_id", "left_anti")
     changed = (
         now.join(many(was, sizes[1]), "metarange_id", "left_anti")
         .withColumn("sign", F.lit(1).cast("long"))
