@@ -105,6 +105,7 @@ def _numbers(variable: str, default: str) -> list[int]:
 
 
 def _say(text: str) -> None:
+    """The table comes at the end; this says meanwhile how far it is."""
     sys.stderr.write(f"mark: {text}\n")
 
 
@@ -230,6 +231,7 @@ def _kind(request: Request) -> str:
 
 def _row(what: str, floor: float | None, shape: Shape, marked: _Marked) -> Row:
     seconds = marked.report["seconds"]
+    _say(f"{what.strip()}: {shape.objects:,} objects in {marked.ran.seconds} s")
     return {
         "what": what,
         "objects": shape.objects,
