@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import decode, listing, sweep
+from benchmarks import decode, listing, mark, sweep
 
 SUITES: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "decode": decode.run,
     "listing": listing.run,
     "sweep": sweep.run,
+    "mark": mark.run,
 }
 
 

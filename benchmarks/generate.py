@@ -1,0 +1,311 @@
+"""Makes large repositories of the sandbox quickly, none of their objects over REST.
+
+Here: what a repository of a given shape holds, written as lakeFS would have written it: empty object files of the
+right age in slices, ranges and metaranges, and commits, branches and staged entries in the sandbox's memory. How much
+of it is garbage follows from the shape. Not here: serving it (`lake`), and what it is measured for (`mark`).
+
+The sandbox's own trees stay empty: what commits hold stands in their files alone, as in lakeFS. So the endpoints that
+a mark asks all answer, while objects cannot be read through lakeFS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+
+from lakegc_core.sandbox.graveler_writer import RELATIVE, Commit, Entry, RangeInfo, Record, write_metarange, write_range
+from lakegc_core.sandbox.lakefs import Sandbox
+from lakegc_core.sandbox.names import SLICE_NAMES, SLICE_SECONDS, Names
+from lakegc_core.sandbox.objects import OCTETS
+from lakegc_core.sandbox.refs import Branch
+from lakegc_core.sandbox.tree import Tree
+
+REPOSITORY = "lake"
+BUCKET = "bench"
+MAIN = "main"
+RULE_DAYS = 14
+BRANCH_OBJECTS = 3
+"""Objects that each branch but main has of its own."""
+
+_DAY = 86_400
+_XID = 20  # letters of an object's name
+_OLD = (80, 20)  # days before now: commits that the rule does not retain, but for the last one
+_RECENT = (10, 2)  # those that it does; all of them older than the youngest age of garbage
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a repository is to hold. Counts are of the whole repository; ValueError if they do not fit together.
+
+    `commits` counts the first, empty one, those of main, one a branch and one a deleted branch; `retained` are those of
+    main that the rule keeps. `garbage` lies in a table that every commit of main rewrites, in branches that were
+    deleted, and in uploads that nobody linked. `spare`: branches that are there to be deleted, with so many objects.
+    """
+
+    objects: int
+    commits: int = 100
+    branches: int = 10
+    staged: int = 0
+    garbage: int = 0
+    retained: int = 10
+    dropped: int = 10  # deleted branches
+    spare: tuple[int, ...] = ()
+    range_entries: int = 20_000
+    slice_objects: int = SLICE_NAMES
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slice_objects <= SLICE_NAMES:
+            raise ValueError(f"a slice takes 1 to {SLICE_NAMES} objects, not {self.slice_objects}")
+        if self.branches < 1 or self.dropped < 1 or not 1 <= self.retained <= self.on_main:
+            raise ValueError(
+                f"{self.commits} commits leave {self.on_main} to main, of which {self.retained} are to stay"
+            )
+        if self.grown < (1 if self.rewritten else self.on_main):
+            raise ValueError(f"{self.objects} objects are too few for so many commits, staged, garbage and branches")
+        for (begin, end), objects in ((_OLD, self.uploaded_before), (_RECENT, self.objects - self.uploaded_before)):
+            if objects > (begin - end) * _DAY // SLICE_SECONDS * self.slice_objects:
+                raise ValueError(
+                    f"{objects} objects of {begin - end} days need slices of more than {self.slice_objects}"
+                )
+
+    @cached_property
+    def on_main(self) -> int:
+        """Commits of main, without the first, empty one."""
+        return self.commits - 1 - (self.branches - 1) - self.dropped - len(self.spare)
+
+    @cached_property
+    def expired(self) -> int:
+        """Commits of main that the rule does not retain: the oldest ones."""
+        return self.on_main - self.retained
+
+    @cached_property
+    def unlinked(self) -> int:
+        """Objects that were uploaded and never linked."""
+        return self.garbage // 10
+
+    @cached_property
+    def rewritten(self) -> int:
+        """Objects of the table that every commit of main rewrites."""
+        return (self.garbage - self.unlinked) // 2 // self.expired if self.expired else 0
+
+    @cached_property
+    def left_behind(self) -> list[int]:
+        """Objects of each deleted branch."""
+        return shares(self.garbage - self.unlinked - self.rewritten * self.expired, self.dropped)
+
+    @cached_property
+    def grown(self) -> int:
+        """Objects of the table to which main only adds."""
+        beside = self.garbage + self.staged + sum(self.spare) + BRANCH_OBJECTS * (self.branches - 1)
+        return self.objects - beside - self.rewritten * self.retained
+
+    @cached_property
+    def additions(self) -> list[int]:
+        """What each commit of main adds to that table."""
+        return shares(self.grown, self.on_main)
+
+    @cached_property
+    def uploaded_before(self) -> int:
+        """Objects of the older period: all garbage, the spare branches, and main up to its first retained commit."""
+        return self.garbage + sum(self.spare) + self.rewritten + sum(self.additions[: self.expired + 1])
+
+
+def shares(total: int, parts: int) -> list[int]:
+    """So many parts of a total, as equal as whole numbers can be."""
+    return [total * (number + 1) // parts - total * number // parts for number in range(parts)]
+
+
+class _Uploads:
+    """Puts empty objects into a folder, a slice after the other, evenly over a period.
+
+    All objects of a slice are links to one file, of one age: file systems make links several times as fast as files.
+    """
+
+    def __init__(self, folder: Path, names: Names, slice_objects: int) -> None:
+        self._folder, self._names, self._slice_objects = folder, names, slice_objects
+        self._first = ""  # object of this slice
+        self.at = 0  # unix seconds at which uploads happen now
+
+    def over(self, begin: float, end: float, objects: int) -> None:
+        """Spread the next objects over this period."""
+        self.at = int(begin) // SLICE_SECONDS * SLICE_SECONDS
+        slices = max(1, -(-objects // self._slice_objects))
+        self._step = int(end - begin) // slices // SLICE_SECONDS * SLICE_SECONDS
+        self._left = self._slice_objects
+
+    def upload(self) -> str:
+        """The address of a new object."""
+        if not self._left:
+            self.at, self._left = self.at + self._step, self._slice_objects
+        self._left -= 1
+        address = self._names.data_address(self.at)
+        path = f"{self._folder}/{address}"
+        if self._first[:-_XID] == path[:-_XID]:
+            os.link(self._first, path)
+        else:
+            self._first = path
+            file = Path(path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+            os.utime(path, (self.at, self.at))
+        return address
+
+
+class GeneratedLake:
+    """A repository of a shape in a sandbox of its own, below `root`. `note` is told every address that is garbage.
+
+    `garbage` is how many there are, `entries` how many the ranges of all retained commits hold, each range once.
+    """
+
+    def __init__(self, root: Path, shape: Shape, note: Callable[[str], object] = lambda address: None) -> None:
+        self.shape = shape
+        self.sandbox = Sandbox(root, blockstore="s3", seed=shape.objects)
+        self.repository = self.sandbox.create_repository(
+            REPOSITORY, f"s3://{BUCKET}/{REPOSITORY}", default_branch=MAIN, age=timedelta(days=100)
+        )
+        self.repository.set_rules(RULE_DAYS)
+        self.folder = self.sandbox.root / BUCKET / REPOSITORY
+        self.garbage = 0
+        self._note = note
+        self._live: dict[str, int] = {}  # ranges of retained commits, and how many entries they have
+        self._uploads = _Uploads(self.folder, self.sandbox.names, shape.slice_objects)
+        self._full: list[RangeInfo] = []  # of the growing table
+        self._open: list[Record] = []  # its last range, to which the next commit adds
+        self._rows = 0
+        self._last: list[RangeInfo] = []  # the same as it is now
+        self._table: list[RangeInfo] = []  # the rewritten table
+        self._spare: list[tuple[str, list[RangeInfo], list[str]]] = []
+        now = self.sandbox.clock()
+        self._uploads.over(now - _OLD[0] * _DAY, now - _OLD[1] * _DAY, shape.uploaded_before)
+        self._old_period()
+        recent = shape.objects - shape.uploaded_before
+        self._uploads.over(now - _RECENT[0] * _DAY, now - _RECENT[1] * _DAY, recent)
+        self._recent_period()
+
+    @property
+    def entries(self) -> int:
+        return sum(self._live.values())
+
+    def change(self, uploads: int) -> None:
+        """Commit so many new objects to main, as of now, and delete the next spare branch, whose objects expire."""
+        now = self.sandbox.clock()
+        self._uploads.over(now, now, SLICE_NAMES)
+        self._add(uploads, f"change at {now}", retained=True)
+        name, ranges, addresses = self._spare.pop(0)
+        self.repository.delete_branch(name)
+        for info in ranges:
+            del self._live[info.id]
+        self._give_up(addresses)
+
+    # --- history ---
+
+    def _old_period(self) -> None:
+        shape = self.shape
+        for number in range(shape.expired):
+            self._next(number)
+        for number, objects in enumerate(shape.left_behind):
+            own, addresses = self._write(f"dropped/{number:05}", objects)
+            self._commit(MAIN, f"dropped {number}", [*own, *self._shown], moves=False)
+            self._give_up(addresses)
+        for number, objects in enumerate(shape.spare):
+            own, addresses = self._write(f"spare/{number:05}", objects)
+            name = f"spare-{number}"
+            self._branch(name, own)
+            self._spare.append((name, own, addresses))
+        for _ in range(shape.unlinked):
+            self._give_up([self._uploads.upload()])
+        # The one that main showed when the rule's days began. Nothing forks off it: lakeFS's own walk would forget it.
+        self._next(shape.expired)
+
+    def _recent_period(self) -> None:
+        shape = self.shape
+        for number in range(shape.expired + 1, shape.on_main):
+            self._next(number)
+        names = [f"branch-{number:05}" for number in range(shape.branches - 1)]
+        for name in names:
+            self._branch(name, [*self._write(f"branches/{name}", BRANCH_OBJECTS)[0], *self._shown])
+        names.append(MAIN)
+        for number in range(shape.staged):
+            staging = self.repository.refs.branches[names[number % len(names)]].staging
+            staging[f"staged/part-{number:012}"] = self._entry(self._uploads.upload())
+
+    def _next(self, number: int) -> None:
+        """The commit of main with this number: it rewrites one table, and adds to the other."""
+        retained = number >= self.shape.expired
+        if self.shape.rewritten:
+            self._table, addresses = self._write("tables/customers", self.shape.rewritten)
+            if not retained:
+                self._give_up(addresses)
+        self._add(self.shape.additions[number], f"commit {number}", retained=retained)
+
+    def _add(self, added: int, message: str, *, retained: bool) -> None:
+        """A commit of main, which adds to the growing table."""
+        for _ in range(added):
+            self._open.append(self._record(f"tables/events/part-{self._rows:012}", self._uploads.upload()))
+            self._rows += 1
+            if len(self._open) == self.shape.range_entries:
+                self._full.append(self._write_range(self._open))
+                self._open = []
+        self._last = [self._write_range(self._open)] if self._open else []
+        self._commit(MAIN, message, self._shown)
+        if retained:
+            self._keep(self._shown)
+
+    @property
+    def _shown(self) -> list[RangeInfo]:
+        """The ranges of main's head."""
+        return [*self._table, *self._full, *self._last]
+
+    def _branch(self, name: str, ranges: Sequence[RangeInfo]) -> None:
+        """A branch off main with a commit of its own."""
+        refs = self.repository.refs
+        refs.branches[name] = Branch(name, refs.branches[MAIN].commit_id)
+        self._commit(name, f"commit of {name}", ranges)
+        self._keep(ranges)
+
+    def _commit(self, branch: str, message: str, ranges: Iterable[RangeInfo], *, moves: bool = True) -> None:
+        table = write_metarange(ranges)
+        self.repository.write_metadata(table.id, table.data)
+        refs = self.repository.refs
+        refs.trees[table.id] = Tree(table.id)
+        parent = refs.commit(refs.branches[branch].commit_id)
+        date = (self._uploads.at + SLICE_SECONDS // 2) * 10**9
+        commit = Commit("bench", message, date, table.id, (parent.id,), parent.generation + 1)
+        refs.commits[commit.id] = commit
+        if moves:
+            refs.branches[branch].commit_id = commit.id
+
+    def _keep(self, ranges: Iterable[RangeInfo]) -> None:
+        self._live |= {info.id: info.count for info in ranges}
+
+    def _give_up(self, addresses: Sequence[str]) -> None:
+        self.garbage += len(addresses)
+        for address in addresses:
+            self._note(address)
+
+    # --- files ---
+
+    def _write(self, prefix: str, objects: int) -> tuple[list[RangeInfo], list[str]]:
+        """Upload objects below a prefix and write the ranges that hold them."""
+        addresses = [self._uploads.upload() for _ in range(objects)]
+        records = [self._record(f"{prefix}/part-{row:012}", address) for row, address in enumerate(addresses)]
+        size = self.shape.range_entries
+        return [self._write_range(records[at : at + size]) for at in range(0, objects, size)], addresses
+
+    def _write_range(self, records: Sequence[Record]) -> RangeInfo:
+        table = write_range(records)
+        self.repository.write_metadata(table.id, table.data)
+        return table.info
+
+    def _record(self, path: str, address: str) -> Record:
+        return path.encode(), self._entry(address).value
+
+    def _entry(self, address: str) -> Entry:
+        """As if each object had content of its own."""
+        e_tag = hashlib.md5(address.encode(), usedforsecurity=False).hexdigest()
+        return Entry(address, 0, e_tag, self._uploads.at * 10**9, RELATIVE, {}, OCTETS)

@@ -1,0 +1,251 @@
+"""How long a whole `lakegc mark` takes, beside the least that Spark itself takes in the same run.
+
+Here: `lakegc mark` as a process of its own, on generated repositories behind a sandbox server in another process: by
+size, on the case of lakeFS's documentation (`docs`) and one more (`standalone`), by what grows, after a small change
+(an optimized mark, beside a clean one of the same state), and how often lakeFS and the store are asked. Every mark must
+find exactly the garbage that was made. Not here: sweeps (`sweep`).
+
+By environment: LAKEGC_BENCH_SIZES (`10000,100000`; also 1000000, and with patience and disk 10000000 or 20000000),
+LAKEGC_BENCH_COMMITS (`100,1000`: where requests are counted; also 10000), LAKEGC_BENCH_ROUNDS (1: each figure is the
+least of so many marks), LAKEGC_BENCH_MARKS (`sizes,cases,growth,requests`: what to measure). TMPDIR=/dev/shm makes
+repositories quicker.
+
+Columns: seconds of the process, as multiples of the floor and of the clean mark; then seconds by stage; peak memory of
+the driver's Python and of the JVM, which in local mode is the executors' too; calls to lakeFS; requests to the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks import process
+from benchmarks.generate import BUCKET, REPOSITORY, Shape
+from benchmarks.lake import ServedLake, Told, served
+from lakegc_core.mark import CLEAN, INCREMENTAL
+from tests.proxy import Request, proxy
+from tests.servers import rclone_s3
+
+Row = dict[str, Any]
+
+CHANGE = 5_000
+"""Objects that a change commits, and as many that it drops."""
+
+CASES = {
+    "docs": Shape(
+        objects=103_000,
+        commits=2_000,
+        branches=1_000,
+        staged=25_000,
+        garbage=15_000,
+        retained=250,
+        range_entries=2_000,
+        slice_objects=500,
+    ),
+    "standalone": Shape(
+        objects=100_000,
+        commits=250,
+        branches=60,
+        garbage=16_000,
+        retained=8,
+        dropped=40,
+        range_entries=5_000,
+        slice_objects=1_000,
+    ),
+}
+"""Of lakeFS's documentation, and a repository of which 40 of 100 branches are deleted."""
+
+_STAGES = {
+    "namespace_listing": "listing",
+    "uncommitted_addresses": "staging",
+    "retention_commits": "graph",
+    "committed_addresses": "ranges",
+    "expired_addresses": "joins",
+}
+_REQUESTED = 20_000  # objects, where requests are counted
+
+
+def run() -> list[Row]:
+    """One row a process: what it was run on, what it took, and what it asked for."""
+    parts: dict[str, Callable[[float], list[Row]]] = {
+        "sizes": _sizes,
+        "cases": lambda floor: [_row(f"case {name}", floor, *_one(shape)) for name, shape in CASES.items()],
+        "growth": _growth,
+        "requests": lambda floor: [_requests(commits) for commits in _numbers("LAKEGC_BENCH_COMMITS", "100,1000")],
+    }
+    wanted = os.environ.get("LAKEGC_BENCH_MARKS", ",".join(parts)).split(",")
+    if unknown := set(wanted) - parts.keys():
+        raise ValueError(f"LAKEGC_BENCH_MARKS knows {', '.join(parts)}, not {', '.join(sorted(unknown))}")
+    rounds = max(2, _rounds())  # the first one reads Spark's files from the disk
+    floors = [_floor() for _ in range(rounds)]
+    least = min(floors, key=lambda ran: ran.seconds)
+    columns = dict.fromkeys(("what", "objects", "commits", "entries", "made_in", "seconds", "of_floor", "of_clean"))
+    stages = dict.fromkeys(_STAGES.values())
+    floor = {"what": "floor: Spark alone", "seconds": least.seconds, "of_floor": 1.0, **_memory(least)}
+    rows = [columns | stages | floor]
+    for name, measure in parts.items():
+        if name in wanted:
+            _say(name)
+            rows += measure(least.seconds)
+    return rows
+
+
+def _rounds() -> int:
+    return int(os.environ.get("LAKEGC_BENCH_ROUNDS", "1"))
+
+
+def _numbers(variable: str, default: str) -> list[int]:
+    return [int(number) for number in os.environ.get(variable, default).split(",") if number]
+
+
+def _say(text: str) -> None:
+    """The table comes at the end; this says meanwhile how far it is."""
+    sys.stderr.write(f"mark: {text}\n")
+
+
+def _floor() -> process.Ran:
+    with tempfile.TemporaryDirectory(prefix="lakegc-bench-") as folder:
+        return process.run([sys.executable, "-m", "benchmarks.floor", folder], os.environ)
+
+
+# --- marks ---
+
+
+@dataclass(frozen=True)
+class _Marked:
+    """A mark: its process, its report, and what the server says after it."""
+
+    ran: process.Ran
+    report: Row
+    told: Told
+
+
+def _mark(lake: ServedLake, shape: Shape, *options: str, **environment: str) -> _Marked:
+    """Run `lakegc mark`, on the folder, or on the store that variables name. RuntimeError if it misses anything."""
+    lake.ask()
+    program = ["lakegc_core.cli"] if environment else ["benchmarks.on_folder", str(lake.root)]
+    command = [sys.executable, "-m", *program, "mark", REPOSITORY, "--json", "--quiet", *options]
+    ran = process.run(command, lake.environment | environment)
+    report, told = json.loads(ran.output), lake.ask()
+    found = (report["objects"]["listed"], report["objects"]["expired"])
+    if found != (shape.objects, told.garbage):
+        raise RuntimeError(f"a mark found {found}; there are {shape.objects} objects, {told.garbage} of them garbage")
+    return _Marked(ran, report, told)
+
+
+def _clean(lake: ServedLake, shape: Shape) -> _Marked:
+    """The quickest of the clean marks."""
+    return _best([_mark(lake, shape, "--clean") for _ in range(_rounds())], CLEAN)
+
+
+def _best(marked: list[_Marked], mode: str) -> _Marked:
+    if other := {mark.report["run"]["mode"] for mark in marked} - {mode}:
+        raise RuntimeError(f"a mark was to be {mode} and is {', '.join(other)}")
+    return min(marked, key=lambda mark: mark.ran.seconds)
+
+
+def _one(shape: Shape) -> tuple[Shape, _Marked]:
+    with served(shape) as lake:
+        return shape, _clean(lake, shape)
+
+
+def shape_of(objects: int) -> Shape:
+    """A repository of a size: a hundred commits, ten branches, a tenth garbage, a hundredth staged."""
+    return Shape(
+        objects,
+        staged=objects // 100,
+        garbage=objects // 10,
+        range_entries=min(20_000, max(1_000, objects // 20)),
+        slice_objects=min(50_000, max(500, objects // 20)),
+    )
+
+
+def _sizes(floor: float) -> list[Row]:
+    """A clean mark of each size, and an optimized one after each change where the change is small beside it."""
+    rows = []
+    for size in _numbers("LAKEGC_BENCH_SIZES", "10000,100000"):
+        shape = shape_of(size)
+        if size >= 10 * CHANGE:
+            shape = replace(shape, spare=(CHANGE,) * _rounds(), commits=shape.commits + _rounds())
+        with served(shape) as lake:
+            rows.append(_row("clean mark", floor, shape, _clean(lake, shape)))
+            optimized, clean = [], []
+            for _ in shape.spare:
+                lake.change(CHANGE)
+                shape = replace(shape, objects=shape.objects + CHANGE)
+                optimized.append(_mark(lake, shape))
+                clean.append(_mark(lake, shape, "--clean"))
+        if optimized:
+            after = _best(clean, CLEAN)
+            rows.append(_row("  after a change: clean", floor, shape, after))
+            quick = _row("  after a change: optimized", floor, shape, _best(optimized, INCREMENTAL))
+            rows.append(quick | {"of_clean": round(quick["seconds"] / after.ran.seconds, 3)})
+    return rows
+
+
+def _growth(floor: float) -> list[Row]:
+    """What one factor of ten costs, one thing at a time, beside the mark of 100,000 objects by size."""
+    base = shape_of(100_000)
+    shapes = {
+        "ten times the commits": replace(base, commits=1_000, retained=100),
+        "ten times the branches": replace(base, commits=190, branches=100),
+        "ten times the staged": replace(base, staged=10_000),
+    }
+    return [_row(what, floor, *_one(shape)) for what, shape in shapes.items()]
+
+
+# --- requests ---
+
+
+def _requests(commits: int) -> Row:
+    """Calls to lakeFS, and requests to a store: a real S3 server on the same files, behind a proxy that counts."""
+    shape = replace(shape_of(_REQUESTED), commits=commits, retained=commits // 10)
+    with (
+        served(shape) as lake,
+        tempfile.TemporaryDirectory(prefix="lakegc-bench-") as logs,
+        rclone_s3(lake.root, BUCKET, lake.root.parent / logs) as server,
+        proxy(server.endpoint) as between,
+    ):
+        # It has no conditional writes, which a lease of lakegc's own needs.
+        lake.config.write_text("lease: external\n", encoding="utf-8")
+        access = {**server.environment(), "AWS_ENDPOINT_URL_S3": between.endpoint}
+        marked = _mark(lake, shape, "--clean", **access)
+        kinds = Counter(map(_kind, between.requests))
+    row = _row("requests", None, shape, marked)
+    kept = {name: row[name] for name in ("what", "objects", "commits", "entries", "lakefs_calls")}
+    return kept | {f"store_{kind}": kinds[kind] for kind in ("list", "get", "head", "put")}
+
+
+def _kind(request: Request) -> str:
+    return "list" if "list-type" in request.query else request.method.lower()
+
+
+# --- rows ---
+
+
+def _row(what: str, floor: float | None, shape: Shape, marked: _Marked) -> Row:
+    seconds = marked.report["seconds"]
+    _say(f"{what.strip()}: {shape.objects:,} objects in {marked.ran.seconds} s")
+    return {
+        "what": what,
+        "objects": shape.objects,
+        "commits": shape.commits,
+        "entries": marked.told.entries,
+        "made_in": round(marked.told.seconds, 1),
+        "seconds": marked.ran.seconds,
+        "of_floor": round(marked.ran.seconds / floor, 2) if floor else None,
+        "of_clean": None,
+        **{short: round(seconds[stage], 2) for stage, short in _STAGES.items()},
+        **_memory(marked.ran),
+        "lakefs_calls": marked.told.requests,
+    }
+
+
+def _memory(ran: process.Ran) -> Row:
+    return {"python_mb": ran.python_mb, "jvm_mb": ran.jvm_mb}
