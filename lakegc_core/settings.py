@@ -237,6 +237,8 @@ def _store(section: Section) -> StoreMapping:
         raise section.error("`match` is missing: the beginning of the addresses it is for, such as local://")
     if store == StoreMapping(store.match):
         raise section.error("neither `endpoint` nor `root` nor `versions: delete` is given, so it would change nothing")
+    if store.root and not store.match.startswith("local://"):
+        raise section.error("`root` is for addresses of blockstore local: `match` must begin with local://")
     if store.delete_versions and not store.match.startswith("s3://"):
         raise section.error("`versions: delete` is for addresses on S3: `match` must begin with s3://")
     return store

@@ -12,7 +12,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from lakegc_core.stages.swept_report import SweepResult, swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
 from tests import histories, oracle
 from tests.histories import NOW, PATHS, RANGE_MODULUS, Player, Step
+from tests.replays import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,13 +221,14 @@ class Town:
         if not opened.namespace.is_local:  # lakeFS believes in S3; its bytes are in a folder all the same
             folder = LocalConfig(str(self.folder))
             opened = replace(opened, data=folder, outputs=folder, workspace=folder)
+        standing = opened.artifacts(mark_id).header()
         return begin_mark(
             opened,
             mark_id,
             min_age=timedelta(seconds=MIN_AGE),
             safety_level=self.level,
             rules="keep-all-commits",  # only counts while there are no rules
-            mode=mode,
+            mode=standing.mode if standing else mode,
         )
 
     @contextmanager
@@ -311,6 +313,15 @@ def server(root: Path, blockstore: str, clock: Clock) -> SandboxServer:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(b"outside")
     return SandboxServer(sandbox)
+
+
+@contextmanager
+def both_blockstores(folder: Path) -> Iterator[tuple[Clock, list[SandboxServer]]]:
+    """Sandboxes on both kinds of blockstore, with a clock that moves."""
+    with ExitStack() as stack:
+        stack.enter_context(environment({"LAKEGC_UNSAFE": "yes", "LAKEGC_NOW": "0"}))
+        clock = Clock()
+        yield clock, [stack.enter_context(server(folder / kind, kind, clock)) for kind in ("local", "s3")]
 
 
 def users(seed: int, several: int, parts: int) -> list[list[Step]]:

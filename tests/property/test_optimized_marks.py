@@ -16,7 +16,6 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,13 +127,9 @@ class Comparison:
 
 
 @pytest.fixture
-def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clock, list[SandboxServer]]]:
-    """Sandboxes on both kinds of blockstore, with a clock that moves."""
-    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
-    monkeypatch.setenv("LAKEGC_NOW", "0")
-    clock = Clock()
-    with ExitStack() as stack:
-        yield clock, [stack.enter_context(towns.server(tmp_path / kind, kind, clock)) for kind in ("local", "s3")]
+def servers(tmp_path: Path) -> Iterator[tuple[Clock, list[SandboxServer]]]:
+    with towns.both_blockstores(tmp_path) as served:
+        yield served
 
 
 @pytest.mark.parametrize(
