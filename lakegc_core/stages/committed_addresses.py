@@ -124,7 +124,7 @@ def read_committed(
         ranges = ranges.join(many(mine), "range_id", "left_anti")
     results = run_on_rows(ranges.repartition(told or tasks_for(references, 32, 512)), work.ranges)
     parts = parts_of(results, [STAGE, INDEX, RANGES])
-    facts = summary(checksums, parts[RANGES], parts[STAGE])
+    facts = summary(checksums, parts[RANGES], parts)
     if known is None:
         check_references(facts)
     return StageOutput(parts | {METARANGES: metaranges, CHECKSUMS: checksums, DROPPED: ()}, facts)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core import safety
 from lakegc_core.context import MarkContext
@@ -136,7 +137,7 @@ def write_gone(
 
 
 def _bytes(table: pa.Table) -> dict[str, int]:
-    return {"bytes": sum(table["size"].to_pylist())}
+    return {"bytes": pc.sum(table["size"]).as_py() or 0}
 
 
 def _journals(context: MarkContext, since: float) -> Iterator[tuple[str, list[Part]]]:

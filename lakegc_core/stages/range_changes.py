@@ -91,7 +91,7 @@ def read_changes(
     parts = parts_of(run_on_rows(spread(_ADDED), work.ranges) if judged[_ADDED] else [], [STAGE, INDEX, RANGES])
     dropped = parts_of(run_on_rows(spread(_GONE), work.dropped) if judged[_GONE] else [], [DROPPED])
     ranges = [*judged[RANGES], *parts[RANGES]]
-    facts = summary(checksums, ranges, parts[STAGE])
+    facts = summary(checksums, ranges, parts)
     check_references(facts)
     more = {"ranges_added": _rows(judged[_ADDED]), "ranges_dropped": _rows(judged[_GONE])}
     return StageOutput(

@@ -215,8 +215,14 @@ def check_metaranges(checksums: Sequence[Part], expected: int) -> None:
         raise IncompleteError(f"{expected:,} metaranges are retained, {rows:,} were read. Run the mark again.")
 
 
-def summary(checksums: Sequence[Part], ranges: Sequence[Part], rows: Sequence[Part]) -> dict[str, Any]:
-    """Facts of what was read, for guards and people: what metaranges say, and what ranges stand for."""
+def summary(checksums: Sequence[Part], ranges: Sequence[Part], parts: Mapping[str, Sequence[Part]]) -> dict[str, Any]:
+    """Facts of what was read, for guards and people: what metaranges say, and what ranges stand for.
+
+    `parts`: of the addresses that were read, and of their index. IncompleteError unless each address is in it.
+    """
+    addresses, indexed = (sum(part.rows for part in parts[name]) for name in (STAGE, INDEX))
+    if addresses != indexed:
+        raise IncompleteError(f"{addresses:,} addresses were read, and {indexed:,} indexed. Run the mark again.")
     return {
         "metaranges": sum(part.rows for part in checksums),
         "ranges": sum(part.rows for part in ranges),
@@ -225,7 +231,7 @@ def summary(checksums: Sequence[Part], ranges: Sequence[Part], rows: Sequence[Pa
         "references_read": total(ranges, "references"),
         "checksum": total(checksums, "checksum") % MODULUS,
         "checksum_read": total(ranges, "checksum") % MODULUS,
-        "addresses": sum(part.rows for part in rows),
+        "addresses": addresses,
     }
 
 
