@@ -181,7 +181,7 @@ def everything(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
         layer.frame(spark, stage, dataset, SCHEMA).withColumn("layer", F.lit(layer.mark_id))
         for layer in layers
         for stage, dataset in _DATASETS
-        if layer.parts(stage, dataset)
+        if layer.parts(stage, dataset) or (layer, dataset) == (layers[0], "")
     ]
     rows = functools.reduce(DataFrame.unionByName, frames)
     return rows.drop("layer") if len(layers) == 1 else _that_count(spark, layers, rows)
