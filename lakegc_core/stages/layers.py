@@ -76,7 +76,7 @@ def choose(context: MarkContext) -> Basis:
         return Basis((), "asked for")
     before = previous_findings(context)
     if before is None:
-        return Basis((), "no mark of the same kind came before it, or one after that did not come to its end")
+        return Basis((), "the first of its kind, or the last one did not come to its end")
     try:
         layers = _layers_of(context, before)
         problem = _problem(context, layers)
@@ -130,7 +130,7 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
     if (header.version, header.block_prefix) != (context.header.version, context.header.block_prefix):
         return f"mark {newest.mark_id} was made by another version of lakegc, or of another place"
     if context.header.mode != INCREMENTAL and len(layers) >= context.policy.clean_every:
-        return f"every {context.policy.clean_every}th mark is"
+        return f"{len(layers)} marks rest on one another by now"
     if restored := _restored_since(context, header.started_at):
         return f"objects were restored by mark {restored} since mark {newest.mark_id} listed"
     for layer in layers:

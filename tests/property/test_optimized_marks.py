@@ -134,7 +134,7 @@ def servers(tmp_path: Path) -> Iterator[tuple[Clock, list[SandboxServer]]]:
 
 @pytest.mark.parametrize(
     ("seconds", "rounds", "seed"),
-    [(SECONDS, 3, SEED), pytest.param(SLOW_SECONDS, 6, SEED + 1000, marks=pytest.mark.slow)],
+    [(SECONDS, 2, SEED), pytest.param(SLOW_SECONDS, 6, SEED + 1000, marks=pytest.mark.slow)],
 )
 def test_an_optimized_mark_finds_what_a_clean_one_finds_but_for_garbage_that_appeared_late(
     quick: SparkSession,
