@@ -6,6 +6,7 @@ unreferenced, what was listed anew, and what ranges held that nothing holds any 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from lakegc_core.stages.inventory import GONE, GONE_SCHEMA, LEARNT, UNITS, UNITS
 from lakegc_core.stages.layers import Layer
 from lakegc_core.stages.range_reading import DROPPED, INDEX, RANGES, RANGES_SCHEMA
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parquet import Part, read, write
+from lakegc_core.store.parquet import Part, read, rows_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -127,7 +128,7 @@ class _Changes:
         found = self._read(_FOUND, lying, _CANDIDATES_SCHEMA)
         learnt, absent = self._ask(
             asked.join(many(anew.select("address"), mark.rows(inventory.STAGE)), "address", "left_anti").join(
-                many(found.select("address"), _rows(lying)), "address", "left_anti"
+                many(found.select("address"), rows_of(lying)), "address", "left_anti"
             )
         )
 
@@ -171,6 +172,7 @@ class _Changes:
 
     def _live(self, *looked_for: tuple[str, list[Part]]) -> DataFrame:
         """Of the hashes that are looked for those that a retained range holds, each with one such range."""
+        from pyspark.sql import DataFrame
         from pyspark.sql import functions as F
 
         every = (self.own, *self.layers)
@@ -180,12 +182,13 @@ class _Changes:
         )
         wanted = self._wanted(*looked_for)
         if wanted.rows > MOST:
-            rows = None
-            for layer in every:
-                one = layer.frame(self.spark, range_reading.STAGE, INDEX, range_reading.INDEX_SCHEMA)
-                one = one.select("range_id", "hash").withColumn("layer", F.lit(layer.mark_id))
-                rows = one if rows is None else rows.unionByName(one)
-            assert rows is not None
+            indexes = [
+                layer.frame(self.spark, range_reading.STAGE, INDEX, range_reading.INDEX_SCHEMA)
+                .select("range_id", "hash")
+                .withColumn("layer", F.lit(layer.mark_id))
+                for layer in every
+            ]
+            rows = functools.reduce(DataFrame.unionByName, indexes)
         else:
             sources = [
                 Source(layer.mark.stage_folder(range_reading.STAGE, INDEX), part, layer.mark_id)
@@ -198,7 +201,7 @@ class _Changes:
         )
         folder = self._folder(_LIVE)
         parts = write(live, self.context.workspace, {_LIVE: folder}, _LIVE_SCHEMA)[_LIVE]
-        return many(read(self.spark, self.context.workspace, folder, parts, _LIVE_SCHEMA), _rows(parts))
+        return many(read(self.spark, self.context.workspace, folder, parts, _LIVE_SCHEMA), rows_of(parts))
 
     def _ask(self, unknown: DataFrame) -> tuple[list[Part], list[Part]]:
         """Ask the store for addresses that nobody has listed: rows of those that are there, and the others."""
@@ -245,10 +248,6 @@ class _Changes:
 
     def _folder(self, name: str) -> str:
         return self.context.mark.stage_folder(FINDINGS, name)
-
-
-def _rows(parts: Sequence[Part]) -> int:
-    return sum(part.rows for part in parts)
 
 
 _ANSWER_SCHEMA = pa.schema([*(field.with_nullable(True) for field in inventory.SCHEMA), _HASH])

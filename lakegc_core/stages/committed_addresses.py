@@ -61,7 +61,7 @@ def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResul
         target = context.mark.stage_folder(STAGE)
         layers = below(context)
         if layers:
-            output = read_changes(spark, context, layers[0], retained, target, expected=expected)
+            output = read_changes(spark, context, layers, retained, target, expected=expected)
         else:
             output = read_committed(spark, context, retained, target, expected=expected)
         others = context.mark.require(COMMITS).datasets[OTHERS]

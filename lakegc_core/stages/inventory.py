@@ -24,7 +24,7 @@ from lakegc_core.stages.hash_scan import Source, Wanted, by_address, scan
 from lakegc_core.stages.layers import CLOCKS, Layer
 from lakegc_core.stages.sweep_record import sweeps_of
 from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA
-from lakegc_core.store.parquet import Part, list_parts, read, read_part, write
+from lakegc_core.store.parquet import Part, list_parts, read, read_part, rows_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -109,6 +109,7 @@ def write_gone(
 
     `carried`: parts of the units that are taken over; `since`: when the first of them was listed.
     """
+    from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
     frames = [
@@ -117,21 +118,19 @@ def write_gone(
     ]
     if not frames:
         return [], {"objects": 0, "bytes": 0}
-    rows = frames[0]
-    for frame in frames[1:]:
-        rows = rows.unionByName(frame)
+    rows = functools.reduce(DataFrame.unionByName, frames)
     units = read(spark, context.workspace, folders[UNITS], carried, UNITS_SCHEMA, ["unit", "listed_at"])
     gone = (
         rows.where(F.col("outcome").isin(DELETED, ALREADY_GONE))
         .withColumn("unit", unit_of(F.col("address")))
-        .join(many(units, sum(part.rows for part in carried)), "unit")
+        .join(many(units, rows_of(carried)), "unit")
         .where(F.col("at") >= F.timestamp_seconds(F.col("listed_at") - CLOCKS))
         .groupBy("address")
         .agg(F.max("size").alias("size"))
     )
     parts = write(gone, context.workspace, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
     return parts, {
-        "objects": sum(part.rows for part in parts),
+        "objects": rows_of(parts),
         "bytes": sum(part.sums["bytes"] for part in parts),
     }
 

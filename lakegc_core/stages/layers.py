@@ -15,7 +15,7 @@ from lakegc_core.context import MarkContext, RepositoryContext
 from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.mark import CLEAN, INCREMENTAL, RESTORES, STAGES, STAMP, Manifest, MarkArtifacts, marks
 from lakegc_core.stages.previous_mark import previous_findings
-from lakegc_core.store.parquet import Part, read
+from lakegc_core.store.parquet import Part, read, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,14 +42,18 @@ class Layer:
         return self.mark.mark_id
 
     def parts(self, stage: str, dataset: str = "") -> Sequence[Part]:
-        """The parts of a dataset of a stage; none of the last stage while that is not finished."""
+        """The parts of a dataset of a stage; none of the last stage while that is not finished. MarkError for a dataset
+        that the manifest does not name: what is missing must not pass for empty."""
         if stage == _LAST and stage not in self.manifests:
             return ()
-        return self.manifests[stage].datasets.get(dataset or stage, ())
+        found = self.manifests[stage].datasets.get(dataset or stage)
+        if found is None:
+            raise MarkError(f"Stage {stage} of mark {self.mark_id} has no dataset {dataset or stage}. Make a new mark.")
+        return found
 
     def rows(self, stage: str, dataset: str = "") -> int:
         """How many rows a dataset has."""
-        return sum(part.rows for part in self.parts(stage, dataset))
+        return rows_of(self.parts(stage, dataset))
 
     def frame(self, spark: SparkSession, stage: str, dataset: str, schema: pa.Schema) -> DataFrame:
         """A dataset of this mark."""

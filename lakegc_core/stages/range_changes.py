@@ -36,7 +36,7 @@ from lakegc_core.stages.range_reading import (
     tasks_for,
     with_schema,
 )
-from lakegc_core.store.parquet import Part, parts_of, read, spark_width, write
+from lakegc_core.store.parquet import Part, parts_of, read, rows_of, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,12 +59,19 @@ _JUDGED = pa.schema(
 
 
 def read_changes(
-    spark: SparkSession, context: MarkContext, base: Layer, retained: DataFrame, folder: str, *, expected: int
+    spark: SparkSession,
+    context: MarkContext,
+    layers: Sequence[Layer],
+    retained: DataFrame,
+    folder: str,
+    *,
+    expected: int,
 ) -> StageOutput:
     """What the metaranges in `retained` (column metarange_id) refer to, from what the mark below knew of its own.
 
-    `expected`: how many distinct metaranges are retained.
+    `layers`: that mark and those that it rests on, newest first. `expected`: how many distinct metaranges are retained.
     """
+    base = layers[0]
     work, config = reading(context, folder), context.workspace
     now = retained.where("metarange_id != ''").distinct()
     before = base.frame(spark, STAGE, CHECKSUMS, CHECKSUMS_SCHEMA)
@@ -80,11 +87,11 @@ def read_changes(
         summarise=sum_metaranges,
     )[CHECKSUMS]
     check_metaranges(checksums, expected)
-    judged = _judge(spark, context, base, metaranges, folder)
+    judged = _judge(spark, context, layers, metaranges, folder)
     told = context.settings.scale.range_num_partitions
 
     def spread(name: str) -> DataFrame:
-        rows = sum(part.rows for part in judged[name])
+        rows = rows_of(judged[name])
         frame = read(spark, config, f"{folder}/{name}", judged[name], _JUDGED)
         return frame.repartition(told or tasks_for(rows, 32, 512))
 
@@ -93,7 +100,7 @@ def read_changes(
     ranges = [*judged[RANGES], *parts[RANGES]]
     facts = summary(checksums, ranges, parts)
     check_references(facts)
-    more = {"ranges_added": _rows(judged[_ADDED]), "ranges_dropped": _rows(judged[_GONE])}
+    more = {"ranges_added": rows_of(judged[_ADDED]), "ranges_dropped": rows_of(judged[_GONE])}
     return StageOutput(
         {**parts, RANGES: ranges, METARANGES: metaranges[METARANGES], CHECKSUMS: checksums, **dropped}, facts | more
     )
@@ -134,10 +141,14 @@ def _split_signed(table: pa.Table) -> dict[str, pa.Table]:
 
 
 def _judge(
-    spark: SparkSession, context: MarkContext, base: Layer, metaranges: dict[str, list[Part]], folder: str
+    spark: SparkSession,
+    context: MarkContext,
+    layers: Sequence[Layer],
+    metaranges: dict[str, list[Part]],
+    folder: str,
 ) -> dict[str, list[Part]]:
     """Every range that is held now or was before, told apart: held still, added, dropped. CorruptFileError where the
-    counts of the mark below and the metaranges contradict each other."""
+    counts of the mark below and the metaranges contradict each other, or no layer holds what a range protects."""
     from pyspark.sql import functions as F
 
     def of(name: str, sign: int) -> DataFrame:
@@ -156,7 +167,9 @@ def _judge(
             F.max("max_key").alias("max_key"),
         )
     )
+    base = layers[0]
     known = base.frame(spark, STAGE, RANGES, RANGES_SCHEMA)
+    nowhere = ~F.col("read_in").isin([layer.mark_id for layer in layers])
     counts = F.coalesce("references", F.lit(0).cast("long")) + F.coalesce("change", F.lit(0).cast("long"))
     differs = (F.col("least") != F.col("most")) | (F.col("count") != F.col("most"))
     judged = (
@@ -164,7 +177,7 @@ def _judge(
         .withColumn("now", counts)
         .withColumn(
             "verdict",
-            F.when((F.col("now") < 0) | F.coalesce(differs, F.lit(False)), _ODD)
+            F.when((F.col("now") < 0) | F.coalesce(differs, F.lit(False)) | F.coalesce(nowhere, F.lit(False)), _ODD)
             .when(F.col("read_in").isNull() & (F.col("now") == 0), _ODD)
             .when(F.col("read_in").isNull(), _ADDED)
             .when(F.col("now") == 0, _GONE)
@@ -193,7 +206,7 @@ def _judge(
     )
     if found[_ODD]:
         raise CorruptFileError(
-            f"{_rows(found[_ODD]):,} ranges do not agree with what mark {base.mark_id} knew of them: the counts of "
+            f"{rows_of(found[_ODD]):,} ranges do not agree with what mark {base.mark_id} knew of them: the counts of "
             "references do not add up. This mark cannot rest on it. Make a new mark: it will be a clean one."
         )
     return found
@@ -201,7 +214,3 @@ def _judge(
 
 def _split_judged(table: pa.Table) -> dict[str, pa.Table]:
     return {name: table.filter(pc.equal(table["verdict"], name)) for name in (RANGES, _ADDED, _GONE, _ODD)}
-
-
-def _rows(parts: Sequence[Part]) -> int:
-    return sum(part.rows for part in parts)

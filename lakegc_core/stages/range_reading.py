@@ -22,7 +22,7 @@ from lakegc_core.namespace import Namespace
 from lakegc_core.spark import Json
 from lakegc_core.stages.protected import ROWS_SCHEMA, protected_rows
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parquet import Part, PartWriter, part_results
+from lakegc_core.store.parquet import Part, PartWriter, part_results, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -210,7 +210,7 @@ def total(parts: Sequence[Part], name: str) -> int:
 
 def check_metaranges(checksums: Sequence[Part], expected: int) -> None:
     """IncompleteError unless each retained metarange has its row."""
-    rows = sum(part.rows for part in checksums)
+    rows = rows_of(checksums)
     if rows != expected:
         raise IncompleteError(f"{expected:,} metaranges are retained, {rows:,} were read. Run the mark again.")
 
@@ -220,12 +220,12 @@ def summary(checksums: Sequence[Part], ranges: Sequence[Part], parts: Mapping[st
 
     `parts`: of the addresses that were read, and of their index. IncompleteError unless each address is in it.
     """
-    addresses, indexed = (sum(part.rows for part in parts[name]) for name in (STAGE, INDEX))
+    addresses, indexed = (rows_of(parts[name]) for name in (STAGE, INDEX))
     if addresses != indexed:
         raise IncompleteError(f"{addresses:,} addresses were read, and {indexed:,} indexed. Run the mark again.")
     return {
-        "metaranges": sum(part.rows for part in checksums),
-        "ranges": sum(part.rows for part in ranges),
+        "metaranges": rows_of(checksums),
+        "ranges": rows_of(ranges),
         "entries": total(ranges, "entries"),
         "references": total(checksums, "stated_ranges"),
         "references_read": total(ranges, "references"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +144,11 @@ def write(
             yield from part_results(name, writer.close())
 
     return parts_of(run_on_rows(frame, task), folders)
+
+
+def rows_of(parts: Iterable[Part]) -> int:
+    """How many rows some parts have together."""
+    return sum(part.rows for part in parts)
 
 
 def list_parts(config: StoreConfig, folder: str) -> list[Part]:

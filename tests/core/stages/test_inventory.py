@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from lakegc_core.errors import MarkError
 from lakegc_core.mark import HOME, MarkArtifacts
 from lakegc_core.safety import RELIST
 from lakegc_core.sandbox.names import Names
-from lakegc_core.stages.inventory import COUNTS, STAGE, UNITS, UNITS_SCHEMA, carried_units, unit_of
+from lakegc_core.stages.inventory import COUNTS, GONE, LEARNT, STAGE, UNITS, UNITS_SCHEMA, carried_units, unit_of
 from lakegc_core.stages.layers import Layer
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.parquet import PartWriter
@@ -39,9 +41,16 @@ def layer(folder: Path, listed_at: dict[str, float], listed_in: str = "m1") -> L
         for unit, at in listed_at.items()
     ]
     writer.write(pa.RecordBatch.from_pylist(rows, schema=UNITS_SCHEMA))
-    listing = manifest(STAGE, "x").__dict__ | {"datasets": {UNITS: writer.close()}}
-    last = manifest("expired_addresses", "x")
-    return Layer(mark, {STAGE: type(last)(**listing), "expired_addresses": last})
+    listing = replace(manifest(STAGE, "x"), datasets={UNITS: writer.close()})
+    last = replace(manifest("expired_addresses", "x"), datasets={LEARNT: ()})
+    return Layer(mark, {STAGE: listing, "expired_addresses": last})
+
+
+def test_a_dataset_that_a_manifest_does_not_name_is_no_empty_one(tmp_path: Path) -> None:
+    below = layer(tmp_path, {})
+    assert below.parts("expired_addresses", LEARNT) == ()
+    with pytest.raises(MarkError, match="has no dataset gone"):
+        below.parts(STAGE, GONE)
 
 
 def test_a_slice_is_taken_over_once_it_was_listed_a_week_after_it_began(tmp_path: Path) -> None:
