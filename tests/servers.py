@@ -219,8 +219,9 @@ def started(
     *,
     variables: Mapping[str, str] | None = None,
     stop_seconds: float = STOP_SECONDS,
+    user: str | None = None,
 ) -> Iterator[Server]:
-    """Run `command(ports)` until the block ends. Tried twice: a free port can be lost.
+    """Run `command(ports)` until the block ends, as `user` if one is given. Tried twice: a free port can be lost.
 
     `describe` makes the server's value from its ports and log; `attempt` uses it once, and raises as long as it is
     not up. After `stop_seconds` of waiting for its end it is killed.
@@ -239,6 +240,7 @@ def started(
                 stderr=subprocess.STDOUT,
                 env=environment | dict(variables or {}),
                 cwd=tmp,
+                user=user,
             )
         try:
             try:
