@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 PAGE_LIMIT_SECONDS = 2.0
 """In 95 of 100 times a page answers within that."""
 
+_SETTLED = 30  # looks after which everything has come up
+
 
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest of the values that so many are not above; 0 of none."""
@@ -47,7 +49,11 @@ def figures(proof: Proof) -> dict[str, Any]:
         "page_seconds": {page: _spread(each) for page, each in night.prober.seconds.items()},
         "postgres_bytes": night.site.database.size(),
         "memory_bytes": {
-            name: {"start": sampled[0][name], "end": sampled[-1][name], "most": max(each[name] for each in sampled)}
+            name: {
+                "start": sampled[min(_SETTLED, len(sampled) - 1)][name],
+                "end": sampled[-1][name],
+                "most": max(each[name] for each in sampled),
+            }
             for name in night.site.processes
         },
         "queue_most": night.notes.most_queued,

@@ -11,6 +11,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -222,8 +223,9 @@ class Night:
             is_far = any(event.is_step_materialization if job == MARKING else event.is_step_start for event in events)
             pids = [found[1] for event in events if (found := _PID.search(event.message or ""))]
             if is_far and pids:
-                os.kill(int(pids[-1]), signal.SIGKILL)
-                self.notes.killed[run.run_id] = job
+                with suppress(ProcessLookupError):  # it has just ended by itself: another one, then
+                    os.kill(int(pids[-1]), signal.SIGKILL)
+                    self.notes.killed[run.run_id] = job
 
     def _marks_are_over(self) -> bool:
         runs = self._runs(MARKING)

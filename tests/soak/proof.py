@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import requests
 
 from lakegc_core.sandbox.server import BASE_PATH
-from lakegc_core.store.base import DELETED
+from lakegc_core.store.base import ALREADY_GONE, DELETED
 from lakegc_dagster import records
 from lakegc_dagster.rounds import slot_of
 from tests.soak.figures import PAGE_LIMIT_SECONDS, percentile
@@ -103,9 +103,10 @@ class Proof:
 
     def _wrong_with(self, chain: Chain, broken: str | None) -> list[str]:
         """What is wrong with how it ended. Only what was killed may have been run again, once."""
-        run, killed = chain.first, chain.first.run_id in self.night.notes.killed
+        run = chain.first
+        killed = run.status == FAILURE and run.run_id in self.night.notes.killed  # else it had just done its work
         cell = f"{run.job_name} of {self._cell(chain)}"
-        if len(chain.runs) != 1 + killed or (killed and run.status != FAILURE):
+        if len(chain.runs) != 1 + killed:
             ends = [each.dagster_run.status.value for each in chain.runs]
             return [f"{cell}, {'killed' if killed else 'not killed'}: {ends}"]
         if chain.last.status == SUCCESS or (chain.last.status == FAILURE and broken):
@@ -153,14 +154,14 @@ class Proof:
             wrong += [f"{name}/{address} was deleted by {sorted(sweeps)}" for address, sweeps in twice.items()]
         return wrong
 
-    def deleted(self, name: str) -> dict[str, set[str]]:
-        """What the journals of a repository's sweeps say is deleted, by sweep."""
+    def deleted(self, name: str, outcomes: tuple[str, ...] = (DELETED,)) -> dict[str, set[str]]:
+        """What the journals of a repository's sweeps say is deleted, by sweep; or what has another outcome."""
         found: dict[str, set[str]] = {}
         home = self.night.herd.marks_folder(name)
         for file in sorted(home.glob("*/sweeps/*/outcomes/**/*.parquet")):
             sweep = "/".join(file.relative_to(home).parts[:3])
             table = pq.read_table(file, columns=["address", "outcome"], partitioning=None).to_pylist()
-            found.setdefault(sweep, set()).update(row["address"] for row in table if row["outcome"] == DELETED)
+            found.setdefault(sweep, set()).update(row["address"] for row in table if row["outcome"] in outcomes)
         return found
 
     # --- the objects ---
@@ -190,7 +191,8 @@ class Proof:
         for name in self.night.plan.names:
             left, stored = herd.garbage(name), herd.stored(name)
             wrong += [f"{name}: {each} is garbage still" for each in left | (herd.made[name] & stored)]
-            journal = set().union(*self.deleted(name).values())
+            # A sweep that was killed may find gone what it deleted itself.
+            journal = set().union(*self.deleted(name, (DELETED, ALREADY_GONE)).values())
             wrong += [f"{name}: {each} is gone, and no journal says so" for each in herd.made[name] - stored - journal]
             wrong += [f"{name}: {each} was deleted and was no garbage" for each in journal - herd.made[name]]
         return wrong

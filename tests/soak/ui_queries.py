@@ -7,11 +7,11 @@ page belongs in `pages`.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import re
 from pathlib import Path
 
-import dagster_webserver
 from graphql import (
     DefinitionNode,
     FieldNode,
@@ -26,7 +26,9 @@ from graphql import (
     visit,
 )
 
-_BUILD = Path(dagster_webserver.__file__).parent / "webapp" / "build"
+_WEBSERVER = importlib.util.find_spec("dagster_webserver")
+assert _WEBSERVER is not None and _WEBSERVER.origin, "dagster-webserver is a development dependency"
+_BUILD = Path(_WEBSERVER.origin).parent / "webapp" / "build"
 _BLOCK = re.compile(r"gql`(\s*(?:query|fragment|mutation)\s.*?)`", re.DOTALL)
 _SLOT = re.compile(r"\$\{\w+\}")  # where the UI puts in a fragment of another file
 
