@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -240,7 +241,7 @@ def started(
                 stderr=subprocess.STDOUT,
                 env=environment | dict(variables or {}),
                 cwd=tmp,
-                user=user,
+                **as_user(user),
             )
         try:
             try:
@@ -253,6 +254,11 @@ def started(
             return
         finally:
             _stop(process, stop_seconds)
+
+
+def as_user(name: str | None) -> dict[str, Any]:
+    """Arguments of `subprocess` for a program that runs as another user; none for None."""
+    return {} if name is None else {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
 
 
 def _stop(process: subprocess.Popen[bytes], seconds: float) -> None:

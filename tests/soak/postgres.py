@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.servers import started
+from tests.servers import as_user, started
 
 USER = "lakegc"
 DATABASE = "dagster"
@@ -107,7 +107,7 @@ def _initialise(programs: Path, folder: Path, password: str, user: str | None) -
         cwd=folder,
         capture_output=True,
         timeout=_START_SECONDS,
-        **_as(user),
+        **as_user(user),
     )
     words.unlink()
     return data
@@ -131,7 +131,7 @@ def _programs() -> Path:
     for folder in _folders():
         command = [folder / "postgres", "--version"]
         try:
-            subprocess.run(command, check=True, cwd="/", capture_output=True, timeout=60, **_as(_user()))
+            subprocess.run(command, check=True, cwd="/", capture_output=True, timeout=60, **as_user(_user()))
             return folder
         except (OSError, subprocess.SubprocessError) as error:
             tried.append(f"{folder}: {error}")
@@ -160,8 +160,3 @@ def _user() -> str | None:
     if found is None:
         raise NoPostgres("Postgres does not run as root, and there is neither a user postgres nor nobody here.")
     return found
-
-
-def _as(user: str | None) -> dict[str, Any]:
-    """Arguments of `subprocess` for another user."""
-    return {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
