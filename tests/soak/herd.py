@@ -28,13 +28,17 @@ _METADATA = re.compile(r"[0-9a-f]{64}")
 
 @dataclass
 class Herd:
-    """So many repositories on a sandbox. `made`: all that ever was garbage, by repository."""
+    """So many repositories on a sandbox. `made`: all that ever was garbage, by repository.
+
+    Nobody works on what is broken: a new commit would put a whole range in the place of a damaged one.
+    """
 
     sandbox: Sandbox
     names: tuple[str, ...]
     made: dict[str, set[str]] = field(default_factory=dict)
     _pieces: int = 0
     _commits: int = 0
+    _broken: set[str] = field(default_factory=set)
     _cut: dict[Path, bytes] = field(default_factory=dict)
 
     def create(self) -> None:
@@ -50,7 +54,7 @@ class Herd:
     def work(self) -> None:
         """A day's work everywhere, which leaves garbage of every kind behind."""
         self._pieces += 1
-        for name in self.names:
+        for name in self._whole():
             self._work(self.sandbox.repository(name))
             self.made.setdefault(name, set()).update(self.garbage(name))
 
@@ -62,8 +66,8 @@ class Herd:
                 repository.upload("main", path, f"{repository.name} {path} {piece}.{turn}".encode())
         repository.upload("main", f"days/{piece:03d}.parquet", f"{repository.name} {piece}".encode())
         repository.commit("main", f"day {piece}", date=self._date())
-        if piece > 1:
-            repository.delete_branch(f"trial-{piece - 1}")
+        for branch in [branch for branch in repository.refs.branches if branch.startswith("trial-")]:
+            repository.delete_branch(branch)
         repository.create_branch(f"trial-{piece}", "main")
         repository.upload(f"trial-{piece}", "trial.parquet", f"{repository.name} trial {piece}".encode())
         repository.commit(f"trial-{piece}", "a trial", date=self._date())
@@ -74,11 +78,14 @@ class Herd:
 
     def meanwhile(self) -> None:
         """What users do while marks and sweeps are under way: new objects, committed. It leaves no garbage."""
-        for name in self.names:
+        for name in self._whole():
             repository = self.sandbox.repository(name)
             path = f"meanwhile/{self._commits:05d}.parquet"
             repository.upload("main", path, f"{name} {path}".encode())
             repository.commit("main", "meanwhile", date=self._date())
+
+    def _whole(self) -> list[str]:
+        return [name for name in self.names if name not in self._broken]
 
     def _date(self) -> datetime:
         """A minute later than the commit before, two months ago."""
@@ -89,10 +96,12 @@ class Herd:
 
     def forget_rules(self, name: str) -> None:
         """Leave a repository without rules: marks refuse it."""
+        self._broken.add(name)
         self.sandbox.repository(name).delete_rules()
 
     def damage(self, name: str) -> None:
         """Cut the ends off the ranges of a new commit, so that no mark has read them before."""
+        self._broken.add(name)
         folder, repository = self._folder(name) / "_lakefs", self.sandbox.repository(name)
         before = set(folder.iterdir())
         repository.upload("main", f"damaged/{self._commits:05d}.parquet", b"to be lost")
@@ -111,6 +120,7 @@ class Herd:
             repository.set_rules(RULE_DAYS)
         for file in [each for each in self._cut if each.is_relative_to(self._folder(name))]:
             file.write_bytes(self._cut.pop(file))
+        self._broken.discard(name)
         self.made.setdefault(name, set()).update(self.garbage(name))  # without rules it was none
 
     # --- the oracle ---
