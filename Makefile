@@ -6,7 +6,7 @@ STAMP := $(VENV)/.lakegc-setup
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-ui test-golden ui bench lint format lock clean
+.PHONY: help setup demo test test-slow test-ui test-soak test-golden ui bench lint format lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,13 +25,16 @@ demo: $(STAMP)  ## the whole story on an embedded lakeFS: history, mark, guards,
 	@$(BIN)/lakegc demo
 
 test: $(STAMP)  ## every test but the slow ones, two files side by side
-	$(PYTEST) -m "not slow and not ui" -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow and not ui and not soak" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(STAMP)  ## the tests that take minutes each, two files side by side
-	$(PYTEST) -m "slow and not ui" -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "slow and not ui and not soak" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-ui: $(STAMP)  ## a walk through the Dagster UI in a browser (LAKEGC_UI_SHOTS=DIR keeps its screenshots)
 	$(PYTEST) -m ui tests/ui
+
+test-soak: $(STAMP)  ## a night of 20 repositories x 10 rounds in Dagster (LAKEGC_SOAK_REPOSITORIES, _ROUNDS, _MINUTES)
+	$(PYTEST) -m soak tests/soak
 
 test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR: other recordings)
 	$(PYTEST) -m golden tests/golden

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -219,8 +220,9 @@ def started(
     *,
     variables: Mapping[str, str] | None = None,
     stop_seconds: float = STOP_SECONDS,
+    user: str | None = None,
 ) -> Iterator[Server]:
-    """Run `command(ports)` until the block ends. Tried twice: a free port can be lost.
+    """Run `command(ports)` until the block ends, as `user` if one is given. Tried twice: a free port can be lost.
 
     `describe` makes the server's value from its ports and log; `attempt` uses it once, and raises as long as it is
     not up. After `stop_seconds` of waiting for its end it is killed.
@@ -239,6 +241,7 @@ def started(
                 stderr=subprocess.STDOUT,
                 env=environment | dict(variables or {}),
                 cwd=tmp,
+                **as_user(user),
             )
         try:
             try:
@@ -251,6 +254,11 @@ def started(
             return
         finally:
             _stop(process, stop_seconds)
+
+
+def as_user(name: str | None) -> dict[str, Any]:
+    """Arguments of `subprocess` for a program that runs as another user; none for None."""
+    return {} if name is None else {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
 
 
 def _stop(process: subprocess.Popen[bytes], seconds: float) -> None:
