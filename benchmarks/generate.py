@@ -306,6 +306,7 @@ class GeneratedLake:
         return path.encode(), self._entry(address).value
 
     def _entry(self, address: str) -> Entry:
-        """As if each object had content of its own."""
+        """As if each object had content of its own. A folder knows no ETags, by which a store tells objects of one size
+        apart: so that no object looks like an upload of another's content, no entry says that it is empty."""
         e_tag = hashlib.md5(address.encode(), usedforsecurity=False).hexdigest()
-        return Entry(address, 0, e_tag, self._uploads.at * 10**9, RELATIVE, {}, OCTETS)
+        return Entry(address, 1, e_tag, self._uploads.at * 10**9, RELATIVE, {}, OCTETS)

@@ -41,6 +41,8 @@ _SCHEMES = {"s3", "gs", "http", "https", "local"}
 _GO_PATH_SAFE = "$&+,/:;=@-_.~"  # what Go's URL type leaves unescaped in a path
 _XID_EPOCH = 64_060_588_800  # year 4000: slices and run ids count down to it
 _XID_ALPHABET = "0123456789abcdefghijklmnopqrstuv"
+_XID_NAME = r"(?:^|/)(?P<time>[0-9a-v]{7})[0-9a-v]{12}[0g](?:[,._][^/]*)?$"
+_XID_DIGITS = np.array([max(0, _XID_ALPHABET.find(chr(letter))) for letter in range(128)], np.int64)
 
 
 @dataclass(frozen=True)
@@ -171,10 +173,16 @@ class Namespace:
         return list(dict.fromkeys(key for key in found if key))
 
 
-def xid_time(name: str) -> int | None:
-    """Unix seconds in an object name that begins with an xid (`<xid>` or `<xid>,<signature>` …); None otherwise."""
-    seconds = _xid_seconds(name[:20])
-    return seconds if seconds is not None and (len(name) == 20 or name[20] in ",._") else None
+def xid_times(addresses: pa.Array) -> np.ndarray:
+    """Unix seconds at which lakeFS gave out the last part of each address, float64; NaN where that does not begin with
+    an xid (`<xid>`, `<xid>,<signature>`, `<xid>.multipart` …), whose first 32 bits they are."""
+    found = np.full(len(addresses), np.nan)
+    letters = pc.struct_field(pc.extract_regex(addresses, _XID_NAME), "time")
+    rows = pc.is_valid(letters).to_numpy(zero_copy_only=False)
+    digits = np.frombuffer("".join(letters.drop_null().to_pylist()).encode(), np.uint8).reshape(-1, 7)
+    values = _XID_DIGITS[digits] @ (32 ** np.arange(6, -1, -1, dtype=np.int64))
+    found[rows] = values >> 3
+    return found
 
 
 def slice_time(name: str) -> int | None:

@@ -6,10 +6,12 @@ Which Java runs it is said in `java`, how executors get lakegc in `shipping`. Wh
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,6 +34,7 @@ FEW = 20_000
 """Rows that may pass through the driver to every task: some megabytes at most."""
 
 _RESULT = "result string"
+_DAEMON = "spark.python.daemon.module"
 _DEFAULTS = {
     "spark.app.name": "lakegc",
     "spark.ui.enabled": "false",
@@ -50,9 +53,14 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     defaults. Credentials do not belong there: stores are reached from Python, with configurations that travel in the
     tasks. Executors elsewhere are given this package.
     """
+    own = dict(conf or {})
+    forks = sys.platform == "linux" and master.startswith("local") and _DAEMON not in own
+    if forks:
+        worker_daemon.warm_up()
+    # Spark's Python side wants it for the first job, and this thread waits for the JVM meanwhile.
+    threading.Thread(target=importlib.import_module, args=("pandas",), daemon=True).start()
     from pyspark.sql import SparkSession
 
-    own = dict(conf or {})
     if master.startswith(CONNECT):  # memory, logs and Python are the server's
         builder = SparkSession.builder.remote(master)
         settings = {key: value for key, value in _DEFAULTS.items() if key.startswith("spark.sql.")}
@@ -66,8 +74,8 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 2))
         log = Path(__file__).with_name("log4j2.properties")
-        if sys.platform == "linux":
-            settings["spark.python.daemon.module"] = worker_daemon.__name__
+        if forks:
+            settings[_DAEMON] = worker_daemon.__name__
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
     for key, value in (settings | own).items():
         builder = builder.config(key, value)
@@ -134,6 +142,11 @@ def run_on_rows(frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Ite
             yield _row(result)
 
     return collect_results(frame.mapInArrow(body, _RESULT))
+
+
+def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+    """A frame without rows, which Spark knows to have none."""
+    return spark.createDataFrame(schema.empty_table())
 
 
 def many(frame: DataFrame, rows: int | None = None) -> DataFrame:

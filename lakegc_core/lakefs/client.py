@@ -30,8 +30,9 @@ TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
 RUNS = 4  # a staged dump is begun at most so often
 
-_FIRST_POLL = 0.5  # seconds, doubling
+_FIRST_POLL = 0.1  # seconds, doubling
 _LONGEST_POLL = 15.0
+_PAUSE = 0.5  # seconds before another run, longer each time
 
 _READ_CONFIG = "fs:ReadConfig on *"
 _READ_REPOSITORY = "fs:ReadRepository on the repository"
@@ -179,7 +180,7 @@ class LakeFSClient:
                 # 404: a branch vanished while it was scanned, or there is no such repository.
                 if error.status != 404 or run == RUNS:
                     raise
-            self._sleep(_FIRST_POLL * run)
+            self._sleep(_PAUSE * run)
         raise AssertionError("unreachable")
 
     def _staged_run(self, repository: str) -> StagedDump:

@@ -7,9 +7,9 @@ unreferenced, what was listed anew, and what ranges held that nothing holds any 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from lakegc_core.stages import inventory, range_reading, uncommitted_addresses
 from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.findings import SCHEMA as FINDINGS_SCHEMA
 from lakegc_core.stages.findings import STAGE as FINDINGS
-from lakegc_core.stages.hash_scan import MOST, Source, Wanted, scan
+from lakegc_core.stages.hash_scan import MOST, Source, Wanted, by_address, scan
 from lakegc_core.stages.inventory import GONE, GONE_SCHEMA, LEARNT, UNITS, UNITS_SCHEMA, unit_of
 from lakegc_core.stages.layers import Layer
 from lakegc_core.stages.range_reading import DROPPED, INDEX, RANGES, RANGES_SCHEMA
@@ -31,12 +31,15 @@ from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, rows_of, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    Old = Callable[[DataFrame], DataFrame]
 
 MISSING = "missing"
 _SOUGHT, _FOUND, _CANDIDATES, _ABSENT, _LIVE = "sought", "found", "candidates", "absent", "live"
 
 _HASH = pa.field("hash", pa.int64(), nullable=False)
+_ADDRESS = pa.schema([inventory.SCHEMA.field("address")])
 _SOUGHT_SCHEMA = pa.schema([inventory.SCHEMA.field("address"), inventory.SCHEMA.field("unit"), _HASH])
 _CANDIDATES_SCHEMA = pa.schema([*inventory.SCHEMA, _HASH])
 _LIVE_SCHEMA = pa.schema([_HASH, range_reading.SCHEMA.field("range_id")])
@@ -57,8 +60,46 @@ class Unreferenced:
     learnt: Sequence[Part] = ()
 
 
-def against_all(spark: SparkSession, context: MarkContext, own: Layer, named_before: Column) -> Unreferenced:
-    """All that the mark listed, without all that it read. `named_before`: holds for addresses that may be missing."""
+def against_all(spark: SparkSession, context: MarkContext, own: Layer, old: Old) -> Unreferenced:
+    """All that the mark listed, without all that it read. `old`: picks addresses that may be missing."""
+    references, objects = own.rows(range_reading.STAGE), own.rows(inventory.STAGE)
+    committed = own.frame(spark, range_reading.STAGE, "", range_reading.SCHEMA)
+    subtract = _by_scan if max(references, objects) <= MOST else _by_join
+    unreferenced, absent = subtract(spark, context, own)
+    missing = write(old(absent), context.workspace, {_ABSENT: context.mark.stage_folder(FINDINGS, _ABSENT)}, _ADDRESS)
+    return Unreferenced(
+        objects=unreferenced,
+        missing=own.read(spark, FINDINGS, _ABSENT, missing[_ABSENT], _ADDRESS).distinct(),
+        holding=committed.select("address", "range_id"),
+    )
+
+
+def _by_scan(spark: SparkSession, context: MarkContext, own: Layer) -> tuple[DataFrame, DataFrame]:
+    """What lies there and nothing refers to, and addresses that are referred to and do not lie there: each side is
+    read through once, by workers that hold the hashes of the other one."""
+
+    def sources(*datasets: tuple[str, str]) -> list[Source]:
+        return [
+            Source(own.mark.stage_folder(stage, dataset), part, own.mark_id)
+            for stage, dataset in datasets
+            for part in own.parts(stage, dataset)
+        ]
+
+    def wanted(stage: str, dataset: str = "", **how: Any) -> Wanted:
+        place = (own.mark.stage_folder(stage, dataset), own.parts(stage, dataset))
+        return Wanted(context.workspace, (place,), **how)
+
+    listed = [(inventory.STAGE, "")]
+    live = wanted(range_reading.STAGE, INDEX)
+    unreferenced = scan(spark, sources(*listed), inventory.SCHEMA, live, by_address, found=False)
+    lying = wanted(inventory.STAGE, columns=("address",), keys=by_address)
+    named = [(range_reading.STAGE, ""), (uncommitted_addresses.STAGE, "")]
+    absent = scan(spark, sources(*named), uncommitted_addresses.SCHEMA, lying, by_address, found=False)
+    return unreferenced, absent.where("exact")
+
+
+def _by_join(spark: SparkSession, context: MarkContext, own: Layer) -> tuple[DataFrame, DataFrame]:
+    """The same, for more hashes than a worker can hold."""
     from pyspark.sql import functions as F
 
     listing = inventory.everything(spark, [own])
@@ -67,17 +108,9 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, named_bef
     hashed = _spread(context, listing.withColumn("h", F.xxhash64("address")))
     live = _spread(context, committed.select(F.xxhash64("address").alias("h")))
     listed = _spread(context, listing.select(F.xxhash64("address").alias("h")))
-    references, objects = own.rows(range_reading.STAGE), own.rows(inventory.STAGE)
     exact = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
-    return Unreferenced(
-        objects=hashed.join(many(live, references), "h", "left_anti").drop("h"),
-        missing=_spread(context, exact.withColumn("h", F.xxhash64("address")))
-        .join(many(listed, objects), "h", "left_anti")
-        .where(named_before)
-        .select("address")
-        .distinct(),
-        holding=committed.select("address", "range_id"),
-    )
+    named = _spread(context, exact.withColumn("h", F.xxhash64("address")))
+    return hashed.join(many(live), "h", "left_anti"), named.join(many(listed), "h", "left_anti")
 
 
 def _spread(context: MarkContext, rows: DataFrame) -> DataFrame:
@@ -87,10 +120,10 @@ def _spread(context: MarkContext, rows: DataFrame) -> DataFrame:
 
 
 def against_changes(
-    spark: SparkSession, context: MarkContext, own: Layer, layers: Sequence[Layer], named_before: Column
+    spark: SparkSession, context: MarkContext, own: Layer, layers: Sequence[Layer], old: Old
 ) -> Unreferenced:
     """The same as `against_all`, from what may have changed since the mark below."""
-    return _Changes(spark, context, own, tuple(layers), named_before).run()
+    return _Changes(spark, context, own, tuple(layers), old).run()
 
 
 @dataclass(frozen=True)
@@ -99,7 +132,7 @@ class _Changes:
     context: MarkContext
     own: Layer
     layers: tuple[Layer, ...]
-    named_before: Column
+    old: Old
 
     def run(self) -> Unreferenced:
         base, mark = self.layers[0], self.own
@@ -113,7 +146,7 @@ class _Changes:
         dropped = self._of(mark, range_reading.STAGE, DROPPED, range_reading.ADDRESSES_SCHEMA).select("address")
         was_missing = self._of(base, FINDINGS, MISSING, FINDINGS_SCHEMA).select("address")
         new = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
-        asked = new.unionByName(was_missing).where(self.named_before).distinct()
+        asked = self.old(new.unionByName(was_missing).distinct())
 
         sought = self._write(
             self._with_unit(asked.unionByName(dropped).distinct()).join(carried, "unit", "left_semi"),

@@ -122,7 +122,7 @@ def read_committed(
         ours = context.mark.stage_folder(STAGE, RANGES)
         mine = read(spark, context.workspace, ours, known, RANGES_SCHEMA, ["range_id"])
         ranges = ranges.join(many(mine), "range_id", "left_anti")
-    results = run_on_rows(ranges.repartition(told or tasks_for(references, 32, 512)), work.ranges)
+    results = run_on_rows(ranges.repartition(told or tasks_for(references, 32, 8 * spark_width(spark))), work.ranges)
     parts = parts_of(results, [STAGE, INDEX, RANGES])
     facts = summary(checksums, parts[RANGES], parts)
     if known is None:

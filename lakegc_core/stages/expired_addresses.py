@@ -11,7 +11,6 @@ import hashlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,14 +21,16 @@ from lakegc_core.context import MarkContext
 from lakegc_core.errors import ServerError
 from lakegc_core.guards import shrunk
 from lakegc_core.mark import STAGES, Manifest, MarkArtifacts
-from lakegc_core.namespace import UPLOAD_PART, Namespace
-from lakegc_core.spark import Json, many, run_tasks
+from lakegc_core.namespace import Namespace, xid_times
+from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages import candidates, committed_addresses, range_reading, shape, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.candidates import MISSING
-from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, moment, with_since
+from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, instant, moment, with_since
+from lakegc_core.stages.hash_scan import Wanted, by_address
 from lakegc_core.stages.inventory import LEARNT
-from lakegc_core.stages.layers import all_layers
+from lakegc_core.stages.judging import FOREIGN, HELD, STAGED, YOUNG, Judge, Keeper, named_before
+from lakegc_core.stages.layers import Layer, all_layers
 from lakegc_core.stages.missing_paths import missing_paths
 from lakegc_core.stages.previous_mark import previous_mark
 from lakegc_core.stages.protected import ROWS_SCHEMA
@@ -38,7 +39,7 @@ from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, read_part, remove_leftovers, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TEXT_FOLDER = "deleted.text"
 """Where the documented rclone recipes find one address a line."""
@@ -56,34 +57,22 @@ def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
 
 
 def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
-    from pyspark.sql import functions as F
 
     own, *layers = all_layers(context)
     manifests = own.manifests
-    # What was named after the listing had begun is new, not missing.
-    named_before = F.coalesce(_named_at() < F.lit(manifests[STAGES[0]].started_at), F.lit(True))
+
+    def old(addresses: DataFrame) -> DataFrame:
+        """What was named after the listing had begun is new, not missing."""
+        return named_before(addresses, xid_times, manifests[STAGES[0]].started_at)
+
     if layers:
-        known = candidates.against_changes(spark, context, own, layers, named_before)
+        known = candidates.against_changes(spark, context, own, layers, old)
     else:
-        known = candidates.against_all(spark, context, own, named_before)
-    staged = own.frame(spark, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA)
-    held = own.frame(spark, range_reading.STAGE, committed_addresses.HELD, ROWS_SCHEMA)
-    reasoned = (
-        known.objects.withColumn("h", F.xxhash64("address"))
-        .join(many(_hashes(staged, "staged"), own.rows(uncommitted_addresses.STAGE)), "h", "left")
-        .join(many(_hashes(held, "held"), own.rows(range_reading.STAGE, committed_addresses.HELD)), "h", "left")
-        .withColumn("reason", _reason(context))
-    )
-    judged = with_since(spark, context, reasoned, manifests["retention_commits"].finished_at).select(*SCHEMA.names)
+        known = candidates.against_all(spark, context, own, old)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
-    parts = write(
-        judged.unionByName(_missing(known.missing)),
-        context.workspace,
-        folders,
-        SCHEMA,
-        split=_split,
-        summarise=_Summary.of(context),
-    )
+    parts = _judged(spark, context, own, known.objects, folders)
+    gone = {MISSING: folders[MISSING]}
+    parts |= write(_missing(known.missing), context.workspace, gone, SCHEMA, summarise=_Summary.of(context))
     parts = _without_reuploads(spark, context, parts, folders)
     text = _TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
     # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
@@ -99,11 +88,32 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     return StageOutput(parts | {LEARNT: known.learnt}, facts | {"previous": _previous_facts(context)})
 
 
-def _hashes(rows: DataFrame, name: str) -> DataFrame:
-    """The hashes of column `address` as column `h`, each once, with a column of this name that says so."""
-    from pyspark.sql import functions as F
+def _judged(
+    spark: SparkSession, context: MarkContext, own: Layer, objects: DataFrame, folders: Mapping[str, str]
+) -> dict[str, list[Part]]:
+    """The objects in parts, by what keeps them."""
+    keepers = (
+        _keeper(spark, own, STAGED, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA),
+        _keeper(spark, own, HELD, range_reading.STAGE, committed_addresses.HELD, ROWS_SCHEMA),
+    )
+    rows = with_since(spark, context, objects, own.manifests[STAGES[2]].finished_at)
+    for keeper in keepers:
+        rows = rows if keeper.fits else keeper.join(rows)
+    return write(
+        rows,
+        context.workspace,
+        {name: folders[name] for name in (STAGE, KEPT)},
+        SCHEMA,
+        prepare=Judge.of(context, xid_times, keepers),
+        split=_split,
+        summarise=_Summary.of(context),
+    )
 
-    return rows.select(F.xxhash64("address").alias("h")).distinct().withColumn(name, F.lit(True))
+
+def _keeper(spark: SparkSession, own: Layer, reason: str, stage: str, dataset: str, schema: pa.Schema) -> Keeper:
+    place = (own.mark.stage_folder(stage, dataset), own.parts(stage, dataset))
+    wanted = Wanted(own.mark.config, (place,), ("address",), by_address)
+    return Keeper(reason, wanted, own.frame(spark, stage, dataset, schema))
 
 
 def _without_reuploads(
@@ -128,47 +138,17 @@ def _without_reuploads(
         return parts
     shown = found.where(F.col("verdict") == RESCUED).select("address")
     moved = expired.join(shown.withColumn("shown", F.lit(True)), "address", "left").withColumn(
-        "reason", F.when(F.col("shown"), "staged").otherwise(F.col("reason"))
+        "reason", F.when(F.col("shown"), STAGED).otherwise(F.col("reason"))
     )
     again = write(
         moved.select(*SCHEMA.names),
         context.workspace,
-        folders,
+        {name: folders[name] for name in (STAGE, KEPT)},
         SCHEMA,
         split=_split,
         summarise=_Summary.of(context),
     )
-    return {STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]], MISSING: parts[MISSING]}
-
-
-def _reason(context: MarkContext) -> Column:
-    """What keeps an unreferenced object, first match; `unreferenced` when nothing does."""
-    from pyspark.sql import functions as F
-
-    cutoff = moment(context.header.cutoff)
-    part_cutoff = moment(context.header.cutoff - context.level.part_age.total_seconds())
-    is_part = F.col("address").rlike(UPLOAD_PART)
-    young = (
-        (F.col("last_modified") >= cutoff)
-        | F.coalesce(_named_at() >= F.lit(context.header.cutoff), F.lit(False))
-        | (is_part & (F.col("last_modified") >= part_cutoff))
-    )
-    return (
-        F.when(F.col("foreign"), "foreign")
-        .when(F.col("staged").isNotNull(), "staged")
-        .when(F.col("held").isNotNull(), "held")
-        .when(young, "young")
-        .otherwise(UNREFERENCED)
-    )
-
-
-def _named_at() -> Column:
-    """Unix seconds at which lakeFS gave out the object's name, if it begins with an xid: its first 32 bits."""
-    from pyspark.sql import functions as F
-
-    name = F.element_at(F.split("address", "/"), -1)
-    seconds = F.shiftright(F.conv(F.substring(name, 1, 7), 32, 10).cast("long"), 3)
-    return F.when(name.rlike(r"^[0-9a-v]{19}[0g]([,._].*)?$"), seconds)
+    return {**parts, STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]]}
 
 
 def _previous_facts(context: MarkContext) -> dict[str, Any] | None:
@@ -208,13 +188,8 @@ def _missing(addresses: DataFrame) -> DataFrame:
 
 
 def _split(table: pa.Table) -> dict[str, pa.Table]:
-    reason = table["reason"]
-    expired, missing = pc.equal(reason, UNREFERENCED), pc.equal(reason, MISSING)
-    return {
-        STAGE: table.filter(expired),
-        MISSING: table.filter(missing),
-        KEPT: table.filter(pc.invert(pc.or_(expired, missing))),
-    }
+    expired = pc.equal(table["reason"], UNREFERENCED)
+    return {STAGE: table.filter(expired), KEPT: table.filter(pc.invert(expired))}
 
 
 @dataclass(frozen=True)
@@ -238,17 +213,13 @@ class _Summary:
             found[f"{row['reason']}:objects"] = row["size_count"]
             found[f"{row['reason']}:bytes"] = row["size_sum"]
         expired = table.filter(pc.equal(table["reason"], UNREFERENCED))
-        old = pc.less(expired["last_modified"], _scalar(self.cutoff))
+        old = pc.less(expired["last_modified"], instant(self.cutoff))
         fit = pc.and_(self.namespace.collectable(expired["address"]), old)
-        ready = expired.filter(pc.less_equal(expired["since"], _scalar(self.confirmed)))
+        ready = expired.filter(pc.less_equal(expired["since"], instant(self.confirmed)))
         found["confirmed:objects"] = ready.num_rows
         found["confirmed:bytes"] = pc.sum(ready["size"]).as_py() or 0
         found["violations"] = expired.num_rows - (pc.sum(fit).as_py() or 0)
         return found | shape.sums(expired, self.now)
-
-
-def _scalar(seconds: float) -> pa.Scalar:
-    return pa.scalar(datetime.fromtimestamp(seconds, UTC), pa.timestamp("us", tz="UTC"))
 
 
 def _facts(
@@ -265,9 +236,9 @@ def _facts(
 
     groups = {
         "expired": of(UNREFERENCED),
-        "uncommitted": of("staged"),
-        "young": of("young"),
-        "foreign": of("foreign"),
+        "uncommitted": of(STAGED),
+        "young": of(YOUNG),
+        "foreign": of(FOREIGN),
     }
     everything = {
         "objects": listed["objects"] + sum(part.rows for part in learnt),

@@ -51,6 +51,11 @@ def moment(seconds: float) -> Column:
     return F.lit(datetime.fromtimestamp(seconds, UTC))
 
 
+def instant(seconds: float) -> pa.Scalar:
+    """The same moment as a value of Arrow."""
+    return pa.scalar(datetime.fromtimestamp(seconds, UTC), pa.timestamp("us", tz="UTC"))
+
+
 def with_since(spark: SparkSession, context: MarkContext, rows: DataFrame, read_commits_at: float) -> DataFrame:
     """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had read its
     commits (this mark: `read_commits_at`, unix seconds).

@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.hashing import hash_strings
-from lakegc_core.spark import begin_task
+from lakegc_core.spark import begin_task, empty
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.parquet import Part, read_part, spark_width
 
@@ -65,6 +65,13 @@ class Wanted:
     def rows(self) -> int:
         return sum(part.rows for _, parts in self.places for part in parts)
 
+    @property
+    def names(self) -> tuple[tuple[Any, ...], ...]:
+        """Folder, name, rows, bytes and sha256 of each part: what can be a key of a cache."""
+        return tuple(
+            (folder, part.name, part.rows, part.bytes, part.sha256) for folder, parts in self.places for part in parts
+        )
+
 
 def scan(
     spark: SparkSession,
@@ -72,27 +79,32 @@ def scan(
     schema: pa.Schema,
     wanted: Wanted,
     keys: Keys = by_hash,
+    *,
+    found: bool = True,
 ) -> DataFrame:
-    """The rows of the sources of which a key (by `keys`) is wanted: the columns of `schema`, and `layer`."""
+    """The rows of the sources of which a key (by `keys`) is wanted, or with `found=False` all the others: the columns
+    of `schema`, and `layer`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     shape = pa.schema([*schema, LAYER])
-    if not sources or not wanted.rows:
-        return spark.createDataFrame([], from_arrow_schema(shape))
+    if not sources or (found and not wanted.rows):
+        return empty(spark, shape)
     # Large ones first, dealt out in turn: no task gets all of them.
     slices = min(len(sources), 2 * max(2, spark_width(spark)))
     largest = sorted(sources, key=lambda source: -source.part.rows)
     shares = tuple(tuple(largest[number::slices]) for number in range(slices))
-    sought, clocks = _Sought.of(wanted), clock.ambient()
+    clocks = clock.ambient()
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task(clocks)
-        found = _filter(sought)
+        sought = filter_of(wanted)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for source in shares[number]:
                     for rows in read_part(wanted.config, source.folder, source.part, schema.names):
-                        hits = found.any(keys(rows))
+                        hits = sought.any(keys(rows))
+                        if not found:
+                            hits = np.delete(np.arange(rows.num_rows), hits)
                         if len(hits):
                             chosen = rows.take(pa.array(hits))
                             columns = [*chosen.columns, pa.repeat(source.layer, len(hits))]
@@ -128,30 +140,18 @@ class Filter:
         return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
-@dataclass(frozen=True)
-class _Sought:
-    """The same as `Wanted`, as a value that can be a key: folder, name, rows, bytes, sha256 of each part."""
-
-    config: StoreConfig
-    parts: tuple[tuple[str, str, int, int, str], ...]
-    columns: tuple[str, ...]
-    keys: Keys
-
-    @classmethod
-    def of(cls, wanted: Wanted) -> _Sought:
-        parts = [
-            (folder, part.name, part.rows, part.bytes, part.sha256) for folder, found in wanted.places for part in found
-        ]
-        return cls(wanted.config, tuple(parts), wanted.columns, wanted.keys)
+def filter_of(wanted: Wanted) -> Filter:
+    """The filter for what is wanted, in a task: read once by each worker process. CorruptFileError for a part that is
+    not what it was."""
+    return _filter(wanted.config, wanted.columns, wanted.keys, wanted.names)
 
 
-@functools.lru_cache(maxsize=2)
-def _filter(sought: _Sought) -> Filter:
-    """The filter for what is wanted: read once in each worker process."""
+@functools.lru_cache(maxsize=4)
+def _filter(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Filter:
     found = [
-        keys
-        for folder, name, rows, size, sha256 in sought.parts
-        for batch in read_part(sought.config, folder, Part(name, rows, size, sha256), sought.columns)
-        for keys in sought.keys(batch)
+        each
+        for folder, name, rows, size, sha256 in names
+        for batch in read_part(config, folder, Part(name, rows, size, sha256), columns)
+        for each in keys(batch)
     ]
     return Filter(np.concatenate(found) if found else np.empty(0, np.int64))

@@ -57,8 +57,13 @@ class Layer:
 
     def frame(self, spark: SparkSession, stage: str, dataset: str, schema: pa.Schema) -> DataFrame:
         """A dataset of this mark."""
-        folder = self.mark.stage_folder(stage, dataset)
-        return read(spark, self.mark.config, folder, self.parts(stage, dataset), schema)
+        return self.read(spark, stage, dataset, self.parts(stage, dataset), schema)
+
+    def read(
+        self, spark: SparkSession, stage: str, dataset: str, parts: Sequence[Part], schema: pa.Schema
+    ) -> DataFrame:
+        """Parts of a dataset of this mark that no manifest names yet."""
+        return read(spark, self.mark.config, self.mark.stage_folder(stage, dataset), parts, schema)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def read_changes(
     def spread(name: str) -> DataFrame:
         rows = rows_of(judged[name])
         frame = read(spark, config, f"{folder}/{name}", judged[name], _JUDGED)
-        return frame.repartition(told or tasks_for(rows, 32, 512))
+        return frame.repartition(told or tasks_for(rows, 32, 8 * spark_width(spark)))
 
     parts = parts_of(run_on_rows(spread(_ADDED), work.ranges) if judged[_ADDED] else [], [STAGE, INDEX, RANGES])
     dropped = parts_of(run_on_rows(spread(_GONE), work.dropped) if judged[_GONE] else [], [DROPPED])

@@ -21,7 +21,7 @@ from lakegc_core.lakefs import graveler
 from lakegc_core.safety import Level
 from lakegc_core.spark import Json, clear_errors, many, run_tasks
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
-from lakegc_core.stages.hash_scan import Source, Wanted, scan
+from lakegc_core.stages.hash_scan import LAYER, Source, Wanted, scan
 from lakegc_core.stages.layers import all_layers
 from lakegc_core.stages.look import Look
 from lakegc_core.stages.protected import ROWS_SCHEMA
@@ -48,6 +48,7 @@ UNCONFIRMED = "unconfirmed"
 
 _CANDIDATES = pa.schema([ROWS_SCHEMA.field("address"), INDEX_SCHEMA.field("size"), INDEX_SCHEMA.field("tag")])
 _ALIKE = pa.schema([INDEX_SCHEMA.field(name) for name in ("range_id", "size", "tag")])
+_HITS = pa.schema([*_ALIKE, LAYER])
 _HOLDING = pa.schema([METARANGES_SCHEMA.field(name) for name in ("metarange_id", "range_id")])
 _LOOK = "look"
 _SPREAD, _WITHOUT, _ANY = np.int64(0x4F1BBCDCBFA53E0B), np.int64(-1), np.int64(-2)
@@ -80,7 +81,10 @@ def find_suspects(
         with_schema(planned.select("address", "size", "etag"), _tagged, _CANDIDATES), heads, "tagged", config
     )
     wanted = Wanted(config, ((f"{heads.folder}/tagged", candidates),), ("size", "tag"), _keys_sought)
-    alike = scan(spark, heads.sources, _ALIKE, wanted, _keys_held).join(
+    hits = _put(scan(spark, heads.sources, _ALIKE, wanted, _keys_held), heads, "hits", config, _HITS)
+    if not hits:
+        return None
+    alike = read(spark, config, f"{heads.folder}/hits", hits, _HITS).join(
         many(heads.ranges), ["range_id", "layer"], "left_semi"
     )
     alike_parts = _put(alike.select(*_ALIKE.names).distinct(), heads, "alike", config, _ALIKE)

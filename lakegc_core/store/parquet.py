@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError, StoreError
-from lakegc_core.spark import Json, run_on_rows
+from lakegc_core.spark import Json, empty, run_on_rows
 from lakegc_core.store.base import ALREADY_GONE, DELETED, StoreConfig, connect
 
 if TYPE_CHECKING:
@@ -121,13 +121,15 @@ def write(
     folders: Mapping[str, str],
     schema: pa.Schema,
     *,
+    prepare: Callable[[pa.Table], pa.Table] | None = None,
     split: Callable[[pa.Table], Mapping[str, pa.Table]] | None = None,
     schemas: Mapping[str, pa.Schema] | None = None,
     summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
 ) -> dict[str, list[Part]]:
     """Write a frame as one or several datasets in one pass and return the parts of each.
 
-    `folders` maps the name of a dataset to its folder. `split` divides a table among them; without it there is one.
+    `folders` maps the name of a dataset to its folder. `prepare` makes the rows out of those of the frame; `split`
+    divides a table among the datasets; without it there is one.
     `schemas` names datasets whose schema is not `schema`; all take their columns by name from the frame.
     """
     shapes = dict.fromkeys(folders, schema) | dict(schemas or {})
@@ -137,6 +139,7 @@ def write(
         writers = {name: PartWriter(config, folder, shapes[name], summarise) for name, folder in folders.items()}
         for batch in batches:
             table = pa.Table.from_batches([batch])
+            table = prepare(table) if prepare else table
             for name, share in (split(table) if split else {only: table}).items():
                 for piece in share.to_batches():
                     writers[name].write(piece)
@@ -223,9 +226,9 @@ def read(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     wanted = pa.schema([schema.field(name) for name in columns]) if columns else schema
-    shape = from_arrow_schema(wanted)
     if not parts:
-        return spark.createDataFrame([], shape)
+        return empty(spark, wanted)
+    shape = from_arrow_schema(wanted)
     ready = tuple(parts)
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import calendar
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.namespace import Namespace, overlapping, slice_time, xid_time
+from lakegc_core.namespace import Namespace, overlapping, slice_time, xid_times
 
 BY_PREFIX, RELATIVE, FULL = 0, 1, 2
 SIGNATURE = "Zm9vYmFyLV9mb29iYXItX2Zvb2Jhci1fZm9vYmFyLV8"  # 43 characters
@@ -269,14 +270,21 @@ def test_t28_a_slices_seconds_wrap_at_thirty_two_bits() -> None:
 
 def test_objects_tell_when_their_name_was_given_out_whatever_follows_it() -> None:
     when = seconds(2022, 12, 7, 17, 23, 28)
-    for name in (XID, f"{XID},{SIGNATURE}", f"{XID}.part_00001", f"{XID}.multipart", f"{XID}_id"):
-        assert xid_time(name) == when
+    names = [XID, f"{XID},{SIGNATURE}", f"{XID}.part_00001", f"{XID}.multipart", f"{XID}_id"]
+    addresses = [f"{folder}{name}" for folder in ("", "data/", f"data/{XID[:-1]}x/", "é/") for name in names]
+    assert xid_times(pa.array(addresses)).tolist() == [when] * len(addresses)
 
 
 @pytest.mark.parametrize("name", ["", "data", XID[:-1], f"{XID}x", XID.upper(), "w" + XID[1:], XID[:-1] + "1", HEX])
 def test_other_names_tell_no_time(name: str) -> None:
-    assert xid_time(name) is None
+    assert np.isnan(xid_times(pa.array([name, f"data/{XID}/{name}", f"{name}/", XID]))).tolist() == [True] * 3 + [False]
     assert slice_time(name) is None
+
+
+def test_times_of_names_are_those_of_slices_counted_the_other_way() -> None:
+    addresses = [f"data/{digits}{'0' * 13}" for digits in ("0000000", "vvvvvvv", "0000008", "abc1234")]
+    assert xid_times(pa.array(addresses)).tolist() == [0, 2**32 - 1, 1, int("abc1234", 32) >> 3]
+    assert xid_times(pa.array([], pa.string())).tolist() == []
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,67 @@ worker_daemon.main()
 """
 
 
+_WARM = """
+import os, socket, sys, threading
+from lakegc_core import worker_daemon
+if sys.argv[1] == "threads":
+    worker_daemon._import = lambda: False
+    worker_daemon._serve(sys.argv[2])
+else:
+    worker_daemon.warm_up()
+    print(worker_daemon._warm.pid, os.environ["LAKEGC_WARM_WORKERS"], flush=True)
+    sys.stdin.read()
+"""
+
+
+def _daemon(address: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", worker_daemon.__name__, "pyspark.worker"]
+    environment = os.environ | {"LAKEGC_WARM_WORKERS": address, "A_SETTING": "of the daemon's"}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_daemon_is_a_fork_of_the_warm_process_and_both_end_with_their_pipes() -> None:
+    with subprocess.Popen([sys.executable, "-c", _WARM, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
+        assert driver.stdin and driver.stdout
+        pid, address = driver.stdout.readline().split()
+        daemon = _daemon(address.decode())
+        assert daemon.stdin and daemon.stdout
+        assert int.from_bytes(daemon.stdout.read(4), "big") > 0, "its port is told through the daemon's own pipe"
+        (fork,) = _children(int(pid))
+        assert b"A_SETTING=of the daemon's" in Path(f"/proc/{daemon.pid}/environ").read_bytes()
+        daemon.stdin.close()
+        assert daemon.wait(60) == 0
+        assert not Path(f"/proc/{fork}").exists()
+        driver.stdin.close()
+        driver.wait(60)
+        folder = Path(address.decode()).parent
+        for _ in range(600):
+            if not folder.exists():
+                break
+            time.sleep(0.1)
+        assert not folder.exists()
+
+
+@pytest.mark.parametrize("other", ["gone", "threads"])
+def test_without_a_warm_process_that_may_fork_a_daemon_serves_alone(tmp_path: Path, other: str) -> None:
+    address = tmp_path / "folder" / "socket"
+    address.parent.mkdir()
+    warm = None
+    if other == "threads":
+        warm = subprocess.Popen([sys.executable, "-c", _WARM, other, str(address)], stdin=subprocess.PIPE)
+    daemon = _daemon(str(address))
+    assert daemon.stdin and daemon.stdout
+    assert int.from_bytes(daemon.stdout.read(4), "big") > 0
+    assert not _children(daemon.pid)
+    daemon.stdin.close()
+    daemon.wait(60)
+    assert warm is None or warm.wait(60) == 0
+
+
 def test_a_worker_finds_imported_what_it_needs(spark: SparkSession) -> None:
     def task(item: int) -> Iterator[Json]:
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0")
@@ -45,5 +107,7 @@ def test_a_worker_finds_imported_what_it_needs(spark: SparkSession) -> None:
     ("threads", "says"), [("none", "forks from 1 thread"), ("threads", "['-m', 'pyspark.daemon', 'threads']")]
 )
 def test_with_threads_it_becomes_sparks_own_daemon(threads: str, says: str) -> None:
-    done = subprocess.run([sys.executable, "-c", _TRY, threads], capture_output=True, text=True, timeout=120)
+    alone = {name: value for name, value in os.environ.items() if name != worker_daemon._ADDRESS}
+    command = [sys.executable, "-c", _TRY, threads]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=alone)
     assert done.stderr.strip().splitlines()[-1] == says

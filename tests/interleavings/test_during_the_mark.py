@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -29,7 +30,7 @@ from lakegc_core.stages.base import StageOutput
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, stopped_by, without_guards
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
 
 def _commits_without(*reasons: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -65,12 +66,10 @@ def _no_dump(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_times_in_names(patch: pytest.MonkeyPatch) -> None:
-    def never() -> Column:
-        from pyspark.sql import functions as F
+    def never(addresses: pa.Array) -> np.ndarray:  # within a function, so that it travels to the executors by value
+        return np.full(len(addresses), np.nan)
 
-        return F.lit(None).cast("long")
-
-    patch.setattr(expired_addresses, "_named_at", never)
+    patch.setattr(expired_addresses, "xid_times", never)
 
 
 def _everything_is_ours(patch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,8 @@ from lakegc_core.sandbox import SandboxServer
 from lakegc_core.sandbox.refs import GoneError
 from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
 from lakegc_core.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.stages import candidates, judging
+from lakegc_core.stages.hash_scan import MOST
 from lakegc_core.stages.swept_report import swept_report
 from tests import histories, oracle
 from tests.conftest import QUICK
@@ -56,8 +58,17 @@ class Court:
     counts: Counter[str] = field(default_factory=Counter)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def judge(self, history: History, *, tags: bool, sweep: bool) -> list[str]:
-        """Play a history and compare what lakegc does with what is right; sentences on what is not."""
+    def judge(self, history: History, *, tags: bool, sweep: bool, joined: bool = False) -> list[str]:
+        """Play a history and compare what lakegc does with what is right; sentences on what is not.
+
+        `joined`: as if there were more addresses than a worker can hold.
+        """
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (candidates, judging):
+                patch.setattr(module, "MOST", -1 if joined else MOST)
+            return self._judge(history, tags=tags, sweep=sweep)
+
+    def _judge(self, history: History, *, tags: bool, sweep: bool) -> list[str]:
         sandbox, name = self.server.sandbox, f"repo-{next(self.numbers)}"
         half = len(history) * 2 // 3 if sweep else len(history)
         player = histories.played(sandbox, name, history[:half])
@@ -191,9 +202,10 @@ def test_every_history_is_marked_and_swept_as_the_oracle_says(
         if sweep and number % 20 != 10:
             history = [step for step in history if step.arguments.get("name") != histories.NESTED]
         court.counts["histories"] += TOGETHER
-        wrong = court.judge(history, tags=tags, sweep=sweep)
+        how = {"tags": tags, "sweep": sweep, "joined": number % 3 == 1}
+        wrong = court.judge(history, **how)
         if wrong:
-            pytest.fail(f"Repository {number} of seed {seed}: " + explained(court, history, wrong, tags, sweep))
+            pytest.fail(f"Repository {number} of seed {seed}: " + explained(court, history, wrong, how))
         if time.monotonic() - began > seconds:
             break
     court.counts["live objects lost"] += 0
@@ -201,25 +213,25 @@ def test_every_history_is_marked_and_swept_as_the_oracle_says(
     assert court.counts["garbage objects"] and court.counts["sweeps"]
 
 
-def explained(court: Court, history: History, wrong: list[str], tags: bool, sweep: bool) -> str:
+def explained(court: Court, history: History, wrong: list[str], how: Mapping[str, bool]) -> str:
     """What was wrong, and a script of a smaller history with which something is."""
-    small = histories.smallest(history, lambda shorter: bool(court.judge(shorter, tags=tags, sweep=sweep)))
-    return "\n".join([*wrong, "", script(small, tags=tags, sweep=sweep)])
+    small = histories.smallest(history, lambda shorter: bool(court.judge(shorter, **how)))
+    return "\n".join([*wrong, "", script(small, how)])
 
 
-def script(history: History, *, tags: bool, sweep: bool) -> str:
+def script(history: History, how: Mapping[str, bool]) -> str:
     """Python that plays a history again and says what is wrong with it; to be run where `tests` lies."""
     steps = "\n".join(f"    Step({step.verb!r}, {step.arguments!r})," for step in history)
     return (
         f"from tests.histories import Step\nfrom {__name__} import replay\n\n"
-        f"history = [\n{steps}\n]\nprint(*replay(history, tags={tags}, sweep={sweep}), sep='\\n')\n"
+        f"history = [\n{steps}\n]\nprint(*replay(history, **{dict(how)}), sep='\\n')\n"
     )
 
 
-def replay(history: History, *, tags: bool, sweep: bool) -> list[str]:
+def replay(history: History, **how: bool) -> list[str]:
     """What is wrong with a history, apart from any test: for the scripts that a failure prints."""
     from lakegc_core.spark import session
 
     os.environ |= {"LAKEGC_UNSAFE": "yes", "LAKEGC_NOW": str(NOW.timestamp())}
     with tempfile.TemporaryDirectory() as folder, SandboxServer(histories.sandbox(Path(folder))) as server:
-        return Court(session("local[2]", QUICK), server).judge(history, tags=tags, sweep=sweep)
+        return Court(session("local[2]", QUICK), server).judge(history, **how)

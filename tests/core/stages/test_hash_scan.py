@@ -69,3 +69,15 @@ def test_a_damaged_part_ends_the_scan(quick: SparkSession, tmp_path: Path) -> No
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(Exception, match=CorruptFileError.__name__):
         scan(quick, [Source("a", parts[0], "a")], HASHES, wanted).collect()
+
+
+@pytest.mark.parametrize("wanted", [["data/a/3"], []])
+def test_what_is_not_wanted_is_found_as_well_and_nothing_wanted_means_all(
+    quick: SparkSession, tmp_path: Path, wanted: list[str]
+) -> None:
+    config = LocalConfig(str(tmp_path))
+    lying: list[object] = [f"data/a/{number}" for number in range(50)]
+    sources = [Source("a", part, "a") for part in written(config, "a", ADDRESSES, lying)]
+    parts = written(config, "wanted", HASHES, hash_strings(pa.array(wanted, pa.string())).tolist())
+    rows = scan(quick, sources, ADDRESSES, Wanted(config, (("wanted", parts),)), by_address, found=False).collect()
+    assert sorted(row[0] for row in rows) == sorted(set(lying) - set(wanted))

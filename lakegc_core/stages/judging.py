@@ -1,0 +1,108 @@
+"""What keeps an object that no commit refers to: decided row by row, in the tasks that write what was found.
+
+Staged and held addresses are compared by hash: a collision keeps garbage. Every worker looks them up for itself;
+where they are too many for that, Spark joins them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.context import MarkContext
+from lakegc_core.hashing import hash_strings
+from lakegc_core.namespace import UPLOAD_PART
+from lakegc_core.spark import many
+from lakegc_core.stages.findings import UNREFERENCED, instant
+from lakegc_core.stages.hash_scan import MOST, Wanted, filter_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STAGED, HELD, YOUNG, FOREIGN = "staged", "held", "young", "foreign"
+Times = Callable[[pa.Array], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Addresses that keep what they name, for one reason: in parts, and as a frame for when they are many."""
+
+    reason: str
+    wanted: Wanted
+    rows: DataFrame
+
+    @property
+    def fits(self) -> bool:
+        """Whether a worker can hold them."""
+        return self.wanted.rows <= MOST
+
+    def join(self, objects: DataFrame) -> DataFrame:
+        """The objects, with a column of the reason's name that is not null for those that are kept."""
+        from pyspark.sql import functions as F
+
+        kept = self.rows.select(F.xxhash64("address").alias("h")).distinct().withColumn(self.reason, F.lit(True))
+        return objects.withColumn("h", F.xxhash64("address")).join(many(kept), "h", "left").drop("h")
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Adds the column `reason` to rows (address, last_modified, foreign): the first that keeps the object, or
+    `unreferenced`. A picklable value that tasks carry.
+
+    `cutoff`, `part_cutoff`: unix seconds; what is not older is young. `times`: see `xid_times`. `keepers`: what is
+    looked up; a reason that is not among them has a column, see `Keeper.join`.
+    """
+
+    cutoff: float
+    part_cutoff: float
+    times: Times
+    keepers: tuple[tuple[str, Wanted], ...]
+
+    @classmethod
+    def of(cls, context: MarkContext, times: Times, keepers: tuple[Keeper, ...]) -> Judge:
+        """By the settings of a mark."""
+        cutoff = context.header.cutoff
+        looked_up = tuple((keeper.reason, keeper.wanted) for keeper in keepers if keeper.fits)
+        return cls(cutoff, cutoff - context.level.part_age.total_seconds(), times, looked_up)
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        """The rows with their reasons."""
+        addresses = rows["address"].combine_chunks()
+        kept_by = [(FOREIGN, rows[FOREIGN].combine_chunks())]
+        kept_by += [(reason, self._kept(reason, rows, addresses)) for reason in (STAGED, HELD)]
+        kept_by += [(YOUNG, self._young(addresses, rows["last_modified"].combine_chunks()))]
+        names = [name for name, _ in kept_by]
+        reasons = pc.case_when(
+            pa.StructArray.from_arrays([is_kept for _, is_kept in kept_by], names), *names, UNREFERENCED
+        )
+        return rows.append_column("reason", reasons)
+
+    def _kept(self, reason: str, rows: pa.Table, addresses: pa.Array) -> pa.Array:
+        wanted = dict(self.keepers).get(reason)
+        if wanted is None:
+            return pc.is_valid(rows[reason].combine_chunks())
+        kept = np.zeros(len(addresses), np.bool_)
+        kept[filter_of(wanted).rows(hash_strings(addresses))] = True
+        return pa.array(kept)
+
+    def _young(self, addresses: pa.Array, modified: pa.Array) -> pa.Array:
+        part = pc.match_substring_regex(addresses, UPLOAD_PART)
+        return pc.or_(
+            pc.or_(pc.greater_equal(modified, instant(self.cutoff)), pa.array(self.times(addresses) >= self.cutoff)),
+            pc.and_(part, pc.greater_equal(modified, instant(self.part_cutoff))),
+        )
+
+
+def named_before(rows: DataFrame, times: Times, moment: float) -> DataFrame:
+    """The addresses of a frame whose name was given out before a moment (unix seconds), or does not say when."""
+
+    def only(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.filter(pa.array(~(times(batch["address"]) >= moment)))
+
+    return rows.select("address").mapInArrow(only, "address string")
