@@ -55,10 +55,10 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     """
     own = dict(conf or {})
     forks = sys.platform == "linux" and master.startswith("local") and _DAEMON not in own
-    if forks:
+    if forks and not _stands():
         worker_daemon.warm_up()
     # Spark's Python side wants it for the first job, and this thread waits for the JVM meanwhile.
-    threading.Thread(target=importlib.import_module, args=("pandas",), daemon=True).start()
+    threading.Thread(target=importlib.import_module, args=("pandas",)).start()
     from pyspark.sql import SparkSession
 
     if master.startswith(CONNECT):  # memory, logs and Python are the server's
@@ -82,6 +82,12 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     started = builder.getOrCreate()
     shipping.ship(started)
     return started
+
+
+def _stands() -> bool:
+    """Whether this process has a session, without importing Spark to learn that."""
+    spark = sys.modules.get("pyspark.sql")
+    return spark is not None and spark.SparkSession.getActiveSession() is not None
 
 
 def prepare_environment(master: str = "local[*]") -> None:

@@ -78,6 +78,8 @@ def three_varints_at(buffer: Bytes, at: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
     """One unsigned varint, 0 to 2^64 - 1, and the place after it. CorruptFileError if cut off or too long."""
+    if at < len(data) and (first := data[at]) < 128:  # nearly all of them
+        return first, at + 1
     value = 0
     for index in range(INT64_BYTES):
         if at + index >= len(data):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.context import MarkContext
-from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.errors import MarkError, ObjectNotFoundError
 from lakegc_core.hashing import hash_strings
 from lakegc_core.namespace import Namespace
 from lakegc_core.spark import many
@@ -28,7 +28,7 @@ from lakegc_core.stages.inventory import GONE, GONE_SCHEMA, LEARNT, UNITS, UNITS
 from lakegc_core.stages.layers import Layer
 from lakegc_core.stages.range_reading import DROPPED, INDEX, RANGES, RANGES_SCHEMA
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parquet import Part, read, rows_of, write
+from lakegc_core.store.parquet import Part, read, rows_of, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Old = Callable[[DataFrame], DataFrame]
 
 MISSING = "missing"
+_ROWS_PER_PARTITION = 1_000_000  # of a join: one side of a partition is held in memory
 _SOUGHT, _FOUND, _CANDIDATES, _ABSENT, _LIVE = "sought", "found", "candidates", "absent", "live"
 
 _HASH = pa.field("hash", pa.int64(), nullable=False)
@@ -89,6 +90,8 @@ def _by_scan(spark: SparkSession, context: MarkContext, own: Layer) -> tuple[Dat
         place = (own.mark.stage_folder(stage, dataset), own.parts(stage, dataset))
         return Wanted(context.workspace, (place,), **how)
 
+    if own.rows(range_reading.STAGE, INDEX) != own.rows(range_reading.STAGE):
+        raise MarkError(f"The index of mark {own.mark_id} does not hold every address that was read. Make a new mark.")
     listed = [(inventory.STAGE, "")]
     live = wanted(range_reading.STAGE, INDEX)
     unreferenced = scan(spark, sources(*listed), inventory.SCHEMA, live, by_address, found=False)
@@ -105,18 +108,19 @@ def _by_join(spark: SparkSession, context: MarkContext, own: Layer) -> tuple[Dat
     listing = inventory.everything(spark, [own])
     committed = own.frame(spark, range_reading.STAGE, "", range_reading.SCHEMA)
     staged = own.frame(spark, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA)
-    hashed = _spread(context, listing.withColumn("h", F.xxhash64("address")))
-    live = _spread(context, committed.select(F.xxhash64("address").alias("h")))
-    listed = _spread(context, listing.select(F.xxhash64("address").alias("h")))
+    told = context.settings.scale.address_num_partitions
+    larger = max(own.rows(range_reading.STAGE), own.rows(inventory.STAGE))
+    partitions = told or max(2 * spark_width(spark), -(-larger // _ROWS_PER_PARTITION))
+
+    def spread(rows: DataFrame) -> DataFrame:
+        return rows.repartition(partitions, "h")
+
+    hashed = spread(listing.withColumn("h", F.xxhash64("address")))
+    live = spread(committed.select(F.xxhash64("address").alias("h")))
+    listed = spread(listing.select(F.xxhash64("address").alias("h")))
     exact = committed.where("exact").select("address").unionByName(staged.where("exact").select("address"))
-    named = _spread(context, exact.withColumn("h", F.xxhash64("address")))
+    named = spread(exact.withColumn("h", F.xxhash64("address")))
     return hashed.join(many(live), "h", "left_anti"), named.join(many(listed), "h", "left_anti")
-
-
-def _spread(context: MarkContext, rows: DataFrame) -> DataFrame:
-    """Rows by `h` in as many partitions as the settings want; without a word there, Spark decides when it joins."""
-    wanted = context.settings.scale.address_num_partitions
-    return rows.repartition(wanted, "h") if wanted else rows
 
 
 def against_changes(

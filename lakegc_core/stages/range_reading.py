@@ -120,9 +120,11 @@ class Reading:
                 yield from rows.append_column("sign", pa.repeat(pa.scalar(sign, pa.int64()), len(rows))).to_batches()
 
     def _metarange(self, metarange_id: str) -> pa.Table:
-        ranges = graveler.read_metarange(
-            connect(self.data).read(f"{self.prefix}/{metarange_id}"), expected_id=metarange_id
-        )
+        data = connect(self.data).read(f"{self.prefix}/{metarange_id}")
+        try:
+            ranges = graveler.read_metarange(data, expected_id=metarange_id)
+        except CorruptFileError as error:
+            raise self._damaged("Metarange", metarange_id, error) from None
         own = {
             "metarange_id": [metarange_id],
             "range_id": [""],
@@ -182,8 +184,15 @@ class Reading:
                 expected_id=range_id,  # another range of the same paths would have the same count and keys
             )
         except CorruptFileError as error:
-            raise CorruptFileError(f"Range {range_id}: {error}") from None
+            raise self._damaged("Range", range_id, error) from None
         yield from protected_rows(self.namespace, range_id, entries).to_batches()
+
+    def _damaged(self, kind: str, name: str, error: CorruptFileError) -> CorruptFileError:
+        return CorruptFileError(
+            f"{kind} {name}: {str(error).rstrip('.')}. What it refers to is not known, and nothing is collected while "
+            f"that is so. Bring {self.data.root}/{self.prefix}/{name} back from a version or a backup of the store, "
+            "and run the mark again."
+        )
 
 
 def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -129,7 +129,9 @@ def test_a_range_replaced_by_one_of_the_same_paths_and_count_ends_the_mark(bench
     assert read_range(other, count=len(records)).column("address")[0].as_py().startswith("datb/")
     found.before(COMMITTED)
     found.proxy.hook = on_key(key, instead(other))
-    assert "it is not that file" in found.survives(COMMITTED)
+    said = found.survives(COMMITTED)
+    assert "it is not that file" in said
+    assert f"{key} back from a version or a backup of the store" in said
 
 
 LINES = list[list[str]]
