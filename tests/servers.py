@@ -173,7 +173,7 @@ def rclone_s3(folder: Path, bucket: str = "lakegc-test", log_folder: Path | None
             f"--addr=127.0.0.1:{ports[0]}",
             f"--auth-key={ACCESS_KEY},{SECRET_KEY}",
             "--vfs-cache-mode=off",
-            "--dir-cache-time=1s",
+            "--dir-cache-time=50ms",
             "--config=",  # no settings of the machine's user
             str(folder),
         ]
