@@ -23,8 +23,8 @@ from lakegc_core.store.parquet import Part, read_part, spark_width
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST = 5_000_000
-"""Keys that may be looked for this way: 8 bytes each in every worker. More are joined by Spark."""
+MOST = 2_000_000
+"""Keys that may be looked for this way: at most 50 MB in a worker, which may keep four such sets. Spark joins more."""
 
 LAYER = pa.field("layer", pa.string(), nullable=False)
 

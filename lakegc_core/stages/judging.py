@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.context import MarkContext
+from lakegc_core.errors import CorruptFileError
 from lakegc_core.hashing import hash_strings
 from lakegc_core.namespace import UPLOAD_PART
 from lakegc_core.spark import many
@@ -71,11 +72,13 @@ class Judge:
         return cls(cutoff, cutoff - context.level.part_age.total_seconds(), times, looked_up)
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """The rows with their reasons."""
+        """The rows with their reasons. CorruptFileError where nothing says whether one is kept."""
         addresses = rows["address"].combine_chunks()
         kept_by = [(FOREIGN, rows[FOREIGN].combine_chunks())]
         kept_by += [(reason, self._kept(reason, rows, addresses)) for reason in (STAGED, HELD)]
         kept_by += [(YOUNG, self._young(addresses, rows["last_modified"].combine_chunks()))]
+        if any(column.null_count for _, column in kept_by):
+            raise CorruptFileError("An object was listed without a time or a reading of its name. Make a new mark.")
         names = [name for name, _ in kept_by]
         reasons = pc.case_when(
             pa.StructArray.from_arrays([is_kept for _, is_kept in kept_by], names), *names, UNREFERENCED

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lakegc_core.errors import CorruptFileError
 from lakegc_core.namespace import xid_times
 from lakegc_core.stages import judging
 from lakegc_core.stages.hash_scan import Wanted, by_address
@@ -117,3 +118,10 @@ def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_count
     frame = quick.createDataFrame(pa.table({"address": names}))
     found = named_before(frame, xid_times, CUTOFF.timestamp()).collect()
     assert sorted(row[0] for row in found) == sorted([names[0], names[2]])
+
+
+def test_a_row_that_does_not_say_when_it_was_written_is_no_garbage(quick: SparkSession, tmp_path: Path) -> None:
+    table = rows(("data/x/1", OLD, False))
+    nowhen = table.set_column(1, "last_modified", pa.nulls(1, table["last_modified"].type))
+    with pytest.raises(CorruptFileError, match="Make a new mark"):
+        judge(*keepers(quick, tmp_path))(nowhen)
