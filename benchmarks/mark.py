@@ -209,7 +209,7 @@ def _requests(commits: int) -> Row:
     with (
         served(shape) as lake,
         tempfile.TemporaryDirectory(prefix="lakegc-bench-") as logs,
-        rclone_s3(lake.root, BUCKET, lake.root.parent / logs) as server,
+        rclone_s3(lake.root, BUCKET, lake.root.parent / logs, remembers="50ms") as server,
         proxy(server.endpoint) as between,
     ):
         # It has no conditional writes, which a lease of lakegc's own needs.

@@ -54,16 +54,31 @@ def warm_up() -> None:
     if _warm is not None and _warm.poll() is None:
         return
     folder = tempfile.mkdtemp(prefix="lakegc-workers-")
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(f"{folder}/socket")
+    except OSError:  # a path too long for a socket: every daemon imports for itself
+        listener.close()
+        shutil.rmtree(folder)
+        return
     os.environ[_ADDRESS] = f"{folder}/socket"
-    command = [sys.executable, "-m", __name__, _ADDRESS, os.environ[_ADDRESS]]
+    listener.listen()  # who asks before all is imported waits
+    command = [sys.executable, "-m", __name__, _ADDRESS, folder, str(listener.fileno())]
     # It ends when its stdin does, however this process comes to its end; Ctrl-C is for this one to deal with.
-    _warm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+    with listener:
+        _warm = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=[listener.fileno()],
+        )
 
 
 def main() -> None:
     """What `python -m lakegc_core.worker_daemon pyspark.worker` does: Spark's protocol, from warm forks."""
     if sys.argv[1:2] == [_ADDRESS]:
-        _serve(sys.argv[2])
+        _serve(Path(sys.argv[2]), int(sys.argv[3]))
     elif not _hand_over(os.environ.get(_ADDRESS, "")):
         if not _import():
             os.execv(sys.executable, [sys.executable, "-m", _SPARKS_OWN, *sys.argv[1:]])
@@ -89,12 +104,10 @@ def _threads() -> int:
     return len(list(tasks.iterdir())) if tasks.is_dir() else threading.active_count()
 
 
-def _serve(address: str) -> None:
+def _serve(folder: Path, listening: int) -> None:
     """The warm process: a fork of it becomes each daemon that asks, until the driver is gone."""
     try:
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(address)
-            listener.listen()  # who asks early waits
+        with socket.socket(fileno=listening) as listener:
             if not _import():
                 return
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for daemons that have ended
@@ -108,7 +121,7 @@ def _serve(address: str) -> None:
                     _become_daemon(connection)
                 connection.close()
     finally:
-        shutil.rmtree(Path(address).parent, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _become_daemon(connection: socket.socket) -> None:

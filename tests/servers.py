@@ -158,10 +158,13 @@ def seaweedfs(
 
 
 @contextmanager
-def rclone_s3(folder: Path, bucket: str = "lakegc-test", log_folder: Path | None = None) -> Iterator[S3Server]:
+def rclone_s3(
+    folder: Path, bucket: str = "lakegc-test", log_folder: Path | None = None, *, remembers: str = "1s"
+) -> Iterator[S3Server]:
     """`rclone serve s3` over a local folder: each folder in it is a bucket, each file an object.
 
-    LastModified is the file's mtime, so `os.utime` makes objects old.
+    LastModified is the file's mtime, so `os.utime` makes objects old. For how long it `remembers` a folder: what others
+    put there in that time it may not see.
     """
     (folder / bucket).mkdir(parents=True, exist_ok=True)
 
@@ -173,7 +176,7 @@ def rclone_s3(folder: Path, bucket: str = "lakegc-test", log_folder: Path | None
             f"--addr=127.0.0.1:{ports[0]}",
             f"--auth-key={ACCESS_KEY},{SECRET_KEY}",
             "--vfs-cache-mode=off",
-            "--dir-cache-time=50ms",
+            f"--dir-cache-time={remembers}",
             "--config=",  # no settings of the machine's user
             str(folder),
         ]

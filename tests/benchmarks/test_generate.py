@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.generate import BRANCH_OBJECTS, GeneratedLake, Shape
 from lakegc_core.lakefs import graveler
-from lakegc_core.namespace import slice_time, xid_time
+from lakegc_core.namespace import slice_time, xid_times
 from lakegc_core.sandbox.gc_prepare import PageLimits, prepare_commits, prepare_uncommitted
 
 SHAPE = Shape(
@@ -108,7 +108,7 @@ def test_every_object_is_as_old_as_its_name_and_its_slice_say(generated: Generat
         _, place, name = address.split("/")
         begun = slice_time(place)
         assert begun is not None and begun <= modified < begun + 3600
-        assert modified == xid_time(name)
+        assert modified == xid_times(pa.array([name]))[0]
         assert 2 * _DAY - 3600 <= now - modified <= 81 * _DAY
         slices[place] = slices.get(place, 0) + 1
     assert max(slices.values()) == SHAPE.slice_objects

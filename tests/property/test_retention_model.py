@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from lakegc_core.namespace import Namespace, xid_time
+from lakegc_core.namespace import Namespace, xid_times
 from lakegc_core.retention import Graph, Rules, retain
 from tests import oracle
 from tests.choices import Choices
@@ -124,8 +125,9 @@ def candidates(world: World) -> set[str]:
     names = sorted(world.store)
     allowed = namespace.collectable(pa.array(names, pa.string())).to_pylist()
     written = {name: world.store[name] for name, may in zip(names, allowed, strict=True) if may}
-    named = {name: (xid_time(name.rpartition("/")[2]) or 0) * 10**6 for name in written}
-    return {name for name in written if max(written[name], named[name]) < world.now - world.min_age}
+    named = np.nan_to_num(xid_times(pa.array(list(written), pa.string()))) * 10**6
+    ages = zip(written, written.values(), named.tolist(), strict=True)
+    return {name for name, modified, given_out in ages if max(modified, given_out) < world.now - world.min_age}
 
 
 def live(world: World, commits: set[str]) -> set[str]:
