@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from lakegc_core.stages import inventory, range_reading, uncommitted_addresses
 from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.findings import SCHEMA as FINDINGS_SCHEMA
 from lakegc_core.stages.findings import STAGE as FINDINGS
-from lakegc_core.stages.hash_scan import MOST, Source, Wanted, by_address, scan
+from lakegc_core.stages.hash_scan import MOST, Wanted, by_address, scan
 from lakegc_core.stages.inventory import GONE, GONE_SCHEMA, LEARNT, UNITS, UNITS_SCHEMA, unit_of
 from lakegc_core.stages.layers import Layer
 from lakegc_core.stages.range_reading import DROPPED, INDEX, RANGES, RANGES_SCHEMA
@@ -79,25 +79,14 @@ def _by_scan(spark: SparkSession, context: MarkContext, own: Layer) -> tuple[Dat
     """What lies there and nothing refers to, and addresses that are referred to and do not lie there: each side is
     read through once, by workers that hold the hashes of the other one."""
 
-    def sources(*datasets: tuple[str, str]) -> list[Source]:
-        return [
-            Source(own.mark.stage_folder(stage, dataset), part, own.mark_id)
-            for stage, dataset in datasets
-            for part in own.parts(stage, dataset)
-        ]
-
-    def wanted(stage: str, dataset: str = "", **how: Any) -> Wanted:
-        place = (own.mark.stage_folder(stage, dataset), own.parts(stage, dataset))
-        return Wanted(context.workspace, (place,), **how)
-
     if own.rows(range_reading.STAGE, INDEX) != own.rows(range_reading.STAGE):
         raise MarkError(f"The index of mark {own.mark_id} does not hold every address that was read. Make a new mark.")
-    listed = [(inventory.STAGE, "")]
-    live = wanted(range_reading.STAGE, INDEX)
-    unreferenced = scan(spark, sources(*listed), inventory.SCHEMA, live, by_address, found=False)
-    lying = wanted(inventory.STAGE, columns=("address",), keys=by_address)
-    named = [(range_reading.STAGE, ""), (uncommitted_addresses.STAGE, "")]
-    absent = scan(spark, sources(*named), uncommitted_addresses.SCHEMA, lying, by_address, found=False)
+    live = own.wanted(range_reading.STAGE, INDEX)
+    listed = own.sources(inventory.STAGE)
+    unreferenced = scan(spark, listed, inventory.SCHEMA, live, by_address, found=False)
+    lying = own.wanted(inventory.STAGE, columns=("address",), keys=by_address)
+    named = own.sources(range_reading.STAGE) + own.sources(uncommitted_addresses.STAGE)
+    absent = scan(spark, named, uncommitted_addresses.SCHEMA, lying, by_address, found=False)
     return unreferenced, absent.where("exact")
 
 
@@ -227,11 +216,7 @@ class _Changes:
             ]
             rows = functools.reduce(DataFrame.unionByName, indexes)
         else:
-            sources = [
-                Source(layer.mark.stage_folder(range_reading.STAGE, INDEX), part, layer.mark_id)
-                for layer in every
-                for part in layer.parts(range_reading.STAGE, INDEX)
-            ]
+            sources = [source for layer in every for source in layer.sources(range_reading.STAGE, INDEX)]
             rows = scan(self.spark, sources, _LIVE_SCHEMA, wanted)
         live = (
             rows.join(held, ["range_id", "layer"], "left_semi").groupBy("hash").agg(F.min("range_id").alias("range_id"))

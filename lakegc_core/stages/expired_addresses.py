@@ -27,7 +27,7 @@ from lakegc_core.stages import candidates, committed_addresses, range_reading, s
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.candidates import MISSING
 from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, instant, moment, with_since
-from lakegc_core.stages.hash_scan import Wanted, by_address
+from lakegc_core.stages.hash_scan import by_address
 from lakegc_core.stages.inventory import LEARNT
 from lakegc_core.stages.judging import FOREIGN, HELD, STAGED, YOUNG, Judge, Keeper, named_before
 from lakegc_core.stages.layers import Layer, all_layers
@@ -111,8 +111,7 @@ def _judged(
 
 
 def _keeper(spark: SparkSession, own: Layer, reason: str, stage: str, dataset: str, schema: pa.Schema) -> Keeper:
-    place = (own.mark.stage_folder(stage, dataset), own.parts(stage, dataset))
-    wanted = Wanted(own.mark.config, (place,), ("address",), by_address)
+    wanted = own.wanted(stage, dataset, columns=("address",), keys=by_address)
     return Keeper(reason, wanted, own.frame(spark, stage, dataset, schema))
 
 

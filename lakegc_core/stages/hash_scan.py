@@ -18,7 +18,7 @@ from lakegc_core import clock
 from lakegc_core.hashing import hash_strings
 from lakegc_core.spark import begin_task, empty
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.store.parquet import Part, read_part, spark_width
+from lakegc_core.store.parquet import Part, read_part, rows_of, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ MOST = 2_000_000
 
 LAYER = pa.field("layer", pa.string(), nullable=False)
 
-_MIN_BITS, _MAX_BITS = 16, 27
+_MIN_BITS = 16
 Keys = Callable[[pa.RecordBatch], Sequence[np.ndarray]]
 """The keys of rows, int64: one array, or several of which any may be found."""
 
@@ -63,7 +63,7 @@ class Wanted:
 
     @property
     def rows(self) -> int:
-        return sum(part.rows for _, parts in self.places for part in parts)
+        return sum(rows_of(parts) for _, parts in self.places)
 
     @property
     def names(self) -> tuple[tuple[Any, ...], ...]:
@@ -118,7 +118,7 @@ class Filter:
 
     def __init__(self, wanted: np.ndarray) -> None:
         self._wanted = np.unique(wanted)
-        bits = min(_MAX_BITS, max(_MIN_BITS, int(np.ceil(np.log2(max(1, len(self._wanted)) * 16)))))
+        bits = max(_MIN_BITS, int(np.ceil(np.log2(max(1, len(self._wanted)) * 16))))
         self._mask = np.int64(2**bits - 1)
         self._table = np.zeros(2**bits, np.bool_)
         self._table[self._wanted & self._mask] = True

@@ -20,7 +20,7 @@ from lakegc_core.mark import STAGES, MarkArtifacts, decode, marks
 from lakegc_core.namespace import slice_time
 from lakegc_core.spark import many
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA
-from lakegc_core.stages.hash_scan import Source, Wanted, by_address, scan
+from lakegc_core.stages.hash_scan import Wanted, by_address, scan
 from lakegc_core.stages.layers import CLOCKS, Layer
 from lakegc_core.stages.sweep_record import sweeps_of
 from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA
@@ -33,6 +33,7 @@ STAGE = STAGES[0]
 DATA = "data/"
 UNITS = "units"
 GONE = "gone"
+_UNSURE = "unsure"
 LEARNT = "learnt"
 """Of the last stage: objects of units that were taken over which nobody had listed, and that turned out to be there."""
 
@@ -103,44 +104,61 @@ def unit_of(address: Column) -> Column:
 
 
 def write_gone(
-    spark: SparkSession, context: MarkContext, carried: Sequence[Part], since: float, folders: Mapping[str, str]
+    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], carried: Sequence[Part], since: float
 ) -> tuple[list[Part], dict[str, int]]:
-    """What sweeps deleted of the carried units since they were listed, and how many objects and bytes that is.
+    """Objects of the layers that sweeps deleted of the units that are taken over, and how many objects and bytes.
 
-    `carried`: parts of the units that are taken over; `since`: when the first of them was listed.
+    `carried`: parts of the units that are taken over; `since`: when the first of them was listed, unix seconds.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
+    columns = ["address", "size", "outcome", "at"]
+    ages = _ages(layers)
     frames = [
-        read(spark, context.workspace, journal, parts, OUTCOMES_SCHEMA, ["address", "size", "outcome", "at"])
-        for journal, parts in _journals(context, since)
+        read(spark, context.workspace, journal, parts, OUTCOMES_SCHEMA, columns).withColumn(
+            "age", F.lit(ages.get(mark_id)).cast("int")
+        )
+        for mark_id, journal, parts in _journals(context, since)
     ]
     if not frames:
         return [], {"objects": 0, "bytes": 0}
-    rows = functools.reduce(DataFrame.unionByName, frames)
-    units = read(spark, context.workspace, folders[UNITS], carried, UNITS_SCHEMA, ["unit", "listed_at"])
+    folders = {name: context.mark.stage_folder(STAGE, name) for name in (UNITS, GONE, _UNSURE)}
+    units = many(read(spark, context.workspace, folders[UNITS], carried, UNITS_SCHEMA), rows_of(carried))
     gone = (
-        rows.where(F.col("outcome").isin(DELETED, ALREADY_GONE))
+        functools.reduce(DataFrame.unionByName, frames)
+        .where(F.col("outcome").isin(DELETED, ALREADY_GONE))
         .withColumn("unit", unit_of(F.col("address")))
-        .join(many(units, rows_of(carried)), "unit")
+        .join(units.select("unit", "listed_in", "listed_at"), "unit")
         .where(F.col("at") >= F.timestamp_seconds(F.col("listed_at") - CLOCKS))
+        # What a mark found in a unit that was not listed again since is there. Any other sweep may have been the second
+        # that was told to delete it.
+        .withColumn("sure", F.coalesce(F.col("age") <= _age("listed_in", ages), F.lit(False)))
         .groupBy("address")
-        .agg(F.max("size").alias("size"))
+        .agg(F.max("size").alias("size"), F.max("sure").alias("sure"))
     )
-    parts = write(gone, context.workspace, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
-    return parts, {
-        "objects": rows_of(parts),
-        "bytes": sum(part.sums["bytes"] for part in parts),
-    }
+    targets = {name: folders[name] for name in (GONE, _UNSURE)}
+    found = write(gone, context.workspace, targets, GONE_SCHEMA, split=_split_sure, summarise=_bytes)
+    parts = found[GONE]
+    if unsure := found[_UNSURE]:
+        addresses = read(spark, context.workspace, folders[_UNSURE], unsure, GONE_SCHEMA, ["address"])
+        wanted = Wanted(context.workspace, ((folders[_UNSURE], unsure),), ("address",), by_address)
+        lying = _newest(_scan(spark, layers, wanted), units, ages)
+        known = lying.join(many(addresses, rows_of(unsure)), "address", "left_semi").select(*GONE_SCHEMA.names)
+        parts += write(known, context.workspace, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
+    return parts, {"objects": rows_of(parts), "bytes": sum(part.sums["bytes"] for part in parts)}
+
+
+def _split_sure(table: pa.Table) -> dict[str, pa.Table]:
+    return {GONE: table.filter(table["sure"]), _UNSURE: table.filter(pc.invert(table["sure"]))}
 
 
 def _bytes(table: pa.Table) -> dict[str, int]:
     return {"bytes": pc.sum(table["size"]).as_py() or 0}
 
 
-def _journals(context: MarkContext, since: float) -> Iterator[tuple[str, list[Part]]]:
-    """The journals of all sweeps that were not over by then, with their parts."""
+def _journals(context: MarkContext, since: float) -> Iterator[tuple[str, str, list[Part]]]:
+    """The journals of all sweeps that were not over by then: of which mark, where, and their parts."""
     for mark_id in marks(context.workspace, context.home):
         mark = context.artifacts(mark_id)
         for number in sweeps_of(mark.store, mark.folder):
@@ -148,7 +166,7 @@ def _journals(context: MarkContext, since: float) -> Iterator[tuple[str, list[Pa
             if _over_at(mark, folder) < since - CLOCKS:
                 continue
             if parts := list_parts(context.workspace, f"{folder}/outcomes"):
-                yield f"{folder}/outcomes", parts
+                yield mark_id, f"{folder}/outcomes", parts
 
 
 def _over_at(mark: MarkArtifacts, folder: str) -> float:
@@ -162,13 +180,13 @@ def _over_at(mark: MarkArtifacts, folder: str) -> float:
 
 def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted) -> DataFrame:
     """Objects whose address may be wanted, as the top one of the layers knows them: SCHEMA."""
-    sources = [
-        Source(layer.mark.stage_folder(stage, dataset), part, layer.mark_id)
-        for layer in layers
-        for stage, dataset in _DATASETS
-        for part in layer.parts(stage, dataset)
-    ]
-    return _that_count(spark, layers, scan(spark, sources, SCHEMA, wanted, by_address))
+    return _that_count(spark, layers, _scan(spark, layers, wanted))
+
+
+def _scan(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted) -> DataFrame:
+    """Rows of the layers whose address may be wanted: SCHEMA, and `layer`."""
+    sources = [source for layer in layers for place in _DATASETS for source in layer.sources(*place)]
+    return scan(spark, sources, SCHEMA, wanted, by_address)
 
 
 def everything(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
@@ -188,19 +206,27 @@ def everything(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
 
 def _that_count(spark: SparkSession, layers: Sequence[Layer], rows: DataFrame) -> DataFrame:
     """The rows of layers that no newer listing of their unit replaces, and that no sweep has deleted."""
+    top = layers[0]
+    units = many(top.frame(spark, STAGE, UNITS, UNITS_SCHEMA), top.rows(STAGE, UNITS))
+    gone = top.frame(spark, STAGE, GONE, GONE_SCHEMA).select("address")
+    return _newest(rows, units, _ages(layers)).join(many(gone, top.rows(STAGE, GONE)), "address", "left_anti")
+
+
+def _newest(rows: DataFrame, units: DataFrame, ages: Mapping[str, int]) -> DataFrame:
+    """The rows (SCHEMA, `layer`) that no newer listing of their unit replaces: SCHEMA."""
+    return (
+        rows.join(units.select("unit", "listed_in"), "unit")
+        .where(_age("layer", ages) <= _age("listed_in", ages))
+        .select(*SCHEMA.names)
+    )
+
+
+def _ages(layers: Sequence[Layer]) -> dict[str, int]:
+    """The number of each layer's mark, from the newest on."""
+    return {layer.mark_id: number for number, layer in enumerate(layers)}
+
+
+def _age(column: str, ages: Mapping[str, int]) -> Column:
     from pyspark.sql import functions as F
 
-    ages = {layer.mark_id: number for number, layer in enumerate(layers)}
-
-    def age(column: str) -> Column:
-        return F.coalesce(*(F.when(F.col(column) == mark_id, number) for mark_id, number in ages.items()))
-
-    top = layers[0]
-    units = top.frame(spark, STAGE, UNITS, UNITS_SCHEMA).select("unit", "listed_in")
-    gone = top.frame(spark, STAGE, GONE, GONE_SCHEMA).select("address")
-    return (
-        rows.join(many(units, top.rows(STAGE, UNITS)), "unit")
-        .where(age("layer") <= age("listed_in"))
-        .drop("layer", "listed_in")
-        .join(many(gone, top.rows(STAGE, GONE)), "address", "left_anti")
-    )
+    return F.coalesce(*(F.when(F.col(column) == mark_id, number) for mark_id, number in ages.items()))

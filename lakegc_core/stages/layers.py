@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core.context import MarkContext, RepositoryContext
 from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.mark import CLEAN, INCREMENTAL, RESTORES, STAGES, STAMP, Manifest, MarkArtifacts, marks
+from lakegc_core.stages.hash_scan import Source, Wanted
 from lakegc_core.stages.previous_mark import previous_findings
 from lakegc_core.store.parquet import Part, read, rows_of
 
@@ -54,6 +55,16 @@ class Layer:
     def rows(self, stage: str, dataset: str = "") -> int:
         """How many rows a dataset has."""
         return rows_of(self.parts(stage, dataset))
+
+    def sources(self, stage: str, dataset: str = "") -> list[Source]:
+        """The parts of a dataset, to be read through."""
+        folder = self.mark.stage_folder(stage, dataset)
+        return [Source(folder, part, self.mark_id) for part in self.parts(stage, dataset)]
+
+    def wanted(self, stage: str, dataset: str = "", **how: Any) -> Wanted:
+        """The rows of a dataset, to be looked for. `how`: which of their columns, and the keys by these."""
+        place = (self.mark.stage_folder(stage, dataset), self.parts(stage, dataset))
+        return Wanted(self.mark.config, (place,), **how)
 
     def frame(self, spark: SparkSession, stage: str, dataset: str, schema: pa.Schema) -> DataFrame:
         """A dataset of this mark."""

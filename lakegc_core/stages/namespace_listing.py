@@ -74,9 +74,8 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput:
     parts += found[STAGE]
     taken = listing.write_units(carried.values())
     beside = listing.write_units(listing.listed(unit, dict.fromkeys(COUNTS, 0)) for unit in ("", DATA))
-    folders = {name: context.mark.stage_folder(STAGE, name) for name in (UNITS, GONE)}
     oldest = min((row["listed_at"] for row in carried.values()), default=began)
-    gone, freed = write_gone(spark, context, taken, oldest, folders) if taken else ([], {})
+    gone, freed = write_gone(spark, context, basis.layers, taken, oldest) if taken else ([], {})
     totals = dict.fromkeys(COUNTS, 0)
     for part in (*parts, *taken):
         for name in totals:
@@ -89,7 +88,7 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput:
             "(fs:ListRepositories on *), and run the mark again."
         )
     facts = {
-        **{name: max(0, count - freed.get(name, 0)) for name, count in totals.items()},
+        **{name: count - freed.get(name, 0) for name, count in totals.items()},
         **basis.facts,
         "units": len(units),
         "units_listed": len(anew),

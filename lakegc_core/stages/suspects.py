@@ -118,11 +118,7 @@ def heads_of_mark(spark: SparkSession, context: MarkContext, folder: str, look: 
 
     mark, config = context.mark, context.workspace
     layers = all_layers(context)
-    sources = [
-        Source(layer.mark.stage_folder(STAGE, INDEX), part, layer.mark_id)
-        for layer in layers
-        for part in layer.parts(STAGE, INDEX)
-    ]
+    sources = [source for layer in layers for source in layer.sources(STAGE, INDEX)]
     marked = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA)
     ranges = marked.select("range_id", F.col("read_in").alias("layer"))
     if look is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,8 @@ from lakegc_core.errors import CorruptFileError
 from lakegc_core.mark import CLEAN, INCREMENTAL, STAGES
 from lakegc_core.sandbox import Repository
 from lakegc_core.settings import RepositoryPolicy
-from lakegc_core.stages.layers import RESTS_ON, Basis, choose
+from lakegc_core.stages import inventory
+from lakegc_core.stages.layers import RESTS_ON, Basis, all_layers, choose
 from lakegc_core.stages.range_reading import INDEX
 from tests.lake import NOW, Lake, lake, quick
 
@@ -148,3 +149,34 @@ def test_a_damaged_part_fails_the_mark_that_rests_on_it_and_the_one_after_is_cle
     pipeline.mark(spark, later)
     assert "did not come to its end" in later.mark.require(STAGES[0]).facts["why_clean"]
     assert len(list(pipeline.expired_of(later))) == 1
+
+
+def test_what_an_older_mark_s_sweep_was_told_to_delete_again_is_not_subtracted_from_a_newer_listing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lake(tmp_path) as served, quick(spark):
+        repository = served.create("lake")
+        repository.set_rules(7)
+        for number in range(3):
+            repository.upload("main", f"old/{number}", b"old", age=timedelta(days=40))
+        repository.commit("main", "old", date=NOW - timedelta(days=40))
+        for name in ("one", "two"):
+            repository.upload("main", name, b"forgotten", age=timedelta(days=30))
+            repository.delete("main", name)
+
+        def at(hours: float, mark_id: str, **options: Any) -> MarkContext:
+            monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(hours=hours)).timestamp()))
+            return served.begin("lake", mark_id, **options)
+
+        for hour in (0, 1):
+            pipeline.mark(spark, at(hour, f"m{hour}"))
+        pipeline.sweep(spark, at(5, "m0"))
+        pipeline.mark(spark, at(10, "m2", mode=CLEAN))
+        again = pipeline.sweep(spark, at(12, "m1"))
+        pipeline.mark(spark, last := at(20, "m3"))
+        facts = last.mark.require(STAGES[4]).facts["listed"]
+        lying = inventory.everything(spark, all_layers(last)).select("address").collect()
+
+    assert again.outcomes, "the second sweep had something to do"
+    assert last.mark.require(STAGES[0]).facts[RESTS_ON], "m3 rests on m2"
+    assert facts["objects"] == len(lying) == 3
