@@ -13,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
+from math import prod
 from pathlib import Path
 
 from lakegc_core.sandbox.graveler_writer import RELATIVE, Commit, Entry, RangeInfo, Record, write_metarange, write_range
@@ -45,6 +46,8 @@ class Shape:
     `commits` counts the first, empty one, those of main, one a branch and one a deleted branch; `retained` are those of
     main that the rule keeps. `garbage` lies in a table that every commit of main rewrites, in branches that were
     deleted, and in uploads that nobody linked. `spare`: branches that are there to be deleted, with so many objects.
+    `touched`: so many ranges of that many objects, which every retained commit of main writes anew. `lean`: commits
+    that are not retained have no metadata files, which no mark reads.
     """
 
     objects: int
@@ -55,6 +58,8 @@ class Shape:
     retained: int = 10
     dropped: int = 10  # deleted branches
     spare: tuple[int, ...] = ()
+    touched: tuple[int, int] = (0, 0)
+    lean: bool = False
     range_entries: int = 20_000
     slice_objects: int = SLICE_NAMES
 
@@ -101,7 +106,9 @@ class Shape:
     @cached_property
     def grown(self) -> int:
         """Objects of the table to which main only adds."""
-        beside = self.garbage + self.staged + sum(self.spare) + BRANCH_OBJECTS * (self.branches - 1)
+        beside = (
+            self.garbage + self.staged + sum(self.spare) + BRANCH_OBJECTS * (self.branches - 1) + prod(self.touched)
+        )
         return self.objects - beside - self.rewritten * self.retained
 
     @cached_property
@@ -112,7 +119,8 @@ class Shape:
     @cached_property
     def uploaded_before(self) -> int:
         """Objects of the older period: all garbage, the spare branches, and main up to its first retained commit."""
-        return self.garbage + sum(self.spare) + self.rewritten + sum(self.additions[: self.expired + 1])
+        grown = sum(self.additions[: self.expired + 1])
+        return self.garbage + sum(self.spare) + self.rewritten + prod(self.touched) + grown
 
 
 def shares(total: int, parts: int) -> list[int]:
@@ -179,6 +187,8 @@ class GeneratedLake:
         self._rows = 0
         self._last: list[RangeInfo] = []  # the same as it is now
         self._table: list[RangeInfo] = []  # the rewritten table
+        self._touched: list[list[tuple[bytes, Entry]]] = []  # ranges of the table whose objects stay the same
+        self._touching: list[RangeInfo] = []  # these as they are now
         self._spare: list[tuple[str, list[RangeInfo], list[str]]] = []
         now = self.sandbox.clock()
         self._uploads.over(now - _OLD[0] * _DAY, now - _OLD[1] * _DAY, shape.uploaded_before)
@@ -209,8 +219,9 @@ class GeneratedLake:
         for number in range(shape.expired):
             self._next(number)
         for number, objects in enumerate(shape.left_behind):
-            own, addresses = self._write(f"dropped/{number:05}", objects)
-            self._commit(MAIN, f"dropped {number}", [*own, *self._shown], moves=False)
+            own, addresses = self._write(f"dropped/{number:05}", objects, files=not shape.lean)
+            shown = None if shape.lean else [*own, *self._shown]
+            self._commit(MAIN, f"dropped {number}", shown, moves=False)
             self._give_up(addresses)
         for number, objects in enumerate(shape.spare):
             own, addresses = self._write(f"spare/{number:05}", objects)
@@ -219,6 +230,9 @@ class GeneratedLake:
             self._spare.append((name, own, addresses))
         for _ in range(shape.unlinked):
             self._give_up([self._uploads.upload()])
+        for number in range(shape.touched[0]):
+            paths = (f"tables/accounts/{number:04}/part-{row:08}".encode() for row in range(shape.touched[1]))
+            self._touched.append([(path, self._entry(self._uploads.upload())) for path in paths])
         # The one that main showed when the rule's days began. Nothing forks off it: lakeFS's own walk would forget it.
         self._next(shape.expired)
 
@@ -238,9 +252,12 @@ class GeneratedLake:
         """The commit of main with this number: it rewrites one table, and adds to the other."""
         retained = number >= self.shape.expired
         if self.shape.rewritten:
-            self._table, addresses = self._write("tables/customers", self.shape.rewritten)
+            files = retained or not self.shape.lean
+            self._table, addresses = self._write("tables/customers", self.shape.rewritten, files=files)
             if not retained:
                 self._give_up(addresses)
+        if retained:
+            self._touching = [self._touch(entries, number) for entries in self._touched]
         self._add(self.shape.additions[number], f"commit {number}", retained=retained)
 
     def _add(self, added: int, message: str, *, retained: bool) -> None:
@@ -251,15 +268,16 @@ class GeneratedLake:
             if len(self._open) == self.shape.range_entries:
                 self._full.append(self._write_range(self._open))
                 self._open = []
-        self._last = [self._write_range(self._open)] if self._open else []
-        self._commit(MAIN, message, self._shown)
+        files = retained or not self.shape.lean
+        self._last = [self._write_range(self._open)] if self._open and files else []
+        self._commit(MAIN, message, self._shown if files else None)
         if retained:
             self._keep(self._shown)
 
     @property
     def _shown(self) -> list[RangeInfo]:
         """The ranges of main's head."""
-        return [*self._table, *self._full, *self._last]
+        return [*self._touching, *self._table, *self._full, *self._last]
 
     def _branch(self, name: str, ranges: Sequence[RangeInfo]) -> None:
         """A branch off main with a commit of its own."""
@@ -268,14 +286,19 @@ class GeneratedLake:
         self._commit(name, f"commit of {name}", ranges)
         self._keep(ranges)
 
-    def _commit(self, branch: str, message: str, ranges: Iterable[RangeInfo], *, moves: bool = True) -> None:
-        table = write_metarange(ranges)
-        self.repository.write_metadata(table.id, table.data)
+    def _commit(self, branch: str, message: str, ranges: Iterable[RangeInfo] | None, *, moves: bool = True) -> None:
+        """A commit of these ranges; None: without files of its own."""
         refs = self.repository.refs
-        refs.trees[table.id] = Tree(table.id)
+        if ranges is None:
+            table_id = hashlib.sha256(message.encode()).hexdigest()
+        else:
+            table = write_metarange(ranges)
+            self.repository.write_metadata(table.id, table.data)
+            table_id = table.id
+        refs.trees[table_id] = Tree(table_id)
         parent = refs.commit(refs.branches[branch].commit_id)
         date = (self._uploads.at + SLICE_SECONDS // 2) * 10**9
-        commit = Commit("bench", message, date, table.id, (parent.id,), parent.generation + 1)
+        commit = Commit("bench", message, date, table_id, (parent.id,), parent.generation + 1)
         refs.commits[commit.id] = commit
         if moves:
             refs.branches[branch].commit_id = commit.id
@@ -290,12 +313,20 @@ class GeneratedLake:
 
     # --- files ---
 
-    def _write(self, prefix: str, objects: int) -> tuple[list[RangeInfo], list[str]]:
-        """Upload objects below a prefix and write the ranges that hold them."""
+    def _write(self, prefix: str, objects: int, *, files: bool = True) -> tuple[list[RangeInfo], list[str]]:
+        """Upload objects below a prefix and, unless without `files`, write the ranges that hold them."""
         addresses = [self._uploads.upload() for _ in range(objects)]
+        if not files:
+            return [], addresses
         records = [self._record(f"{prefix}/part-{row:012}", address) for row, address in enumerate(addresses)]
         size = self.shape.range_entries
         return [self._write_range(records[at : at + size]) for at in range(0, objects, size)], addresses
+
+    def _touch(self, entries: Sequence[tuple[bytes, Entry]], number: int) -> RangeInfo:
+        """A range of the same objects, which is another one by what its first entry says."""
+        (path, first), *rest = entries
+        other = replace(first, metadata={"touched": str(number)})
+        return self._write_range([(path, other.value), *((each, entry.value) for each, entry in rest)])
 
     def _write_range(self, records: Sequence[Record]) -> RangeInfo:
         table = write_range(records)

@@ -58,8 +58,21 @@ CASES = {
         range_entries=5_000,
         slice_objects=1_000,
     ),
+    "design": Shape(
+        objects=20_000_000,
+        commits=30_000,
+        branches=1_000,
+        staged=5_000_000,
+        garbage=1_000_000,
+        retained=3_000,
+        spare=(CHANGE,),
+        touched=(40, 150),
+        lean=True,
+        range_entries=10_000,
+    ),
 }
-"""Of lakeFS's documentation, and a repository of which 40 of 100 branches are deleted."""
+"""Of lakeFS's documentation, a repository of which 40 of 100 branches are deleted, and the case for which lakeFS's
+collector was designed."""
 
 _STAGES = {
     "namespace_listing": "listing",

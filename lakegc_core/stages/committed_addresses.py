@@ -56,13 +56,13 @@ def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResul
     def body(spark: SparkSession, context: MarkContext) -> StageOutput:
         commits = context.mark.require(COMMITS).datasets[COMMITS]
         folder = context.mark.stage_folder(COMMITS)
-        retained = read(spark, context.workspace, folder, commits, COMMITS_SCHEMA, ["metarange_id"])
         expected = context.mark.require(COMMITS).facts["retained_metaranges"]
         target = context.mark.stage_folder(STAGE)
         layers = below(context)
         if layers:
-            output = read_changes(spark, context, layers, retained, target, expected=expected)
+            output = read_changes(spark, context, layers, commits, target, expected=expected)
         else:
+            retained = read(spark, context.workspace, folder, commits, COMMITS_SCHEMA, ["metarange_id"])
             output = read_committed(spark, context, retained, target, expected=expected)
         others = context.mark.require(COMMITS).datasets[OTHERS]
         held = held_by_path(spark, context, folder, others, f"{target}/{HELD}")

@@ -23,13 +23,14 @@ from lakegc_core.guards import shrunk
 from lakegc_core.mark import STAGES, Manifest, MarkArtifacts
 from lakegc_core.namespace import Namespace, xid_times
 from lakegc_core.spark import Json, run_tasks
-from lakegc_core.stages import candidates, committed_addresses, range_reading, shape, uncommitted_addresses
+from lakegc_core.stages import committed_addresses, range_reading, shape, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
-from lakegc_core.stages.candidates import MISSING
+from lakegc_core.stages.candidates import MISSING, against_all
+from lakegc_core.stages.changes import against_changes
 from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, instant, moment, with_since
 from lakegc_core.stages.hash_scan import by_address
 from lakegc_core.stages.inventory import LEARNT
-from lakegc_core.stages.judging import FOREIGN, HELD, STAGED, YOUNG, Judge, Keeper, named_before
+from lakegc_core.stages.judging import FOREIGN, HELD, STAGED, YOUNG, Judge, Keeper
 from lakegc_core.stages.layers import Layer, all_layers
 from lakegc_core.stages.missing_paths import missing_paths
 from lakegc_core.stages.previous_mark import previous_mark
@@ -57,18 +58,14 @@ def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
 
 
 def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
-
     own, *layers = all_layers(context)
     manifests = own.manifests
 
-    def old(addresses: DataFrame) -> DataFrame:
-        """What was named after the listing had begun is new, not missing."""
-        return named_before(addresses, xid_times, manifests[STAGES[0]].started_at)
-
+    listed_from = manifests[STAGES[0]].started_at
     if layers:
-        known = candidates.against_changes(spark, context, own, layers, old)
+        known = against_changes(spark, context, own, layers, listed_from)
     else:
-        known = candidates.against_all(spark, context, own, old)
+        known = against_all(spark, context, own, listed_from)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     parts = _judged(spark, context, own, known.objects, folders)
     gone = {MISSING: folders[MISSING]}

@@ -28,7 +28,7 @@ MOST = 2_000_000
 
 LAYER = pa.field("layer", pa.string(), nullable=False)
 
-_MIN_BITS = 16
+_MIN_BITS, _MAX_BITS = 16, 26  # a byte each: 64 MB, which is more than MOST keys take
 Keys = Callable[[pa.RecordBatch], Sequence[np.ndarray]]
 """The keys of rows, int64: one array, or several of which any may be found."""
 
@@ -47,6 +47,7 @@ def by_address(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
 class Source:
     """A part to be read through, and which mark it belongs to."""
 
+    config: StoreConfig
     folder: str
     part: Part
     layer: str
@@ -77,17 +78,18 @@ def scan(
     spark: SparkSession,
     sources: Sequence[Source],
     schema: pa.Schema,
-    wanted: Wanted,
+    wanted: Wanted | None,
     keys: Keys = by_hash,
     *,
     found: bool = True,
+    only: Callable[[pa.RecordBatch, str], np.ndarray] | None = None,
 ) -> DataFrame:
     """The rows of the sources of which a key (by `keys`) is wanted, or with `found=False` all the others: the columns
-    of `schema`, and `layer`."""
+    of `schema`, and `layer`. Without `wanted` all rows; `only`: which rows of a layer count."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     shape = pa.schema([*schema, LAYER])
-    if not sources or (found and not wanted.rows):
+    if not sources or (found and wanted is not None and not wanted.rows):
         return empty(spark, shape)
     # Large ones first, dealt out in turn: no task gets all of them.
     slices = min(len(sources), 2 * max(2, spark_width(spark)))
@@ -97,17 +99,21 @@ def scan(
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task(clocks)
-        sought = filter_of(wanted)
+        sought = filter_of(wanted) if wanted else None
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for source in shares[number]:
-                    for rows in read_part(wanted.config, source.folder, source.part, schema.names):
-                        hits = sought.any(keys(rows))
-                        if not found:
-                            hits = np.delete(np.arange(rows.num_rows), hits)
-                        if len(hits):
+                    for rows in read_part(source.config, source.folder, source.part, schema.names):
+                        chosen = rows
+                        if sought is not None:
+                            hits = sought.any(keys(rows))
+                            if not found:
+                                hits = np.delete(np.arange(rows.num_rows), hits)
                             chosen = rows.take(pa.array(hits))
-                            columns = [*chosen.columns, pa.repeat(source.layer, len(hits))]
+                        if only is not None and chosen.num_rows:
+                            chosen = chosen.filter(pa.array(only(chosen, source.layer)))
+                        if chosen.num_rows:
+                            columns = [*chosen.columns, pa.repeat(source.layer, chosen.num_rows)]
                             yield pa.RecordBatch.from_arrays(columns, schema=shape)
 
     return spark.range(0, slices, 1, slices).mapInArrow(body, from_arrow_schema(shape))
@@ -118,7 +124,7 @@ class Filter:
 
     def __init__(self, wanted: np.ndarray) -> None:
         self._wanted = np.unique(wanted)
-        bits = max(_MIN_BITS, int(np.ceil(np.log2(max(1, len(self._wanted)) * 16))))
+        bits = min(_MAX_BITS, max(_MIN_BITS, int(np.ceil(np.log2(max(1, len(self._wanted)) * 16)))))
         self._mask = np.int64(2**bits - 1)
         self._table = np.zeros(2**bits, np.bool_)
         self._table[self._wanted & self._mask] = True

@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import safety
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.hashing import hash_strings
 from lakegc_core.mark import STAGES, MarkArtifacts, decode, marks
 from lakegc_core.namespace import slice_time
-from lakegc_core.spark import many
-from lakegc_core.stages.deletion import OUTCOMES_SCHEMA
-from lakegc_core.stages.hash_scan import Wanted, by_address, scan
+from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only
+from lakegc_core.stages.hash_scan import Source, Wanted, by_address, filter_of, scan
 from lakegc_core.stages.layers import CLOCKS, Layer
 from lakegc_core.stages.sweep_record import sweeps_of
-from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA
-from lakegc_core.store.parquet import Part, list_parts, read, read_part, rows_of, write
+from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA, StoreConfig
+from lakegc_core.store.parquet import Part, list_parts, read_part, rows_of, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 STAGE = STAGES[0]
 DATA = "data/"
@@ -58,6 +60,7 @@ UNITS_SCHEMA = pa.schema(
 GONE_SCHEMA = pa.schema([LISTING_SCHEMA.field("address"), LISTING_SCHEMA.field("size")])
 
 _DAY = 86_400.0
+_ROWS_PER_PARTITION = 500_000
 
 
 def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
@@ -89,18 +92,86 @@ def _begun(unit: str) -> int | None:
     return slice_time(unit[len(DATA) : -1]) if unit.startswith(DATA) else None
 
 
-def unit_of(address: Column) -> Column:
-    """The unit in which an address is listed."""
-    from pyspark.sql import functions as F
+def unit_of(addresses: pa.Array) -> pa.Array:
+    """The unit in which each address is listed."""
+    return pc.struct_field(pc.extract_regex(addresses, "^(?P<unit>data/[^/]*/|data/|[^/]*/|)"), "unit")
 
-    first = F.substring_index(address, "/", 1)
-    second = F.substring_index(address, "/", 2)
-    return (
-        F.when(~address.contains("/"), "")
-        .when(~address.startswith(DATA), F.concat(first, F.lit("/")))
-        .when(second == address, DATA)
-        .otherwise(F.concat(second, F.lit("/")))
-    )
+
+@dataclass(frozen=True)
+class Units:
+    """What a mark knows of its units, as tasks look it up: a picklable value. `ages`: the number of each layer."""
+
+    wanted: Wanted
+    ages: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, config: StoreConfig, folder: str, parts: Sequence[Part], layers: Sequence[Layer]) -> Units:
+        """Of these parts of a dataset UNITS; `layers`, newest first, are what `listed_in` may name."""
+        ages = tuple((layer.mark_id, number) for number, layer in enumerate(layers))
+        return cls(Wanted(config, ((folder, tuple(parts)),)), ages)
+
+    def age(self, layer: str) -> int:
+        """The number of a layer; -1 for a mark that is none."""
+        return dict(self.ages).get(layer, -1)
+
+    def ages_of(self, units: pa.Array) -> np.ndarray:
+        """The number of the layer whose listing counts for each unit; -1 for units that are not known."""
+        return self._look_up(units, "listed_in")
+
+    def listed_at(self, units: pa.Array) -> np.ndarray:
+        """When each unit was listed, unix seconds; -1 for units that are not known."""
+        return self._look_up(units, "listed_at")
+
+    def _look_up(self, units: pa.Array, column: str) -> np.ndarray:
+        known = _known_units(self.wanted.config, self.wanted.names)
+        rows = pc.fill_null(pc.index_in(units, value_set=known["unit"]), -1).to_numpy()
+        found = known[column].to_numpy(zero_copy_only=False)
+        if column == "listed_in":
+            ages = dict(self.ages)
+            found = np.array([ages.get(each, -1) for each in found.tolist()], np.int64)
+        chosen: np.ndarray = np.append(found, -1)[rows]
+        return chosen
+
+
+@functools.lru_cache(maxsize=4)
+def _known_units(config: StoreConfig, names: tuple[tuple[Any, ...], ...]) -> pa.Table:
+    batches = [
+        batch
+        for folder, name, rows, size, sha256 in names
+        for batch in read_part(config, folder, Part(name, rows, size, sha256), ["unit", "listed_in", "listed_at"])
+    ]
+    schema = pa.schema([UNITS_SCHEMA.field(name) for name in ("unit", "listed_in", "listed_at")])
+    return pa.Table.from_batches(batches, schema).combine_chunks()
+
+
+_SWEPT = pa.schema([KIND, HASH, *GONE_SCHEMA, pa.field("sure", pa.bool_(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class _Swept:
+    """What a journal says of units that are taken over; a picklable value. `age`: of the mark that was swept."""
+
+    units: Units
+    age: int
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        units = unit_of(rows["address"])
+        ages = self.units.ages_of(units)
+        at = rows["at"].cast(pa.int64()).to_numpy() / 1e6
+        gone = pc.is_in(rows["outcome"], pa.array([DELETED, ALREADY_GONE])).to_numpy(zero_copy_only=False)
+        gone &= (ages >= 0) & (at >= self.units.listed_at(units) - CLOCKS)
+        # What a mark found in a unit that was not listed again since is there. Any other sweep may have been the second
+        # that was told to delete it.
+        sure = (self.age >= 0) & (self.age <= ages)
+        named = {"kind": 0, "hash": hash_strings(rows["address"]), "address": rows["address"], "size": rows["size"]}
+        return only(named | {"sure": sure}, gone)
+
+
+def _once(rows: pa.Table) -> Iterator[pa.Table]:
+    """One row of each address, by its hash; a sure one if there is any."""
+    rows = rows.sort_by([("sure", "descending")])
+    _, first = np.unique(rows["hash"].to_numpy(), return_index=True)
+    yield rows.take(pa.array(first))
 
 
 def write_gone(
@@ -110,42 +181,29 @@ def write_gone(
 
     `carried`: parts of the units that are taken over; `since`: when the first of them was listed, unix seconds.
     """
-    from pyspark.sql import DataFrame
-    from pyspark.sql import functions as F
-
-    columns = ["address", "size", "outcome", "at"]
-    ages = _ages(layers)
-    frames = [
-        read(spark, context.workspace, journal, parts, OUTCOMES_SCHEMA, columns).withColumn(
-            "age", F.lit(ages.get(mark_id)).cast("int")
+    config = context.workspace
+    folders = {name: context.mark.stage_folder(STAGE, name) for name in (UNITS, GONE, _UNSURE)}
+    units = Units.of(config, folders[UNITS], carried, layers)
+    feeds = [
+        Feed(
+            Source(config, journal, part, mark_id),
+            ("address", "size", "outcome", "at"),
+            _Swept(units, units.age(mark_id)),
         )
         for mark_id, journal, parts in _journals(context, since)
+        for part in parts
     ]
-    if not frames:
+    if not feeds:
         return [], {"objects": 0, "bytes": 0}
-    folders = {name: context.mark.stage_folder(STAGE, name) for name in (UNITS, GONE, _UNSURE)}
-    units = many(read(spark, context.workspace, folders[UNITS], carried, UNITS_SCHEMA), rows_of(carried))
-    gone = (
-        functools.reduce(DataFrame.unionByName, frames)
-        .where(F.col("outcome").isin(DELETED, ALREADY_GONE))
-        .withColumn("unit", unit_of(F.col("address")))
-        .join(units.select("unit", "listed_in", "listed_at"), "unit")
-        .where(F.col("at") >= F.timestamp_seconds(F.col("listed_at") - CLOCKS))
-        # What a mark found in a unit that was not listed again since is there. Any other sweep may have been the second
-        # that was told to delete it.
-        .withColumn("sure", F.coalesce(F.col("age") <= _age("listed_in", ages), F.lit(False)))
-        .groupBy("address")
-        .agg(F.max("size").alias("size"), F.max("sure").alias("sure"))
-    )
+    partitions = 1 + sum(feed.source.part.rows for feed in feeds) // _ROWS_PER_PARTITION
+    gone = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions)
     targets = {name: folders[name] for name in (GONE, _UNSURE)}
-    found = write(gone, context.workspace, targets, GONE_SCHEMA, split=_split_sure, summarise=_bytes)
+    found = write(gone, config, targets, GONE_SCHEMA, split=_split_sure, summarise=_bytes)
     parts = found[GONE]
     if unsure := found[_UNSURE]:
-        addresses = read(spark, context.workspace, folders[_UNSURE], unsure, GONE_SCHEMA, ["address"])
-        wanted = Wanted(context.workspace, ((folders[_UNSURE], unsure),), ("address",), by_address)
-        lying = _newest(_scan(spark, layers, wanted), units, ages)
-        known = lying.join(many(addresses, rows_of(unsure)), "address", "left_semi").select(*GONE_SCHEMA.names)
-        parts += write(known, context.workspace, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
+        wanted = Wanted(config, ((folders[_UNSURE], unsure),), ("address",), by_address)
+        lying = _scan(spark, layers, _Current(units), wanted)
+        parts += write(lying, config, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
     return parts, {"objects": rows_of(parts), "bytes": sum(part.sums["bytes"] for part in parts)}
 
 
@@ -178,55 +236,29 @@ def _over_at(mark: MarkArtifacts, folder: str) -> float:
     return float(report["finished_at"])
 
 
-def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted) -> DataFrame:
-    """Objects whose address may be wanted, as the top one of the layers knows them: SCHEMA."""
-    return _that_count(spark, layers, _scan(spark, layers, wanted))
+@dataclass(frozen=True)
+class _Current:
+    """Which rows of a layer no newer listing of their unit replaces, and no sweep has deleted; a picklable value."""
+
+    units: Units
+    gone: Wanted | None = None
+
+    def __call__(self, rows: pa.RecordBatch, layer: str) -> np.ndarray:
+        kept: np.ndarray = self.units.age(layer) <= self.units.ages_of(rows["unit"])
+        if self.gone is not None and self.gone.rows:
+            kept[filter_of(self.gone).any(by_address(rows))] = False
+        return kept
 
 
-def _scan(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted) -> DataFrame:
-    """Rows of the layers whose address may be wanted: SCHEMA, and `layer`."""
-    sources = [source for layer in layers for place in _DATASETS for source in layer.sources(*place)]
-    return scan(spark, sources, SCHEMA, wanted, by_address)
-
-
-def everything(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
-    """All that lies in the namespace as the top one of the layers knows it: SCHEMA."""
-    from pyspark.sql import DataFrame
-    from pyspark.sql import functions as F
-
-    frames = [
-        layer.frame(spark, stage, dataset, SCHEMA).withColumn("layer", F.lit(layer.mark_id))
-        for layer in layers
-        for stage, dataset in _DATASETS
-        if layer.parts(stage, dataset) or (layer, dataset) == (layers[0], "")
-    ]
-    rows = functools.reduce(DataFrame.unionByName, frames)
-    return rows.drop("layer") if len(layers) == 1 else _that_count(spark, layers, rows)
-
-
-def _that_count(spark: SparkSession, layers: Sequence[Layer], rows: DataFrame) -> DataFrame:
-    """The rows of layers that no newer listing of their unit replaces, and that no sweep has deleted."""
+def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None) -> DataFrame:
+    """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: SCHEMA, and
+    `layer`."""
     top = layers[0]
-    units = many(top.frame(spark, STAGE, UNITS, UNITS_SCHEMA), top.rows(STAGE, UNITS))
-    gone = top.frame(spark, STAGE, GONE, GONE_SCHEMA).select("address")
-    return _newest(rows, units, _ages(layers)).join(many(gone, top.rows(STAGE, GONE)), "address", "left_anti")
+    units = Units.of(top.mark.config, top.mark.stage_folder(STAGE, UNITS), top.parts(STAGE, UNITS), layers)
+    current = _Current(units, top.wanted(STAGE, GONE, columns=("address",), keys=by_address))
+    return _scan(spark, layers, current if len(layers) > 1 else None, wanted)
 
 
-def _newest(rows: DataFrame, units: DataFrame, ages: Mapping[str, int]) -> DataFrame:
-    """The rows (SCHEMA, `layer`) that no newer listing of their unit replaces: SCHEMA."""
-    return (
-        rows.join(units.select("unit", "listed_in"), "unit")
-        .where(_age("layer", ages) <= _age("listed_in", ages))
-        .select(*SCHEMA.names)
-    )
-
-
-def _ages(layers: Sequence[Layer]) -> dict[str, int]:
-    """The number of each layer's mark, from the newest on."""
-    return {layer.mark_id: number for number, layer in enumerate(layers)}
-
-
-def _age(column: str, ages: Mapping[str, int]) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.coalesce(*(F.when(F.col(column) == mark_id, number) for mark_id, number in ages.items()))
+def _scan(spark: SparkSession, layers: Sequence[Layer], current: _Current | None, wanted: Wanted | None) -> DataFrame:
+    sources = [source for layer in layers for place in _DATASETS for source in layer.sources(*place)]
+    return scan(spark, sources, SCHEMA, wanted, by_address, only=current)

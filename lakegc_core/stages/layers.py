@@ -59,7 +59,7 @@ class Layer:
     def sources(self, stage: str, dataset: str = "") -> list[Source]:
         """The parts of a dataset, to be read through."""
         folder = self.mark.stage_folder(stage, dataset)
-        return [Source(folder, part, self.mark_id) for part in self.parts(stage, dataset)]
+        return [Source(self.mark.config, folder, part, self.mark_id) for part in self.parts(stage, dataset)]
 
     def wanted(self, stage: str, dataset: str = "", **how: Any) -> Wanted:
         """The rows of a dataset, to be looked for. `how`: which of their columns, and the keys by these."""

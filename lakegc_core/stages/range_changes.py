@@ -6,16 +6,22 @@ of now. Ranges that nothing held before are read; the addresses of those that no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.spark import many, run_on_rows
+from lakegc_core.hashing import hash_strings
+from lakegc_core.spark import run_on_rows
 from lakegc_core.stages.base import StageOutput
+from lakegc_core.stages.commit_walk import COMMITS
+from lakegc_core.stages.gathering import HASH, KIND, Feed, gather
+from lakegc_core.stages.hash_scan import Source
 from lakegc_core.stages.layers import Layer
 from lakegc_core.stages.range_reading import (
     CHECKSUMS,
@@ -27,6 +33,7 @@ from lakegc_core.stages.range_reading import (
     RANGES,
     RANGES_SCHEMA,
     STAGE,
+    Reading,
     check_metaranges,
     check_references,
     reading,
@@ -34,16 +41,31 @@ from lakegc_core.stages.range_reading import (
     sum_ranges,
     summary,
     tasks_for,
-    with_schema,
 )
 from lakegc_core.store.parquet import Part, parts_of, read, rows_of, spark_width, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _FORMER = "former_metaranges"
-_ADDED, _GONE, _ODD = "added_ranges", "dropped_ranges", "odd_ranges"
-_SIGNED = pa.schema([*METARANGES_SCHEMA, pa.field("sign", pa.int64(), nullable=False)])
+_ADDED, _GONE, _CHANGED, _ODD = "added_ranges", "dropped_ranges", "changed_ranges", "odd_ranges"
+_NOW, _BEFORE = range(2)
+_ROWS_PER_PARTITION = 250_000
+
+_NAMED = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in CHECKSUMS_SCHEMA)])
+_READ = pa.schema([*METARANGES_SCHEMA, pa.field("verdict", pa.string(), nullable=False)])
+_COUNTED = pa.schema(
+    [
+        KIND,
+        HASH,
+        pa.field("range_id", pa.string(), nullable=False),
+        pa.field("references", pa.int64(), nullable=False),  # those of the mark below; 1 or -1 in a metarange
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("min_key", pa.binary()),
+        pa.field("max_key", pa.binary()),
+        pa.field("read_in", pa.string()),
+    ]
+)
 _JUDGED = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),
@@ -62,147 +84,136 @@ def read_changes(
     spark: SparkSession,
     context: MarkContext,
     layers: Sequence[Layer],
-    retained: DataFrame,
+    commits: Sequence[Part],
     folder: str,
     *,
     expected: int,
 ) -> StageOutput:
-    """What the metaranges in `retained` (column metarange_id) refer to, from what the mark below knew of its own.
+    """What the metaranges of the retained commits refer to, from what the mark below knew of its own.
 
-    `layers`: that mark and those that it rests on, newest first. `expected`: how many distinct metaranges are retained.
+    `layers`: that mark and those that it rests on, newest first. `commits`: parts of the commits that are retained now.
+    `expected`: how many distinct metaranges they have.
     """
-    base = layers[0]
     work, config = reading(context, folder), context.workspace
-    now = retained.where("metarange_id != ''").distinct()
-    before = base.frame(spark, STAGE, CHECKSUMS, CHECKSUMS_SCHEMA)
-    sizes = expected, base.rows(STAGE, CHECKSUMS)
-    metaranges = _read_metaranges(spark, context, now, before, sizes, folder)
-    added = read(spark, config, f"{folder}/{METARANGES}", metaranges[METARANGES], METARANGES_SCHEMA)
-    kept = before.join(many(now, expected), "metarange_id", "left_semi")
-    checksums = write(
-        kept.unionByName(added.where("range_id = ''").select(*CHECKSUMS_SCHEMA.names)),
-        config,
-        {CHECKSUMS: f"{folder}/{CHECKSUMS}"},
-        CHECKSUMS_SCHEMA,
-        summarise=sum_metaranges,
-    )[CHECKSUMS]
-    check_metaranges(checksums, expected)
+    metaranges = _read_metaranges(spark, context, layers[0], commits, folder)
+    check_metaranges(metaranges[CHECKSUMS], expected)
     judged = _judge(spark, context, layers, metaranges, folder)
-    told = context.settings.scale.range_num_partitions
-
-    def spread(name: str) -> DataFrame:
-        rows = rows_of(judged[name])
-        frame = read(spark, config, f"{folder}/{name}", judged[name], _JUDGED)
-        return frame.repartition(told or tasks_for(rows, 32, 8 * spark_width(spark)))
-
-    parts = parts_of(run_on_rows(spread(_ADDED), work.ranges) if judged[_ADDED] else [], [STAGE, INDEX, RANGES])
-    dropped = parts_of(run_on_rows(spread(_GONE), work.dropped) if judged[_GONE] else [], [DROPPED])
+    parts: dict[str, list[Part]] = {name: [] for name in (STAGE, INDEX, RANGES, DROPPED)}
+    if changed := judged[_CHANGED]:
+        told = context.settings.scale.range_num_partitions
+        width = told or tasks_for(rows_of(changed), 32, 8 * spark_width(spark))
+        rows = read(spark, config, f"{folder}/{_CHANGED}", changed, _JUDGED).repartition(width)
+        parts = parts_of(run_on_rows(rows, _Changed(work)), parts)
     ranges = [*judged[RANGES], *parts[RANGES]]
-    facts = summary(checksums, ranges, parts)
+    facts = summary(metaranges[CHECKSUMS], ranges, parts)
     check_references(facts)
-    more = {"ranges_added": rows_of(judged[_ADDED]), "ranges_dropped": rows_of(judged[_GONE])}
-    return StageOutput(
-        {**parts, RANGES: ranges, METARANGES: metaranges[METARANGES], CHECKSUMS: checksums, **dropped}, facts | more
-    )
+    added, gone = (sum(part.sums[name] for part in judged[_CHANGED]) for name in (_ADDED, _GONE))
+    datasets = {**parts, RANGES: ranges, METARANGES: metaranges[METARANGES], CHECKSUMS: metaranges[CHECKSUMS]}
+    return StageOutput(datasets, facts | {"ranges_added": added, "ranges_dropped": gone})
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """Reads ranges that came and ranges that went; a picklable value that tasks carry."""
+
+    work: Reading
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        rows = pa.Table.from_batches(batches, _JUDGED)
+        for verdict, task in ((_ADDED, self.work.ranges), (_GONE, self.work.dropped)):
+            yield from task(iter(rows.filter(pc.equal(rows["verdict"], verdict)).to_batches()))
 
 
 def _read_metaranges(
-    spark: SparkSession,
-    context: MarkContext,
-    now: DataFrame,
-    before: DataFrame,
-    sizes: tuple[int, int],
-    folder: str,
+    spark: SparkSession, context: MarkContext, base: Layer, commits: Sequence[Part], folder: str
 ) -> dict[str, list[Part]]:
-    """Rows of the metaranges that are retained only now, and of those that were only before. `sizes`: how many."""
-    from pyspark.sql import functions as F
-
-    was = before.select("metarange_id")
-    changed = (
-        now.join(many(was, sizes[1]), "metarange_id", "left_anti")
-        .withColumn("sign", F.lit(1).cast("long"))
-        .unionByName(
-            was.join(many(now, sizes[0]), "metarange_id", "left_anti").withColumn("sign", F.lit(-1).cast("long"))
-        )
-        .repartition(context.settings.scale.range_num_partitions or spark_width(spark))
-    )
+    """Rows of the metaranges that are retained only now, and of those that were only before; checksums of all that are
+    retained."""
+    place = context.mark.stage_folder(COMMITS)
+    feeds = [
+        Feed(Source(context.workspace, place, part, context.header.mark_id), ("metarange_id",), _named_now)
+        for part in commits
+    ]
+    feeds += [Feed(source, tuple(CHECKSUMS_SCHEMA.names), _named_before) for source in base.sources(STAGE, CHECKSUMS)]
+    partitions = context.settings.scale.range_num_partitions or spark_width(spark)
+    rows = gather(spark, feeds, _NAMED, _Comparing(reading(context, folder)), _READ, partitions)
     return write(
-        with_schema(changed, reading(context, folder).changes, _SIGNED),
+        rows,
         context.workspace,
-        {name: f"{folder}/{name}" for name in (METARANGES, _FORMER)},
+        {name: f"{folder}/{name}" for name in (METARANGES, _FORMER, CHECKSUMS)},
         METARANGES_SCHEMA,
-        split=_split_signed,
+        split=_split_metaranges,
+        schemas={CHECKSUMS: CHECKSUMS_SCHEMA},
+        summarise=sum_metaranges,
     )
 
 
-def _split_signed(table: pa.Table) -> dict[str, pa.Table]:
-    added = pc.greater(table["sign"], 0)
-    return {METARANGES: table.filter(added), _FORMER: table.filter(pc.invert(added))}
+def _named_now(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    ids = rows["metarange_id"]
+    ids = ids.filter(pc.not_equal(ids, ""))
+    return {"kind": _NOW, "hash": hash_strings(ids), "metarange_id": ids}
+
+
+def _named_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    return columns | {"kind": _BEFORE, "hash": hash_strings(rows["metarange_id"])}
+
+
+@dataclass(frozen=True)
+class _Comparing:
+    """Compares the metaranges of now with those of before, and reads those that differ; a picklable value."""
+
+    work: Reading
+
+    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
+        now, before = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (_NOW, _BEFORE))
+        kept = before.filter(pc.is_in(before["metarange_id"], now["metarange_id"])).select(CHECKSUMS_SCHEMA.names)
+        own = {"range_id": pa.repeat("", len(kept)), **dict.fromkeys(("min_key", "max_key"), pa.repeat(b"", len(kept)))}
+        yield _with_verdict(pa.table({**dict(zip(kept.column_names, kept.columns, strict=True)), **own}), CHECKSUMS)
+        for verdict, mine, others in ((METARANGES, now, before), (_FORMER, before, now)):
+            differ = mine.filter(pc.invert(pc.is_in(mine["metarange_id"], others["metarange_id"])))
+            for metarange_id in pc.unique(differ["metarange_id"]).to_pylist():
+                yield _with_verdict(self.work.metarange(metarange_id), verdict)
+
+
+def _with_verdict(rows: pa.Table, verdict: str) -> pa.Table:
+    return rows.append_column("verdict", pa.repeat(verdict, len(rows)))
+
+
+def _split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
+    found = {name: table.filter(pc.equal(table["verdict"], name)) for name in (METARANGES, _FORMER, CHECKSUMS)}
+    new = found[METARANGES]
+    return found | {CHECKSUMS: pa.concat_tables([found[CHECKSUMS], new.filter(pc.equal(new["range_id"], ""))])}
 
 
 def _judge(
     spark: SparkSession,
     context: MarkContext,
     layers: Sequence[Layer],
-    metaranges: dict[str, list[Part]],
+    metaranges: Mapping[str, Sequence[Part]],
     folder: str,
 ) -> dict[str, list[Part]]:
     """Every range that is held now or was before, told apart: held still, added, dropped. CorruptFileError where the
     counts of the mark below and the metaranges contradict each other, or no layer holds what a range protects."""
-    from pyspark.sql import functions as F
-
-    def of(name: str, sign: int) -> DataFrame:
-        rows = read(spark, context.workspace, f"{folder}/{name}", metaranges[name], METARANGES_SCHEMA)
-        return rows.where("range_id != ''").withColumn("sign", F.lit(sign).cast("long"))
-
-    changes = (
-        of(METARANGES, 1)
-        .unionByName(of(_FORMER, -1))
-        .groupBy("range_id")
-        .agg(
-            F.sum("sign").alias("change"),
-            F.min("count").alias("least"),
-            F.max("count").alias("most"),
-            F.min("min_key").alias("min_key"),
-            F.max("max_key").alias("max_key"),
-        )
-    )
-    base = layers[0]
-    known = base.frame(spark, STAGE, RANGES, RANGES_SCHEMA)
-    nowhere = ~F.col("read_in").isin([layer.mark_id for layer in layers])
-    counts = F.coalesce("references", F.lit(0).cast("long")) + F.coalesce("change", F.lit(0).cast("long"))
-    differs = (F.col("least") != F.col("most")) | (F.col("count") != F.col("most"))
-    judged = (
-        known.join(many(changes), "range_id", "full_outer")
-        .withColumn("now", counts)
-        .withColumn(
-            "verdict",
-            F.when((F.col("now") < 0) | F.coalesce(differs, F.lit(False)) | F.coalesce(nowhere, F.lit(False)), _ODD)
-            .when(F.col("read_in").isNull() & (F.col("now") == 0), _ODD)
-            .when(F.col("read_in").isNull(), _ADDED)
-            .when(F.col("now") == 0, _GONE)
-            .otherwise(RANGES),
-        )
-        .select(
-            "range_id",
-            F.col("now").alias("references"),
-            F.coalesce("count", "most").alias("count"),
-            F.coalesce("most", "count").alias("most"),
-            "min_key",
-            "max_key",
-            "read_in",
-            "verdict",
-        )
-    )
-    names = (RANGES, _ADDED, _GONE, _ODD)
+    base, own = layers[0], context.header.mark_id
+    columns = ("range_id", "min_key", "max_key", "count")
+    feeds = [Feed(source, tuple(RANGES_SCHEMA.names), _counted_before) for source in base.sources(STAGE, RANGES)]
+    for name, sign in ((METARANGES, 1), (_FORMER, -1)):
+        place = f"{folder}/{name}"
+        feeds += [
+            Feed(Source(context.workspace, place, part, own), columns, _Counted(sign)) for part in metaranges[name]
+        ]
+    partitions = 1 + sum(feed.source.part.rows for feed in feeds) // _ROWS_PER_PARTITION
+    judge = _Judging(tuple(layer.mark_id for layer in layers))
+    names = (RANGES, _CHANGED, _ODD)
     found = write(
-        judged,
+        gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions),
         context.workspace,
         {name: f"{folder}/{name}" for name in names},
         _JUDGED,
         split=_split_judged,
         schemas={RANGES: RANGES_SCHEMA},
-        summarise=sum_ranges,
+        summarise=_sum_judged,
     )
     if found[_ODD]:
         raise CorruptFileError(
@@ -212,5 +223,54 @@ def _judge(
     return found
 
 
+def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    return columns | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"])}
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What a metarange says of its ranges, as a change of their counts; a picklable value that tasks carry."""
+
+    sign: int
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        rows = rows.filter(pc.not_equal(rows["range_id"], ""))
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        return columns | {"kind": _NOW, "hash": hash_strings(rows["range_id"]), "references": self.sign}
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """Tells from their counts whether ranges are held still; a picklable value. `marks`: that the layers are of."""
+
+    marks: tuple[str, ...]
+
+    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
+        told = [("references", "sum"), ("count", "min"), ("count", "max"), ("kind", "max")]
+        told += [("min_key", "min"), ("max_key", "max"), ("read_in", "max")]
+        found = rows.group_by("range_id").aggregate(told)
+        references = found["references_sum"].to_numpy()
+        known = found["kind_max"].to_numpy() == _BEFORE
+        nowhere = ~pc.is_in(found["read_in_max"], pa.array(self.marks)).to_numpy()
+        differs = found["count_min"].to_numpy() != found["count_max"].to_numpy()
+        odd = (references < 0) | differs | (known & nowhere) | (~known & (references == 0))
+        verdicts = np.select([odd, ~known, references == 0], [_ODD, _ADDED, _GONE], RANGES)
+        names = {"references_sum": "references", "count_min": "count", "count_max": "most"}
+        names |= {f"{name}_{which}": name for name, which in told[4:]}
+        yield _renamed(found, names).append_column("verdict", pa.array(verdicts.astype(object), pa.string()))
+
+
+def _renamed(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    return table.rename_columns([names.get(name, name) for name in table.column_names])
+
+
 def _split_judged(table: pa.Table) -> dict[str, pa.Table]:
-    return {name: table.filter(pc.equal(table["verdict"], name)) for name in (RANGES, _ADDED, _GONE, _ODD)}
+    verdicts = {RANGES: [RANGES], _CHANGED: [_ADDED, _GONE], _ODD: [_ODD]}
+    return {name: table.filter(pc.is_in(table["verdict"], pa.array(told))) for name, told in verdicts.items()}
+
+
+def _sum_judged(table: pa.Table) -> dict[str, int]:
+    if "verdict" not in table.column_names:
+        return sum_ranges(table)
+    return {name: pc.sum(pc.equal(table["verdict"], name)).as_py() or 0 for name in (_ADDED, _GONE)}

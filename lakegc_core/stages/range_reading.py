@@ -63,7 +63,6 @@ INDEX_SCHEMA = pa.schema(
         pa.field("tag", pa.int64(), nullable=False),  # of the e_tag, see `tags`
     ]
 )
-_CHANGE = ("metarange_id", "sign")
 ADDRESSES_SCHEMA = pa.schema([ROWS_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
 
 
@@ -110,16 +109,10 @@ class Reading:
         """For each metarange id: one row that counts its ranges, then one row a range."""
         for batch in batches:
             for metarange_id in batch.column("metarange_id").to_pylist():
-                yield from self._metarange(metarange_id).to_batches()
+                yield from self.metarange(metarange_id).to_batches()
 
-    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same with column `sign` (of the batches: 1 for what is retained now, -1 for what is no longer)."""
-        for batch in batches:
-            for metarange_id, sign in zip(*(batch.column(name).to_pylist() for name in _CHANGE), strict=True):
-                rows = self._metarange(metarange_id)
-                yield from rows.append_column("sign", pa.repeat(pa.scalar(sign, pa.int64()), len(rows))).to_batches()
-
-    def _metarange(self, metarange_id: str) -> pa.Table:
+    def metarange(self, metarange_id: str) -> pa.Table:
+        """One row that counts its ranges, then one row a range: METARANGES_SCHEMA."""
         data = connect(self.data).read(f"{self.prefix}/{metarange_id}")
         try:
             ranges = graveler.read_metarange(data, expected_id=metarange_id)

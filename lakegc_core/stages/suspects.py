@@ -128,7 +128,7 @@ def heads_of_mark(spark: SparkSession, context: MarkContext, folder: str, look: 
     else:
         refs, retained = look.read_refs(spark, context), look.read_commits(spark, context)
         place = f"{look.folder}/committed/{INDEX}"
-        sources += [Source(place, part, _LOOK) for part in look.index]
+        sources += [Source(config, place, part, _LOOK) for part in look.index]
         new = read(spark, config, place, look.index, INDEX_SCHEMA, ["range_id"]).distinct()
         ranges = ranges.unionByName(new.withColumn("layer", F.lit(_LOOK)))
     heads = refs.where("kind = 'branch'").select("name", "commit_id").distinct()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,9 @@ _DAY = 86_400
 class Generated:
     """A repository of SHAPE, and what can be read of it where a collector reads."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, shape: Shape = SHAPE) -> None:
         self.noted: list[str] = []
-        self.lake = GeneratedLake(root, SHAPE, self.noted.append)
+        self.lake = GeneratedLake(root, shape, self.noted.append)
 
     def file(self, location: str) -> Path:
         """A location as the server tells it."""
@@ -76,9 +77,9 @@ class Generated:
         return self.stored().keys() - set(self.staged()) - set(self.committed())
 
 
-@pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
-    return Generated(tmp_path_factory.mktemp("lake"))
+@pytest.fixture(scope="module", params=[SHAPE, replace(SHAPE, touched=(3, 5), lean=True)], ids=["plain", "lean"])
+def generated(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Generated:
+    return Generated(tmp_path_factory.mktemp("lake"), request.param)
 
 
 def test_what_the_sandbox_refers_to_leaves_the_planned_garbage(generated: Generated) -> None:
@@ -99,6 +100,14 @@ def test_the_entries_that_a_mark_reads_are_counted(generated: Generated) -> None
     assert len(ranges) > SHAPE.branches
     assert max(ranges.values()) == SHAPE.range_entries
     assert sum(ranges.values()) == len(generated.committed()) == generated.lake.entries
+
+
+def test_what_is_touched_lies_in_ranges_of_every_retained_commit_and_refers_to_the_same_objects(
+    generated: Generated,
+) -> None:
+    ranges, entries = generated.lake.shape.touched
+    held = generated.committed()
+    assert len(held) - len(set(held)) >= ranges * entries * (SHAPE.retained - 1)
 
 
 def test_every_object_is_as_old_as_its_name_and_its_slice_say(generated: Generated) -> None:

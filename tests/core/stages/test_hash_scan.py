@@ -52,7 +52,9 @@ def test_a_scan_finds_addresses_in_the_parts_of_all_marks_and_says_whose_they_ar
     config = LocalConfig(str(tmp_path))
     lying: dict[str, list[object]] = {mark: [f"data/{mark}/{number}" for number in range(50)] for mark in "abc"}
     sources = [
-        Source(mark, part, mark) for mark, found in lying.items() for part in written(config, mark, ADDRESSES, found)
+        Source(config, mark, part, mark)
+        for mark, found in lying.items()
+        for part in written(config, mark, ADDRESSES, found)
     ]
     sought = ["data/a/3", "data/c/49", "data/c/50"]
     parts = written(config, "wanted", HASHES, hash_strings(pa.array(sought)).tolist())
@@ -68,7 +70,7 @@ def test_a_damaged_part_ends_the_scan(quick: SparkSession, tmp_path: Path) -> No
     file = tmp_path / "a" / parts[0].name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(Exception, match=CorruptFileError.__name__):
-        scan(quick, [Source("a", parts[0], "a")], HASHES, wanted).collect()
+        scan(quick, [Source(config, "a", parts[0], "a")], HASHES, wanted).collect()
 
 
 @pytest.mark.parametrize("wanted", [["data/a/3"], []])
@@ -77,7 +79,7 @@ def test_what_is_not_wanted_is_found_as_well_and_nothing_wanted_means_all(
 ) -> None:
     config = LocalConfig(str(tmp_path))
     lying: list[object] = [f"data/a/{number}" for number in range(50)]
-    sources = [Source("a", part, "a") for part in written(config, "a", ADDRESSES, lying)]
+    sources = [Source(config, "a", part, "a") for part in written(config, "a", ADDRESSES, lying)]
     parts = written(config, "wanted", HASHES, hash_strings(pa.array(wanted, pa.string())).tolist())
     rows = scan(quick, sources, ADDRESSES, Wanted(config, (("wanted", parts),)), by_address, found=False).collect()
     assert sorted(row[0] for row in rows) == sorted(set(lying) - set(wanted))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,9 +19,6 @@ from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.parquet import PartWriter
 from tests.core.test_mark import manifest
 from tests.lake import NOW
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DAY = 86_400.0
 BEGUN = NOW.timestamp()
@@ -79,7 +76,7 @@ def test_a_unit_that_was_listed_by_a_mark_which_is_no_layer_is_listed_anew(tmp_p
     assert carried_units([below], [unit], BEGUN + 30 * DAY) == {}
 
 
-def test_the_unit_of_an_address_is_the_folder_in_which_it_is_listed(spark: SparkSession) -> None:
+def test_the_unit_of_an_address_is_the_folder_in_which_it_is_listed() -> None:
     units = {
         "data/s/a": "data/s/",
         "data/s/a/b": "data/s/",
@@ -92,6 +89,4 @@ def test_the_unit_of_an_address_is_the_folder_in_which_it_is_listed(spark: Spark
         "/a": "/",
         "data//a": "data//",
     }
-    rows = spark.createDataFrame([(address,) for address in units], "address string")
-    found = rows.select("address", unit_of(rows["address"])).collect()
-    assert dict(map(tuple, found)) == units
+    assert unit_of(pa.array(list(units))).to_pylist() == list(units.values())

@@ -1,0 +1,337 @@
+"""What an optimized mark has to judge: what may have changed since the mark below, brought together by address.
+
+That is what the mark below found unreferenced, what was listed anew, and what ranges held that nothing holds any more.
+One shuffle by hash tells which of it a retained range holds. What then is not known to lie there is looked up in the
+layers' listings, and last of all in the store. The rows are those of `candidates.against_all`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.context import MarkContext
+from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.hashing import hash_strings
+from lakegc_core.namespace import Namespace, xid_times
+from lakegc_core.spark import empty
+from lakegc_core.stages import inventory, range_reading, uncommitted_addresses
+from lakegc_core.stages.candidates import ABSENT, MISSING, Unreferenced
+from lakegc_core.stages.findings import KEPT
+from lakegc_core.stages.findings import STAGE as FINDINGS
+from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only
+from lakegc_core.stages.hash_scan import MOST, Wanted, by_address, by_hash, filter_of
+from lakegc_core.stages.inventory import GONE, LEARNT, UNITS, Units, unit_of
+from lakegc_core.stages.judging import FOREIGN
+from lakegc_core.stages.layers import Layer
+from lakegc_core.stages.range_reading import DROPPED, INDEX, RANGES
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.parquet import Part, read, rows_of, spark_width, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
+CANDIDATES, FREED, ASKED, _FOUND, _LEFT, _LOOSE = "candidates", "freed", "asked", "found", "left", "loose"
+_ROWS_PER_PARTITION = 250_000
+_ASKED_PER_TASK = 200
+
+_OBJECT = [field.with_nullable(True) for field in inventory.SCHEMA]
+ROWS = pa.schema(
+    [
+        KIND,
+        HASH,
+        *_OBJECT,
+        pa.field("range_id", pa.string()),  # of a retained range that holds the address
+        pa.field("carried", pa.bool_()),  # whether its unit is taken over
+        pa.field("asks", pa.bool_()),  # whether it has to lie there
+    ]
+)
+_SOUGHT_SCHEMA = pa.schema(
+    [
+        inventory.SCHEMA.field("address"),
+        HASH,
+        ROWS.field("range_id"),
+        pa.field("live", pa.bool_(), nullable=False),  # held by a retained range, or staged
+    ]
+)
+DECIDED = pa.schema(
+    [pa.field("verdict", pa.string(), nullable=False), *_OBJECT, *(_SOUGHT_SCHEMA.remove(0))],
+)
+_ANSWER = pa.schema([*_OBJECT, ROWS.field("range_id"), _SOUGHT_SCHEMA.field("live")])
+_ABSENT_SCHEMA = _SOUGHT_SCHEMA.remove(1)
+
+
+def against_changes(
+    spark: SparkSession, context: MarkContext, own: Layer, layers: Sequence[Layer], listed_from: float
+) -> Unreferenced:
+    """What the mark `own`, which rests on `layers`, has to judge. What was named since `listed_from` (unix seconds) is
+    not missing where it does not lie there, but new."""
+    return _Changes(spark, context, own, tuple(layers), listed_from).run()
+
+
+@dataclass(frozen=True)
+class _Changes:
+    spark: SparkSession
+    context: MarkContext
+    own: Layer
+    layers: tuple[Layer, ...]
+    listed_from: float
+
+    def run(self) -> Unreferenced:
+        decided = self._decide()
+        parts = {CANDIDATES: decided[CANDIDATES], _LEFT: [], LEARNT: [], _LOOSE: [], ABSENT: []}
+        if decided[FREED] or decided[ASKED]:
+            freed = self._wanted(FREED, decided)
+            lying = inventory.find(self.spark, (self.own, *self.layers), self._wanted(FREED, decided, ASKED))
+            found = self._write(lying, {_FOUND: inventory.SCHEMA, _LEFT: inventory.SCHEMA}, _Split(freed))
+            parts[_LEFT] = found[_LEFT]
+            if decided[ASKED]:
+                parts |= self._ask(decided[ASKED], found[_FOUND])
+        absent = self._read(ABSENT, parts[ABSENT], _ABSENT_SCHEMA)
+        return Unreferenced(
+            objects=reduce(
+                lambda one, other: one.unionByName(other),
+                (self._read(name, parts[name], inventory.SCHEMA) for name in (CANDIDATES, _LEFT, _LOOSE)),
+            ),
+            missing=absent.where("live").select("address"),
+            holding=absent.where("range_id is not null").select("address", "range_id"),
+            learnt=parts[LEARNT],
+        )
+
+    def _decide(self) -> dict[str, list[Part]]:
+        """Everything that may have changed, in parts by what has to be done about it."""
+        base, every = self.layers[0], (self.own, *self.layers)
+        units = Units.of(
+            self.own.mark.config,
+            self.own.mark.stage_folder(inventory.STAGE, UNITS),
+            self.own.parts(inventory.STAGE, UNITS),
+            every,
+        )
+        told = [
+            (BEFORE, base, FINDINGS, ""),
+            (BEFORE, base, FINDINGS, KEPT),
+            (MISSED, base, FINDINGS, MISSING),
+            (ANEW, self.own, inventory.STAGE, ""),
+            (GONE_SINCE, self.own, inventory.STAGE, GONE),
+            (DROPPED_SINCE, self.own, range_reading.STAGE, DROPPED),
+            (NEW, self.own, range_reading.STAGE, ""),
+            (STAGED, self.own, uncommitted_addresses.STAGE, ""),
+        ]
+        feeds = [
+            Feed(source, _COLUMNS[kind], _Told(kind, units, self.listed_from))
+            for kind, layer, stage, dataset in told
+            for source in layer.sources(stage, dataset)
+        ]
+        places = tuple(
+            (layer.mark.stage_folder(stage, dataset), tuple(layer.parts(stage, dataset)))
+            for _, layer, stage, dataset in told
+        )
+        sought = Wanted(self.context.workspace, places, ("address",), by_address)
+        fits = sought.rows <= MOST
+        held = self.own.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=_by_reading)
+        for layer in every:
+            kind = HELD if layer is self.own else HELD_BEFORE
+            make = _Indexed(kind, layer.mark_id, held, sought if fits else None)
+            feeds += [Feed(source, ("range_id", "hash"), make) for source in layer.sources(range_reading.STAGE, INDEX)]
+        rows = 2 * sought.rows if fits else sum(feed.source.part.rows for feed in feeds)
+        partitions = self.context.settings.scale.address_num_partitions or -(-rows // _ROWS_PER_PARTITION)
+        frame = gather(self.spark, feeds, ROWS, decide, DECIDED, max(1, partitions))
+        schemas = {CANDIDATES: inventory.SCHEMA, FREED: _SOUGHT_SCHEMA, ASKED: _SOUGHT_SCHEMA}
+        return self._write(frame, schemas, _by_verdict)
+
+    def _ask(self, asked: Sequence[Part], found: Sequence[Part]) -> dict[str, list[Part]]:
+        """Ask the store for what no listing knows: what is there, what of that nothing holds, and what is not there."""
+        known = Wanted(self.context.workspace, ((self._folder(_FOUND), tuple(found)),), ("address",), by_address)
+        rows = self._read(ASKED, asked, _SOUGHT_SCHEMA)
+        width = min(4 * spark_width(self.spark), 1 + rows_of(asked) // _ASKED_PER_TASK)
+        work = _Asking(self.context.data, self.context.namespace, known)
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        answers = rows.repartition(width).mapInArrow(work.ask, from_arrow_schema(_ANSWER))
+        schemas = {LEARNT: inventory.SCHEMA, _LOOSE: inventory.SCHEMA, ABSENT: _ABSENT_SCHEMA}
+        return self._write(answers, schemas, _by_answer)
+
+    def _write(self, rows: DataFrame, schemas: Mapping[str, pa.Schema], split: Any) -> dict[str, list[Part]]:
+        folders = {name: self._folder(name) for name in schemas}
+        first = next(iter(schemas.values()))
+        return write(rows, self.context.workspace, folders, first, split=split, schemas=schemas, summarise=_sizes)
+
+    def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> DataFrame:
+        if not parts:
+            return empty(self.spark, schema)
+        return read(self.spark, self.context.workspace, self._folder(name), parts, schema)
+
+    def _wanted(self, name: str, parts: Mapping[str, Sequence[Part]], *more: str) -> Wanted:
+        places = tuple((self._folder(each), tuple(parts[each])) for each in (name, *more))
+        return Wanted(self.context.workspace, places, ("hash",), by_hash)
+
+    def _folder(self, name: str) -> str:
+        return self.context.mark.stage_folder(FINDINGS, name)
+
+
+_COLUMNS = {
+    BEFORE: ("address", "size", "last_modified", "etag", "reason"),
+    ANEW: tuple(inventory.SCHEMA.names),
+    GONE_SINCE: ("address",),
+    DROPPED_SINCE: ("address",),
+    NEW: ("address", "exact"),
+    STAGED: ("address", "exact"),
+    MISSED: ("address",),
+}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Rows of one kind, as what they say of an address; a picklable value that tasks carry."""
+
+    kind: int
+    units: Units
+    listed_from: float
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        addresses = rows["address"]
+        named = {name: rows[name] for name in _OBJECT_NAMES if name in rows.schema.names}
+        told = named | {"kind": self.kind, "hash": hash_strings(addresses)}
+        if self.kind in (ANEW, GONE_SINCE):
+            return told
+        if "unit" not in told:
+            told["unit"] = unit_of(addresses)
+        told["carried"] = self.units.ages_of(told["unit"]) > 0
+        if self.kind == BEFORE:
+            told["foreign"] = pc.equal(rows["reason"], FOREIGN)
+        if self.kind in (BEFORE, DROPPED_SINCE):
+            return only(told, told["carried"])
+        asks = ~(xid_times(addresses) >= self.listed_from)
+        if "exact" in rows.schema.names:
+            asks &= rows["exact"].to_numpy(zero_copy_only=False)
+        return told | {"asks": asks}
+
+
+_OBJECT_NAMES = tuple(inventory.SCHEMA.names)
+
+
+@dataclass(frozen=True)
+class _Indexed:
+    """Rows of a layer's index which count: those of ranges that are retained and were read there, and of addresses that
+    are sought (None: of all). A picklable value that tasks carry."""
+
+    kind: int
+    layer: str
+    held: Wanted
+    sought: Wanted | None
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        if self.sought is not None:
+            rows = rows.take(pa.array(filter_of(self.sought).any(by_hash(rows))))
+        names = pa.repeat(self.layer, rows.num_rows)
+        rows = rows.take(pa.array(filter_of(self.held).rows(_reading(rows["range_id"], names))))
+        return {"kind": self.kind, "hash": rows["hash"].to_numpy(), "range_id": rows["range_id"]}
+
+
+def _by_reading(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
+    return (_reading(rows["range_id"], rows["read_in"]),)
+
+
+def _reading(range_ids: pa.Array, layers: pa.Array) -> np.ndarray:
+    """A key for a range and the mark that read it."""
+    return hash_strings(pc.binary_join_element_wise(range_ids, layers, "@"))
+
+
+def decide(rows: pa.Table) -> Iterator[pa.Table]:
+    """What is to be done about addresses, of which the table holds all that is told."""
+    kind, hashes = rows["kind"].to_numpy(), rows["hash"].to_numpy()
+    carried, asks = (pc.fill_null(rows[name], False).to_numpy() for name in ("carried", "asks"))
+
+    def among(*kinds: int) -> np.ndarray:
+        return np.isin(hashes, hashes[np.isin(kind, kinds)])
+
+    live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)
+    known = (kind == ANEW) | ((kind == BEFORE) & ~gone)
+    lies = np.isin(hashes, hashes[known])
+    # The mark below has asked for what its ranges held; what it missed then is asked for again.
+    settled = carried & ~gone & among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)
+    verdicts = {
+        CANDIDATES: known & ~live,
+        FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
+        ASKED: asks & ~lies & ~settled,
+    }
+    holding = rows.filter(pa.array(live & (kind >= HELD))).select(["hash", "range_id"])
+    holding = holding.sort_by([("hash", "ascending"), ("range_id", "ascending")])
+    held = holding["hash"].to_numpy()
+    shown = live | among(STAGED)
+    for verdict, chosen in verdicts.items():
+        numbers = np.flatnonzero(chosen)
+        numbers = numbers[np.unique(hashes[numbers], return_index=True)[1]]
+        if not len(numbers):
+            continue
+        found = rows.take(pa.array(numbers))
+        places = np.searchsorted(held, hashes[numbers])
+        first = pa.array(places, mask=~live[numbers])
+        found = found.set_column(found.schema.get_field_index("range_id"), "range_id", holding["range_id"].take(first))
+        found = found.append_column("live", pa.array(shown[numbers]))
+        yield found.append_column("verdict", pa.repeat(verdict, len(numbers)))
+
+
+def _by_verdict(table: pa.Table) -> dict[str, pa.Table]:
+    return {name: table.filter(pc.equal(table["verdict"], name)) for name in (CANDIDATES, FREED, ASKED)}
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Tells objects that were freed from those that were asked for; a picklable value that tasks carry."""
+
+    freed: Wanted
+
+    def __call__(self, table: pa.Table) -> dict[str, pa.Table]:
+        freed = np.zeros(table.num_rows, np.bool_)
+        freed[filter_of(self.freed).rows(hash_strings(table["address"]))] = True
+        return {_FOUND: table, _LEFT: table.filter(pa.array(freed))}
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Asks a store for objects one by one; a picklable value that tasks carry. `known`: which need not be asked for."""
+
+    data: StoreConfig
+    namespace: Namespace
+    known: Wanted
+
+    def ask(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For each address a row: what the store says of the object, or nulls if it is not there."""
+        store = connect(self.data)
+        for batch in batches:
+            known = filter_of(self.known).any(by_hash(batch))
+            batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), known)))
+            units = unit_of(batch["address"]).to_pylist()
+            foreign = pc.invert(self.namespace.collectable(batch["address"])).to_pylist()
+            rows = []
+            for number, row in enumerate(batch.to_pylist()):
+                try:
+                    found = store.head(row["address"])
+                except ObjectNotFoundError:
+                    rows.append(row)
+                    continue
+                said = {"size": found.size, "last_modified": found.last_modified, "etag": found.etag}
+                rows.append(row | said | {"unit": units[number], "foreign": foreign[number]})
+            yield pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
+
+
+def _by_answer(table: pa.Table) -> dict[str, pa.Table]:
+    there = pc.is_valid(table["size"])
+    learnt = table.filter(there)
+    return {
+        LEARNT: learnt,
+        _LOOSE: learnt.filter(pc.is_null(learnt["range_id"])),
+        ABSENT: table.filter(pc.invert(there)),
+    }
+
+
+def _sizes(table: pa.Table) -> dict[str, int]:
+    return {"bytes": pc.sum(table["size"]).as_py() or 0} if "size" in table.column_names else {}
