@@ -1,14 +1,18 @@
 """How long a whole `lakegc mark` takes, beside the least that Spark itself takes in the same run.
 
 Here: `lakegc mark` as a process of its own, on generated repositories behind a sandbox server in another process: by
-size, on the case of lakeFS's documentation (`docs`) and one more (`standalone`), by what grows, after a small change
-(an optimized mark, beside a clean one of the same state), and how often lakeFS and the store are asked. Every mark must
-find exactly the garbage that was made. Not here: sweeps (`sweep`).
+size, after the same small change to repositories of several sizes (an optimized mark, beside a clean one of the same
+state), on known cases, by what grows, and how often lakeFS and the store are asked. Every mark must find exactly the
+garbage that was made. Not here: sweeps (`sweep`).
 
-By environment: LAKEGC_BENCH_SIZES (`10000,100000`; also 1000000, and with patience and disk 10000000 or 20000000),
-LAKEGC_BENCH_COMMITS (`100,1000`: where requests are counted; also 10000), LAKEGC_BENCH_ROUNDS (1: each figure is the
-least of so many marks), LAKEGC_BENCH_MARKS (`sizes,cases,growth,requests`: what to measure). TMPDIR=/dev/shm makes
-repositories quicker.
+By environment:
+- LAKEGC_BENCH_MARKS: what to measure, of `sizes,changes,cases,growth,requests`
+- LAKEGC_BENCH_SIZES: `10000,100000`; also 1000000, and with patience and disk 10000000
+- LAKEGC_BENCH_CHANGED: sizes for changes, `100000`; the same others
+- LAKEGC_BENCH_CASES: `docs,standalone`; also `million`, and `design`, which takes half an hour and 10 GB of disk
+- LAKEGC_BENCH_COMMITS: where requests are counted, `100,1000`; also 10000
+- LAKEGC_BENCH_ROUNDS: 1; each figure is the least of so many marks
+TMPDIR=/dev/shm makes repositories quicker.
 
 Columns: seconds of the process, as multiples of the floor and of the clean mark; then seconds by stage; peak memory of
 the driver's Python and of the JVM, which in local mode is the executors' too; calls to lakeFS; requests to the store.
@@ -58,6 +62,14 @@ CASES = {
         range_entries=5_000,
         slice_objects=1_000,
     ),
+    "million": Shape(
+        objects=1_000_000,
+        commits=5_000,
+        staged=10_000,
+        garbage=100_000,
+        retained=500,
+        range_entries=20_000,
+    ),
     "design": Shape(
         objects=20_000_000,
         commits=30_000,
@@ -71,8 +83,8 @@ CASES = {
         range_entries=10_000,
     ),
 }
-"""Of lakeFS's documentation, a repository of which 40 of 100 branches are deleted, and the case for which lakeFS's
-collector was designed."""
+"""Of lakeFS's documentation, a repository of which 40 of 100 branches are deleted, a million objects of many commits,
+and the case for which lakeFS's collector was designed."""
 
 _STAGES = {
     "namespace_listing": "listing",
@@ -88,7 +100,8 @@ def run() -> list[Row]:
     """One row a process: what it was run on, what it took, and what it asked for."""
     parts: dict[str, Callable[[float], list[Row]]] = {
         "sizes": _sizes,
-        "cases": lambda floor: [_row(f"case {name}", floor, *_one(shape)) for name, shape in CASES.items()],
+        "changes": _changes,
+        "cases": lambda floor: [_row(f"case {name}", floor, *_one(CASES[name])) for name in _cases()],
         "growth": _growth,
         "requests": lambda floor: [_requests(commits) for commits in _numbers("LAKEGC_BENCH_COMMITS", "100,1000")],
     }
@@ -115,6 +128,13 @@ def _rounds() -> int:
 
 def _numbers(variable: str, default: str) -> list[int]:
     return [int(number) for number in os.environ.get(variable, default).split(",") if number]
+
+
+def _cases() -> list[str]:
+    wanted = os.environ.get("LAKEGC_BENCH_CASES", "docs,standalone").split(",")
+    if unknown := set(wanted) - CASES.keys():
+        raise ValueError(f"LAKEGC_BENCH_CASES knows {', '.join(CASES)}, not {', '.join(sorted(unknown))}")
+    return wanted
 
 
 def _say(text: str) -> None:
@@ -180,25 +200,40 @@ def shape_of(objects: int) -> Shape:
 
 
 def _sizes(floor: float) -> list[Row]:
-    """A clean mark of each size, and an optimized one after each change where the change is small beside it."""
+    """A clean mark of each size."""
+    return [_row("clean mark", floor, *_one(shape_of(size))) for size in _numbers("LAKEGC_BENCH_SIZES", "10000,100000")]
+
+
+def steady_of(objects: int, changes: int) -> Shape:
+    """A repository that lakegc looks after: of any size, with the same staged and the same garbage, nearly all of it
+    older than a week, and with branches that are there for so many changes."""
+    return replace(
+        shape_of(objects),
+        commits=100 + changes,
+        staged=CHANGE,
+        garbage=CHANGE,
+        retained=1,
+        spare=(CHANGE,) * changes,
+    )
+
+
+def _changes(floor: float) -> list[Row]:
+    """Of each size, after the same change: an optimized mark, and a clean one of the same state."""
     rows = []
-    for size in _numbers("LAKEGC_BENCH_SIZES", "10000,100000"):
-        shape = shape_of(size)
-        if size >= 10 * CHANGE:
-            shape = replace(shape, spare=(CHANGE,) * _rounds(), commits=shape.commits + _rounds())
+    for size in _numbers("LAKEGC_BENCH_CHANGED", "100000"):
+        shape = steady_of(size, _rounds())
+        optimized, clean = [], []
         with served(shape) as lake:
-            rows.append(_row("clean mark", floor, shape, _clean(lake, shape)))
-            optimized, clean = [], []
+            _mark(lake, shape, "--clean")
             for _ in shape.spare:
                 lake.change(CHANGE)
                 shape = replace(shape, objects=shape.objects + CHANGE)
                 optimized.append(_mark(lake, shape))
                 clean.append(_mark(lake, shape, "--clean"))
-        if optimized:
-            after = _best(clean, CLEAN)
-            rows.append(_row("  after a change: clean", floor, shape, after))
-            quick = _row("  after a change: optimized", floor, shape, _best(optimized, INCREMENTAL))
-            rows.append(quick | {"of_clean": round(quick["seconds"] / after.ran.seconds, 3)})
+        after = _best(clean, CLEAN)
+        rows.append(_row("after a change: clean", floor, shape, after))
+        quick = _row("  optimized", floor, shape, _best(optimized, INCREMENTAL))
+        rows.append(quick | {"of_clean": round(quick["seconds"] / after.ran.seconds, 3)})
     return rows
 
 

@@ -26,7 +26,7 @@ from lakegc_core.stages.candidates import ABSENT, MISSING, Unreferenced
 from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.findings import STAGE as FINDINGS
 from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only
-from lakegc_core.stages.hash_scan import MOST, Wanted, by_address, by_hash, filter_of
+from lakegc_core.stages.hash_scan import Wanted, by_address, by_hash, filter_of, sieve_of
 from lakegc_core.stages.inventory import GONE, LEARNT, UNITS, Units, unit_of
 from lakegc_core.stages.judging import FOREIGN
 from lakegc_core.stages.layers import Layer
@@ -134,15 +134,15 @@ class _Changes:
             for _, layer, stage, dataset in told
         )
         sought = Wanted(self.context.workspace, places, ("address",), by_address)
-        fits = sought.rows <= MOST
         held = self.own.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=_by_reading)
         for layer in every:
             kind = HELD if layer is self.own else HELD_BEFORE
-            make = _Indexed(kind, layer.mark_id, held, sought if fits else None)
+            make = _Indexed(kind, layer.mark_id, held, sought)
             feeds += [Feed(source, ("range_id", "hash"), make) for source in layer.sources(range_reading.STAGE, INDEX)]
-        rows = 2 * sought.rows if fits else sum(feed.source.part.rows for feed in feeds)
-        partitions = self.context.settings.scale.address_num_partitions or -(-rows // _ROWS_PER_PARTITION)
-        frame = gather(self.spark, feeds, ROWS, decide, DECIDED, max(1, partitions))
+        # Of what is sought a range holds about as much again; with a full sieve some of the index comes with it.
+        rows = 2 * sought.rows + sum(feed.source.part.rows for feed in feeds) // 10
+        partitions = self.context.settings.scale.address_num_partitions or 1 + rows // _ROWS_PER_PARTITION
+        frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
         schemas = {CANDIDATES: inventory.SCHEMA, FREED: _SOUGHT_SCHEMA, ASKED: _SOUGHT_SCHEMA}
         return self._write(frame, schemas, _by_verdict)
 
@@ -220,16 +220,15 @@ _OBJECT_NAMES = tuple(inventory.SCHEMA.names)
 @dataclass(frozen=True)
 class _Indexed:
     """Rows of a layer's index which count: those of ranges that are retained and were read there, and of addresses that
-    are sought (None: of all). A picklable value that tasks carry."""
+    are sought, with a few others. A picklable value that tasks carry."""
 
     kind: int
     layer: str
     held: Wanted
-    sought: Wanted | None
+    sought: Wanted
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        if self.sought is not None:
-            rows = rows.take(pa.array(filter_of(self.sought).any(by_hash(rows))))
+        rows = rows.take(pa.array(sieve_of(self.sought).rows(rows["hash"].to_numpy())))
         names = pa.repeat(self.layer, rows.num_rows)
         rows = rows.take(pa.array(filter_of(self.held).rows(_reading(rows["range_id"], names))))
         return {"kind": self.kind, "hash": rows["hash"].to_numpy(), "range_id": rows["range_id"]}

@@ -29,6 +29,8 @@ MOST = 2_000_000
 LAYER = pa.field("layer", pa.string(), nullable=False)
 
 _MIN_BITS, _MAX_BITS = 16, 26  # a byte each: 64 MB, which is more than MOST keys take
+_MAX_SIEVE_BITS = 29
+_BITS = np.array([1 << bit for bit in range(8)], np.uint8)
 Keys = Callable[[pa.RecordBatch], Sequence[np.ndarray]]
 """The keys of rows, int64: one array, or several of which any may be found."""
 
@@ -83,9 +85,13 @@ def scan(
     *,
     found: bool = True,
     only: Callable[[pa.RecordBatch, str], np.ndarray] | None = None,
+    within: Callable[[], tuple[str, Sequence[str]]] | None = None,
 ) -> DataFrame:
-    """The rows of the sources of which a key (by `keys`) is wanted, or with `found=False` all the others: the columns
-    of `schema`, and `layer`. Without `wanted` all rows; `only`: which rows of a layer count."""
+    """The rows of the sources of which a key (by `keys`) is wanted, or with `found=False` all the others; without
+    `wanted` all rows: the columns of `schema`, and `layer`.
+
+    `only`: which rows of a layer count. `within`: where what is wanted can lie, see `read_part`.
+    """
     from pyspark.sql.pandas.types import from_arrow_schema
 
     shape = pa.schema([*schema, LAYER])
@@ -100,10 +106,11 @@ def scan(
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task(clocks)
         sought = filter_of(wanted) if wanted else None
+        places = within() if within else None
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for source in shares[number]:
-                    for rows in read_part(source.config, source.folder, source.part, schema.names):
+                    for rows in read_part(source.config, source.folder, source.part, schema.names, places):
                         chosen = rows
                         if sought is not None:
                             hits = sought.any(keys(rows))
@@ -146,18 +153,54 @@ class Filter:
         return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
+class Sieve:
+    """Lets through the wanted ones of many keys and a few others, in at most 64 MB however many are wanted."""
+
+    def __init__(self, keys: int) -> None:
+        bits = min(_MAX_SIEVE_BITS, max(_MIN_BITS, int(np.ceil(np.log2(max(1, keys) * 16)))))
+        self._mask = np.int64(2**bits - 1)
+        self._table = np.zeros(2**bits // 8, np.uint8)
+
+    def add(self, wanted: np.ndarray) -> None:
+        """Let these through as well."""
+        places = wanted & self._mask
+        np.bitwise_or.at(self._table, places >> 3, _BITS[places & 7])
+
+    def rows(self, keys: np.ndarray) -> np.ndarray:
+        """The numbers of the keys that may be wanted, ascending."""
+        places = keys & self._mask
+        found: np.ndarray = np.flatnonzero(self._table[places >> 3] & _BITS[places & 7])
+        return found
+
+
 def filter_of(wanted: Wanted) -> Filter:
     """The filter for what is wanted, in a task: read once by each worker process. CorruptFileError for a part that is
     not what it was."""
     return _filter(wanted.config, wanted.columns, wanted.keys, wanted.names)
 
 
+def sieve_of(wanted: Wanted) -> Sieve:
+    """The same as a sieve, for any number of keys."""
+    return _sieve(wanted.config, wanted.columns, wanted.keys, wanted.names)
+
+
 @functools.lru_cache(maxsize=4)
 def _filter(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Filter:
-    found = [
-        each
-        for folder, name, rows, size, sha256 in names
-        for batch in read_part(config, folder, Part(name, rows, size, sha256), columns)
-        for each in keys(batch)
-    ]
+    found = list(_read(config, columns, keys, names))
     return Filter(np.concatenate(found) if found else np.empty(0, np.int64))
+
+
+@functools.lru_cache(maxsize=2)
+def _sieve(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Sieve:
+    sieve = Sieve(sum(rows for _, _, rows, _, _ in names))
+    for each in _read(config, columns, keys, names):
+        sieve.add(each)
+    return sieve
+
+
+def _read(
+    config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]
+) -> Iterator[np.ndarray]:
+    for folder, name, rows, size, sha256 in names:
+        for batch in read_part(config, folder, Part(name, rows, size, sha256), columns):
+            yield from keys(batch)

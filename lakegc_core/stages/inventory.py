@@ -260,5 +260,27 @@ def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = N
 
 
 def _scan(spark: SparkSession, layers: Sequence[Layer], current: _Current | None, wanted: Wanted | None) -> DataFrame:
+    """`wanted`: of parts with a column `address`."""
     sources = [source for layer in layers for place in _DATASETS for source in layer.sources(*place)]
-    return scan(spark, sources, SCHEMA, wanted, by_address, only=current)
+    within = _Within(wanted.config, wanted.names) if wanted else None
+    return scan(spark, sources, SCHEMA, wanted, by_address, only=current, within=within)
+
+
+@dataclass(frozen=True)
+class _Within:
+    """In which units some addresses lie; a picklable value that tasks carry."""
+
+    config: StoreConfig
+    names: tuple[tuple[Any, ...], ...]
+
+    def __call__(self) -> tuple[str, Sequence[str]]:
+        return "unit", _units_of(self.config, self.names)
+
+
+@functools.lru_cache(maxsize=2)
+def _units_of(config: StoreConfig, names: tuple[tuple[Any, ...], ...]) -> Sequence[str]:
+    found: set[str] = set()
+    for folder, name, rows, size, sha256 in names:
+        for batch in read_part(config, folder, Part(name, rows, size, sha256), ["address"]):
+            found.update(pc.unique(unit_of(batch["address"])).to_pylist())
+    return sorted(found)

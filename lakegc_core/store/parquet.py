@@ -6,6 +6,7 @@ beside it is the rest of a failed attempt. What the parts mean is not known here
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -196,9 +197,16 @@ def parts_of(results: Sequence[Json], datasets: Mapping[str, Any] | Sequence[str
 
 
 def read_part(
-    config: StoreConfig, folder: str, part: Part, columns: Sequence[str] | None = None
+    config: StoreConfig,
+    folder: str,
+    part: Part,
+    columns: Sequence[str] | None = None,
+    within: tuple[str, Sequence[str]] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one part, after its bytes were compared with the manifest. CorruptFileError if they differ."""
+    """The rows of one part, after its bytes were compared with the manifest. CorruptFileError if they differ.
+
+    `within`: a column and values of it in ascending order; rows that lie in blocks without any of these are left out.
+    """
     key = f"{folder}/{part.name}"
     data = connect(config).read(key)
     if len(data) != part.bytes or hashlib.sha256(data).hexdigest() != part.sha256:
@@ -206,12 +214,23 @@ def read_part(
             f"{key} is not the file that its manifest names (another length or SHA-256). "
             "The mark cannot be trusted any more: make a new one."
         )
-    rows = 0
-    for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(_READ_BATCH, columns=columns):
+    file = pq.ParquetFile(pa.BufferReader(data))
+    groups = [number for number in range(file.num_row_groups) if not within or _may_hold(file, number, *within)]
+    rows = file.metadata.num_rows - sum(file.metadata.row_group(number).num_rows for number in groups)
+    for batch in file.iter_batches(_READ_BATCH, groups, columns):
         rows += batch.num_rows
         yield batch
     if rows != part.rows:
         raise CorruptFileError(f"{key} holds {rows:,} rows, its manifest says {part.rows:,}. Make a new mark.")
+
+
+def _may_hold(file: pq.ParquetFile, group: int, column: str, values: Sequence[str]) -> bool:
+    """Whether a block may hold one of the values, by what it says of its least and its greatest."""
+    told = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(column)).statistics
+    if told is None or not told.has_min_max:
+        return True
+    place = bisect.bisect_left(values, told.min)
+    return place < len(values) and values[place] <= told.max
 
 
 def read(

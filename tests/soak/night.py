@@ -30,6 +30,7 @@ MARKING, SWEEPING = "gc_mark", "gc_sweep"
 _LOOK_SECONDS = 1.0
 _LEAD_SECONDS = 10.0  # before the next slot the work for it is done, whatever is still under way
 _DAEMON_AWAY_SECONDS = 3.0
+_RUN_SECONDS = 30.0
 _PID = re.compile(r"Started process for run \(pid: (\d+)\)")
 
 
@@ -95,13 +96,12 @@ class Notes:
 
 @dataclass
 class Night:
-    """A soak under way. `patience`: seconds that a step may take beyond what it has to."""
+    """A soak under way. It waits for every step, beyond what that has to take, as long as all runs may take in turn."""
 
     site: Site
     herd: Herd
     plan: Plan
     notes: Notes = field(default_factory=Notes)
-    patience: float = 1_800.0
 
     def __post_init__(self) -> None:
         self._open: dict[str, tuple[str, float, int]] = {}  # broken now: what, since when, for which round
@@ -138,7 +138,7 @@ class Night:
     # --- steps ---
 
     def _until(self, done: Callable[[], bool], due: float = 0.0) -> None:
-        limit = time.monotonic() + due + self.patience
+        limit = time.monotonic() + due + max(1_800.0, _RUN_SECONDS * self.plan.repositories * self.plan.rounds)
         while not done():
             assert time.monotonic() < limit, f"{done.__name__} never came true: {self._under_way()}"
             for process in self.site.processes.values():

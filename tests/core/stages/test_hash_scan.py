@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.hashing import hash_strings
-from lakegc_core.stages.hash_scan import Filter, Source, Wanted, by_address, scan
+from lakegc_core.stages.hash_scan import Filter, Sieve, Source, Wanted, by_address, scan
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.parquet import Part, PartWriter
 
@@ -83,3 +83,17 @@ def test_what_is_not_wanted_is_found_as_well_and_nothing_wanted_means_all(
     parts = written(config, "wanted", HASHES, hash_strings(pa.array(wanted, pa.string())).tolist())
     rows = scan(quick, sources, ADDRESSES, Wanted(config, (("wanted", parts),)), by_address, found=False).collect()
     assert sorted(row[0] for row in rows) == sorted(set(lying) - set(wanted))
+
+
+@settings(deadline=None)
+@given(st.lists(NUMBERS), st.lists(NUMBERS))
+def test_a_sieve_lets_all_wanted_keys_through_and_of_others_those_that_end_like_them(
+    wanted: list[int], others: list[int]
+) -> None:
+    sieve = Sieve(len(wanted))
+    for key in wanted:
+        sieve.add(np.array([key], np.int64))
+    keys = [*wanted, *others]
+    endings = {key & 0xFFFF for key in wanted}
+    found = sieve.rows(np.array(keys, np.int64)).tolist()
+    assert found == [number for number, key in enumerate(keys) if key & 0xFFFF in endings]
