@@ -26,7 +26,7 @@ from lakegc_core.stages.candidates import ABSENT, MISSING, Unreferenced
 from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.findings import STAGE as FINDINGS
 from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only
-from lakegc_core.stages.hash_scan import Wanted, by_address, by_hash, filter_of, sieve_of
+from lakegc_core.stages.hash_scan import Sieve, Wanted, by_address, by_hash, filter_of, sieve_of
 from lakegc_core.stages.inventory import GONE, LEARNT, UNITS, Units, unit_of
 from lakegc_core.stages.judging import FOREIGN
 from lakegc_core.stages.layers import Layer
@@ -138,9 +138,11 @@ class _Changes:
         for layer in every:
             kind = HELD if layer is self.own else HELD_BEFORE
             make = _Indexed(kind, layer.mark_id, held, sought)
-            feeds += [Feed(source, ("range_id", "hash"), make) for source in layer.sources(range_reading.STAGE, INDEX)]
-        # Of what is sought a range holds about as much again; with a full sieve some of the index comes with it.
-        rows = 2 * sought.rows + sum(feed.source.part.rows for feed in feeds) // 10
+            index = layer.sources(range_reading.STAGE, INDEX)
+            feeds += [Feed(source, ("range_id", "hash"), make, ("range_id",)) for source in index]
+        # Of what is sought ranges hold about as much again, and some of the index comes along.
+        every_row = sum(feed.source.part.rows for feed in feeds)
+        rows = 2 * sought.rows + int(every_row * Sieve.share(sought.rows))
         partitions = self.context.settings.scale.address_num_partitions or 1 + rows // _ROWS_PER_PARTITION
         frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
         schemas = {CANDIDATES: inventory.SCHEMA, FREED: _SOUGHT_SCHEMA, ASKED: _SOUGHT_SCHEMA}
@@ -229,9 +231,9 @@ class _Indexed:
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
         rows = rows.take(pa.array(sieve_of(self.sought).rows(rows["hash"].to_numpy())))
-        names = pa.repeat(self.layer, rows.num_rows)
-        rows = rows.take(pa.array(filter_of(self.held).rows(_reading(rows["range_id"], names))))
-        return {"kind": self.kind, "hash": rows["hash"].to_numpy(), "range_id": rows["range_id"]}
+        ranges = rows["range_id"].cast(pa.string())
+        held = filter_of(self.held).rows(_reading(ranges, pa.repeat(self.layer, len(ranges))))
+        return {"kind": self.kind, "hash": rows["hash"].to_numpy()[held], "range_id": ranges.take(pa.array(held))}
 
 
 def _by_reading(rows: pa.RecordBatch) -> Sequence[np.ndarray]:

@@ -31,11 +31,17 @@ _ROWS_PER_TASK = 10_000
 @dataclass(frozen=True)
 class Feed:
     """A part to be read, and what becomes of its rows: columns of the schema by name; those that are not named are
-    null. `columns`: those of the part that it takes."""
+    null. `columns`: those of the part that it takes; `repeated`: see `read_part`."""
 
     source: Source
     columns: tuple[str, ...]
     make: Callable[[pa.RecordBatch], Mapping[str, Any]]
+    repeated: tuple[str, ...] = ()
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The rows of the part."""
+        source = self.source
+        return read_part(source.config, source.folder, source.part, self.columns, repeated=self.repeated)
 
 
 def gather(
@@ -63,7 +69,7 @@ def gather(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for feed in shares[number]:
-                    for found in read_part(feed.source.config, feed.source.folder, feed.source.part, feed.columns):
+                    for found in feed.read():
                         yield _shaped(feed.make(found), schema)
 
     def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ MOST = 2_000_000
 LAYER = pa.field("layer", pa.string(), nullable=False)
 
 _MIN_BITS, _MAX_BITS = 16, 26  # a byte each: 64 MB, which is more than MOST keys take
-_MAX_SIEVE_BITS = 29
+_MIN_SIEVE_BITS, _MAX_SIEVE_BITS = 24, 29
 _BITS = np.array([1 << bit for bit in range(8)], np.uint8)
 Keys = Callable[[pa.RecordBatch], Sequence[np.ndarray]]
 """The keys of rows, int64: one array, or several of which any may be found."""
@@ -157,9 +157,18 @@ class Sieve:
     """Lets through the wanted ones of many keys and a few others, in at most 64 MB however many are wanted."""
 
     def __init__(self, keys: int) -> None:
-        bits = min(_MAX_SIEVE_BITS, max(_MIN_BITS, int(np.ceil(np.log2(max(1, keys) * 16)))))
+        bits = self._bits(keys)
         self._mask = np.int64(2**bits - 1)
         self._table = np.zeros(2**bits // 8, np.uint8)
+
+    @staticmethod
+    def _bits(keys: int) -> int:
+        return min(_MAX_SIEVE_BITS, max(_MIN_SIEVE_BITS, int(np.ceil(np.log2(max(1, keys) * 16)))))
+
+    @classmethod
+    def share(cls, keys: int) -> float:
+        """Which share of others a sieve for so many keys lets through at most."""
+        return float(min(1.0, keys / 2 ** cls._bits(keys)))
 
     def add(self, wanted: np.ndarray) -> None:
         """Let these through as well."""

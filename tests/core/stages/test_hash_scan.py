@@ -94,6 +94,14 @@ def test_a_sieve_lets_all_wanted_keys_through_and_of_others_those_that_end_like_
     for key in wanted:
         sieve.add(np.array([key], np.int64))
     keys = [*wanted, *others]
-    endings = {key & 0xFFFF for key in wanted}
+    endings = {key & 0xFFFFFF for key in wanted}
     found = sieve.rows(np.array(keys, np.int64)).tolist()
-    assert found == [number for number, key in enumerate(keys) if key & 0xFFFF in endings]
+    assert found == [number for number, key in enumerate(keys) if key & 0xFFFFFF in endings]
+
+
+def test_the_share_of_others_that_a_sieve_lets_through_is_what_it_says() -> None:
+    chance = np.random.default_rng(1)
+    wanted, others = (chance.integers(-(2**63), 2**63 - 1, count) for count in (300_000, 500_000))
+    sieve = Sieve(len(wanted))
+    sieve.add(wanted)
+    assert 0.9 * Sieve.share(len(wanted)) < len(sieve.rows(others)) / len(others) <= Sieve.share(len(wanted))
