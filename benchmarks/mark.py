@@ -68,6 +68,7 @@ CASES = {
         staged=10_000,
         garbage=100_000,
         retained=500,
+        lean=True,
         range_entries=20_000,
     ),
     "design": Shape(
