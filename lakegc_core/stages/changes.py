@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
-CANDIDATES, FREED, ASKED, _FOUND, _LEFT, _LOOSE = "candidates", "freed", "asked", "found", "left", "loose"
+CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
+_FOUND, _LEFT, _LOOSE = "found", "left", "loose"
 _ROWS_PER_PARTITION = 250_000
 _ASKED_PER_TASK = 200
 
@@ -86,14 +87,15 @@ class _Changes:
 
     def run(self) -> Unreferenced:
         decided = self._decide()
+        found: dict[str, list[Part]] = {_FOUND: [], _LEFT: []}
         parts = {CANDIDATES: decided[CANDIDATES], _LEFT: [], LEARNT: [], _LOOSE: [], ABSENT: []}
         if decided[FREED] or decided[ASKED]:
-            freed = self._wanted(FREED, decided)
-            lying = inventory.find(self.spark, (self.own, *self.layers), self._wanted(FREED, decided, ASKED))
-            found = self._write(lying, {_FOUND: inventory.SCHEMA, _LEFT: inventory.SCHEMA}, _Split(freed))
-            parts[_LEFT] = found[_LEFT]
-            if decided[ASKED]:
-                parts |= self._ask(decided[ASKED], found[_FOUND])
+            sought = [self._wanted(decided, *names) for names in ((FREED, ASKED), (FREED,), (ASKED,))]
+            lying = inventory.find(self.spark, (self.own, *self.layers), sought[0], gone=False)
+            found = self._write(lying, dict.fromkeys((_FOUND, _LEFT), inventory.SCHEMA), _Split(*sought[1:]))
+        if decided[ASKED] or decided[SWEPT]:
+            parts |= self._ask(decided, found[_FOUND])
+        parts[_LEFT] = found[_LEFT]
         absent = self._read(ABSENT, parts[ABSENT], _ABSENT_SCHEMA)
         return Unreferenced(
             objects=reduce(
@@ -125,7 +127,7 @@ class _Changes:
             (STAGED, self.own, uncommitted_addresses.STAGE, ""),
         ]
         feeds = [
-            Feed(source, _COLUMNS[kind], _Told(kind, units, self.listed_from))
+            Feed(source, _COLUMNS[kind], _Told(kind, units, self.listed_from), once=kind == NEW)
             for kind, layer, stage, dataset in told
             for source in layer.sources(stage, dataset)
         ]
@@ -139,20 +141,22 @@ class _Changes:
             kind = HELD if layer is self.own else HELD_BEFORE
             make = _Indexed(kind, layer.mark_id, held, sought)
             index = layer.sources(range_reading.STAGE, INDEX)
-            feeds += [Feed(source, ("range_id", "hash"), make, ("range_id",)) for source in index]
+            feeds += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in index]
         # Of what is sought ranges hold about as much again, and some of the index comes along.
         every_row = sum(feed.source.part.rows for feed in feeds)
         rows = 2 * sought.rows + int(every_row * Sieve.share(sought.rows))
         partitions = self.context.settings.scale.address_num_partitions or 1 + rows // _ROWS_PER_PARTITION
         frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
-        schemas = {CANDIDATES: inventory.SCHEMA, FREED: _SOUGHT_SCHEMA, ASKED: _SOUGHT_SCHEMA}
+        schemas = {CANDIDATES: inventory.SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), _SOUGHT_SCHEMA)}
         return self._write(frame, schemas, _by_verdict)
 
-    def _ask(self, asked: Sequence[Part], found: Sequence[Part]) -> dict[str, list[Part]]:
+    def _ask(self, decided: Mapping[str, Sequence[Part]], found: Sequence[Part]) -> dict[str, list[Part]]:
         """Ask the store for what no listing knows: what is there, what of that nothing holds, and what is not there."""
         known = Wanted(self.context.workspace, ((self._folder(_FOUND), tuple(found)),), ("address",), by_address)
-        rows = self._read(ASKED, asked, _SOUGHT_SCHEMA)
-        width = min(4 * spark_width(self.spark), 1 + rows_of(asked) // _ASKED_PER_TASK)
+        rows = self._read(ASKED, decided[ASKED], _SOUGHT_SCHEMA)
+        rows = rows.unionByName(self._read(SWEPT, decided[SWEPT], _SOUGHT_SCHEMA))
+        asked = rows_of(decided[ASKED]) + rows_of(decided[SWEPT])
+        width = min(4 * spark_width(self.spark), 1 + asked // _ASKED_PER_TASK)
         work = _Asking(self.context.data, self.context.namespace, known)
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -170,8 +174,8 @@ class _Changes:
             return empty(self.spark, schema)
         return read(self.spark, self.context.workspace, self._folder(name), parts, schema)
 
-    def _wanted(self, name: str, parts: Mapping[str, Sequence[Part]], *more: str) -> Wanted:
-        places = tuple((self._folder(each), tuple(parts[each])) for each in (name, *more))
+    def _wanted(self, parts: Mapping[str, Sequence[Part]], *names: str) -> Wanted:
+        places = tuple((self._folder(name), tuple(parts[name])) for name in names)
         return Wanted(self.context.workspace, places, ("hash",), by_hash)
 
     def _folder(self, name: str) -> str:
@@ -261,7 +265,8 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
     verdicts = {
         CANDIDATES: known & ~live,
         FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
-        ASKED: asks & ~lies & ~settled,
+        ASKED: asks & ~lies & ~settled & ~gone,
+        SWEPT: asks & ~lies & gone,
     }
     holding = rows.filter(pa.array(live & (kind >= HELD))).select(["hash", "range_id"])
     holding = holding.sort_by([("hash", "ascending"), ("range_id", "ascending")])
@@ -281,7 +286,7 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _by_verdict(table: pa.Table) -> dict[str, pa.Table]:
-    return {name: table.filter(pc.equal(table["verdict"], name)) for name in (CANDIDATES, FREED, ASKED)}
+    return {name: table.filter(pc.equal(table["verdict"], name)) for name in (CANDIDATES, FREED, ASKED, SWEPT)}
 
 
 @dataclass(frozen=True)
@@ -289,11 +294,12 @@ class _Split:
     """Tells objects that were freed from those that were asked for; a picklable value that tasks carry."""
 
     freed: Wanted
+    asked: Wanted
 
     def __call__(self, table: pa.Table) -> dict[str, pa.Table]:
-        freed = np.zeros(table.num_rows, np.bool_)
-        freed[filter_of(self.freed).rows(hash_strings(table["address"]))] = True
-        return {_FOUND: table, _LEFT: table.filter(pa.array(freed))}
+        hashes = hash_strings(table["address"])
+        parts = {_LEFT: self.freed, _FOUND: self.asked}
+        return {name: table.take(pa.array(filter_of(wanted).rows(hashes))) for name, wanted in parts.items()}
 
 
 @dataclass(frozen=True)

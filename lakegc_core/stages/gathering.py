@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.spark import begin_task, empty
@@ -26,17 +27,23 @@ HASH = pa.field("hash", pa.int64(), nullable=False)
 
 _BATCH = 65_536
 _ROWS_PER_TASK = 10_000
+_ROWS_TOGETHER = 1_000_000  # in memory at once
 
 
 @dataclass(frozen=True)
 class Feed:
     """A part to be read, and what becomes of its rows: columns of the schema by name; those that are not named are
-    null. `columns`: those of the part that it takes; `repeated`: see `read_part`."""
+    null. `columns`: those of the part that it takes; `repeated`: see `read_part`.
+
+    `once`: of rows that agree in `hash` and `asks` one is enough; few of the others are passed on. An address lies in
+    every version of its range, however many there are.
+    """
 
     source: Source
     columns: tuple[str, ...]
     make: Callable[[pa.RecordBatch], Mapping[str, Any]]
     repeated: tuple[str, ...] = ()
+    once: bool = False
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The rows of the part."""
@@ -69,18 +76,41 @@ def gather(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for feed in shares[number]:
-                    for found in feed.read():
-                        yield _shaped(feed.make(found), schema)
+                    rows = (_shaped(feed.make(found), schema) for found in feed.read())
+                    yield from once(rows, schema) if feed.once else rows
 
     def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task(clocks)
-        table = pa.Table.from_batches(batches, schema).combine_chunks()
-        if table.num_rows:
-            for found in decide(table):
+        every = list(batches)
+        if every:  # cast: Spark gives times in the session's zone
+            for found in decide(pa.Table.from_batches(every).cast(schema).combine_chunks()):
                 yield from found.select(result.names).cast(result).to_batches(max_chunksize=_BATCH)
 
     frame = spark.range(0, slices, 1, slices).mapInArrow(read, from_arrow_schema(schema))
     return frame.repartition(partitions, "hash").mapInArrow(group, from_arrow_schema(result))
+
+
+def once(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches without what they repeat of one another, as far as some of them together show."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS_TOGETHER:
+            yield from _distinct(waiting, schema)
+            waiting, rows = [], 0
+    yield from _distinct(waiting, schema)
+
+
+def _distinct(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    table = pa.Table.from_batches(batches, schema)
+    hashes = table["hash"].to_numpy()
+    asks = pc.fill_null(table["asks"], False).to_numpy()
+    numbers = [
+        rows[np.unique(hashes[rows], return_index=True)[1]] for rows in (np.flatnonzero(asks), np.flatnonzero(~asks))
+    ]
+    yield from table.take(pa.array(np.concatenate(numbers))).to_batches(max_chunksize=_BATCH)
 
 
 def _shaped(columns: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:

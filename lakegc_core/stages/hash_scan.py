@@ -130,7 +130,7 @@ class Filter:
     """Which of many keys are among the wanted ones. A table of bits decides nearly all of them."""
 
     def __init__(self, wanted: np.ndarray) -> None:
-        self._wanted = np.unique(wanted)
+        self._wanted = np.sort(wanted)
         bits = min(_MAX_BITS, max(_MIN_BITS, int(np.ceil(np.log2(max(1, len(self._wanted)) * 16)))))
         self._mask = np.int64(2**bits - 1)
         self._table = np.zeros(2**bits, np.bool_)

@@ -21,8 +21,9 @@ from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.hashing import hash_strings
 from lakegc_core.mark import STAGES, MarkArtifacts, decode, marks
 from lakegc_core.namespace import slice_time
+from lakegc_core.spark import many
 from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only
-from lakegc_core.stages.hash_scan import Source, Wanted, by_address, filter_of, scan
+from lakegc_core.stages.hash_scan import MOST, Source, Wanted, by_address, filter_of, scan
 from lakegc_core.stages.layers import CLOCKS, Layer
 from lakegc_core.stages.sweep_record import sweeps_of
 from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA, StoreConfig
@@ -123,25 +124,30 @@ class Units:
         return self._look_up(units, "listed_at")
 
     def _look_up(self, units: pa.Array, column: str) -> np.ndarray:
-        known = _known_units(self.wanted.config, self.wanted.names)
-        rows = pc.fill_null(pc.index_in(units, value_set=known["unit"]), -1).to_numpy()
-        found = known[column].to_numpy(zero_copy_only=False)
-        if column == "listed_in":
-            ages = dict(self.ages)
-            found = np.array([ages.get(each, -1) for each in found.tolist()], np.int64)
-        chosen: np.ndarray = np.append(found, -1)[rows]
+        known, columns = _known_units(self.wanted.config, self.wanted.names, self.ages)
+        rows = pc.fill_null(pc.index_in(units, value_set=known), -1).to_numpy()
+        chosen: np.ndarray = columns[column][rows]
         return chosen
 
 
 @functools.lru_cache(maxsize=4)
-def _known_units(config: StoreConfig, names: tuple[tuple[Any, ...], ...]) -> pa.Table:
+def _known_units(
+    config: StoreConfig, names: tuple[tuple[Any, ...], ...], ages: tuple[tuple[str, int], ...]
+) -> tuple[pa.Array, dict[str, np.ndarray]]:
+    """The units, and what is known of each; a last row of -1 stands for the others."""
+    wanted = ["unit", "listed_in", "listed_at"]
     batches = [
         batch
         for folder, name, rows, size, sha256 in names
-        for batch in read_part(config, folder, Part(name, rows, size, sha256), ["unit", "listed_in", "listed_at"])
+        for batch in read_part(config, folder, Part(name, rows, size, sha256), wanted)
     ]
-    schema = pa.schema([UNITS_SCHEMA.field(name) for name in ("unit", "listed_in", "listed_at")])
-    return pa.Table.from_batches(batches, schema).combine_chunks()
+    table = pa.Table.from_batches(batches, pa.schema([UNITS_SCHEMA.field(name) for name in wanted]))
+    numbers = dict(ages)
+    listed_in = [numbers.get(mark_id, -1) for mark_id in table["listed_in"].to_pylist()]
+    return table["unit"].combine_chunks(), {
+        "listed_in": np.array([*listed_in, -1], np.int64),
+        "listed_at": np.append(table["listed_at"].to_numpy(), -1.0),
+    }
 
 
 _SWEPT = pa.schema([KIND, HASH, *GONE_SCHEMA, pa.field("sure", pa.bool_(), nullable=False)])
@@ -250,13 +256,19 @@ class _Current:
         return kept
 
 
-def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None) -> DataFrame:
+def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None, *, gone: bool = True) -> DataFrame:
     """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: SCHEMA, and
-    `layer`."""
+    `layer`. Without `gone` also those that sweeps have deleted since."""
     top = layers[0]
     units = Units.of(top.mark.config, top.mark.stage_folder(STAGE, UNITS), top.parts(STAGE, UNITS), layers)
-    current = _Current(units, top.wanted(STAGE, GONE, columns=("address",), keys=by_address))
-    return _scan(spark, layers, current if len(layers) > 1 else None, wanted)
+    deleted = top.wanted(STAGE, GONE, columns=("address",), keys=by_address)
+    fits = gone and deleted.rows <= MOST
+    current = _Current(units, deleted if fits else None)
+    found = _scan(spark, layers, current if len(layers) > 1 else None, wanted)
+    if gone and not fits:
+        swept = top.frame(spark, STAGE, GONE, GONE_SCHEMA).select("address")
+        found = found.join(many(swept, deleted.rows), "address", "left_anti")
+    return found
 
 
 def _scan(spark: SparkSession, layers: Sequence[Layer], current: _Current | None, wanted: Wanted | None) -> DataFrame:

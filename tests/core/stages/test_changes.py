@@ -23,6 +23,7 @@ from lakegc_core.stages.changes import (
     NEW,
     ROWS,
     STAGED,
+    SWEPT,
     decide,
 )
 
@@ -65,9 +66,11 @@ def told(every: list[Row]) -> Iterator[tuple[str, int, str | None, bool]]:
             yield (CANDIDATES, number, *rest)
         if not lies and not ranges and DROPPED_SINCE in kinds and GONE_SINCE not in kinds:
             yield (FREED, number, *rest)
-        was_there = GONE_SINCE not in kinds and kinds & {HELD_BEFORE, DROPPED_SINCE}
         asking = [row for row in own if row.kind in (NEW, STAGED, MISSED) and row.asks]
-        if not lies and any(not (was_there and row.carried and row.kind != MISSED) for row in asking):
+        was_there = kinds & {HELD_BEFORE, DROPPED_SINCE}
+        if not lies and asking and GONE_SINCE in kinds:
+            yield (SWEPT, number, *rest)
+        elif not lies and any(not (was_there and row.carried and row.kind != MISSED) for row in asking):
             yield (ASKED, number, *rest)
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.hashing import hash_strings
-from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only
+from lakegc_core.stages import gathering
+from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, once, only
 from lakegc_core.stages.hash_scan import Source
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.parquet import PartWriter
@@ -72,6 +73,24 @@ def test_rows_of_one_hash_meet_whatever_part_they_come_from(
     assert {row["name"]: row["kinds"] for row in found} == right
     assert len(found) == len(names)
     assert len({row["rows"] for row in found}) > 1 or partitions == 1, "several tables"
+
+
+@pytest.mark.parametrize("together", [3, 1_000])
+def test_of_rows_that_say_the_same_few_are_passed_on_and_at_least_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(gathering, "_ROWS_TOGETHER", together)
+    schema = pa.schema([*ROWS, pa.field("asks", pa.bool_())])
+    told = [(name, asks) for name in "abcab" * 4 for asks in (None, True, False)]
+    batches = (
+        pa.RecordBatch.from_pylist(
+            [{"kind": 0, "hash": ord(name), "name": name, "size": 1, "asks": asks}], schema=schema
+        )
+        for name, asks in told
+    )
+    found = [(row["name"], bool(row["asks"])) for batch in once(batches, schema) for row in batch.to_pylist()]
+    assert set(found) == {(name, bool(asks)) for name, asks in told}
+    assert len(found) < len(told) and (together < 1_000 or len(found) == len(set(found)))
 
 
 def test_nothing_to_read_gives_no_rows(spark: SparkSession, tell: Decide) -> None:
