@@ -5,7 +5,7 @@ The two are compared by hash. What an optimized mark has to judge is in `changes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,6 @@ from lakegc_core.store.parquet import Part, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    Old = Callable[[DataFrame], DataFrame]
 
 MISSING, ABSENT = "missing", "absent"
 _ROWS_PER_PARTITION = 1_000_000  # of a join: one side of a partition is held in memory

@@ -25,9 +25,9 @@ from lakegc_core.stages import inventory, range_reading, uncommitted_addresses
 from lakegc_core.stages.candidates import ABSENT, MISSING, Unreferenced
 from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.findings import STAGE as FINDINGS
-from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only
+from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only, partitions_for, rows_in
 from lakegc_core.stages.hash_scan import Sieve, Wanted, by_address, by_hash, filter_of, sieve_of
-from lakegc_core.stages.inventory import GONE, LEARNT, UNITS, Units, unit_of
+from lakegc_core.stages.inventory import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.judging import FOREIGN
 from lakegc_core.stages.layers import Layer
 from lakegc_core.stages.range_reading import DROPPED, INDEX, RANGES
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
 CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
 _FOUND, _LEFT, _LOOSE = "found", "left", "loose"
-_ROWS_PER_PARTITION = 250_000
 _ASKED_PER_TASK = 200
 
 _OBJECT = [field.with_nullable(True) for field in inventory.SCHEMA]
@@ -110,12 +109,7 @@ class _Changes:
     def _decide(self) -> dict[str, list[Part]]:
         """Everything that may have changed, in parts by what has to be done about it."""
         base, every = self.layers[0], (self.own, *self.layers)
-        units = Units.of(
-            self.own.mark.config,
-            self.own.mark.stage_folder(inventory.STAGE, UNITS),
-            self.own.parts(inventory.STAGE, UNITS),
-            every,
-        )
+        units = Units.of_top(every)
         told = [
             (BEFORE, base, FINDINGS, ""),
             (BEFORE, base, FINDINGS, KEPT),
@@ -143,9 +137,8 @@ class _Changes:
             index = layer.sources(range_reading.STAGE, INDEX)
             feeds += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in index]
         # Of what is sought ranges hold about as much again, and some of the index comes along.
-        every_row = sum(feed.source.part.rows for feed in feeds)
-        rows = 2 * sought.rows + int(every_row * Sieve.share(sought.rows))
-        partitions = self.context.settings.scale.address_num_partitions or 1 + rows // _ROWS_PER_PARTITION
+        rows = 2 * sought.rows + int(rows_in(feeds) * Sieve.share(sought.rows))
+        partitions = self.context.settings.scale.address_num_partitions or partitions_for(rows)
         frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
         schemas = {CANDIDATES: inventory.SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), _SOUGHT_SCHEMA)}
         return self._write(frame, schemas, _by_verdict)

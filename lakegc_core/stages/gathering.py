@@ -1,7 +1,7 @@
 """Brings rows of many datasets together by a hash, so that one task sees all that concerns a key, in a single shuffle.
 
-Each dataset is read by the tasks, part by part, and made into rows of one schema, with columns `kind` and `hash`; what
-is decided about them is plain Python over one table. Spark's planning of a join costs more than most of these take.
+Each dataset is read by the tasks, part by part, and made into rows of one schema with a column `hash`; what is
+decided about them is plain Python over one table. Spark's planning of a join costs more than most of these take.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.spark import begin_task, empty
-from lakegc_core.stages.hash_scan import Source
+from lakegc_core.stages.hash_scan import Source, dealt
 from lakegc_core.store.parquet import read_part, spark_width
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ KIND = pa.field("kind", pa.int8(), nullable=False)
 HASH = pa.field("hash", pa.int64(), nullable=False)
 
 _BATCH = 65_536
+_ROWS_PER_PARTITION = 250_000
 _ROWS_PER_TASK = 10_000
 _ROWS_TOGETHER = 1_000_000  # in memory at once
 
@@ -51,6 +52,21 @@ class Feed:
         return read_part(source.config, source.folder, source.part, self.columns, repeated=self.repeated)
 
 
+def rows_in(feeds: Sequence[Feed]) -> int:
+    """How many rows the parts have together."""
+    return sum(feed.source.part.rows for feed in feeds)
+
+
+def partitions_for(rows: int) -> int:
+    """How many tables so many rows make, each of which a task can hold."""
+    return 1 + rows // _ROWS_PER_PARTITION
+
+
+def columns_of(rows: pa.RecordBatch | pa.Table) -> dict[str, Any]:
+    """The columns by name."""
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
+
+
 def gather(
     spark: SparkSession,
     feeds: Sequence[Feed],
@@ -60,15 +76,14 @@ def gather(
     partitions: int,
 ) -> DataFrame:
     """The rows that `decide` makes of the feeds' rows. Those that have their hash in common are in one table, all of
-    them, and there are so many `partitions`, each a table. `schema` holds KIND and HASH, `result` is what is made."""
+    them, and there are so many `partitions`, each a table. `schema` holds HASH, `result` is what is made."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     if not feeds:
         return empty(spark, result)
-    rows = sum(feed.source.part.rows for feed in feeds)
+    rows = rows_in(feeds)
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))
-    largest = sorted(feeds, key=lambda feed: -feed.source.part.rows)
-    shares = tuple(tuple(largest[number::slices]) for number in range(slices))
+    shares = dealt(feeds, slices, lambda feed: feed.source.part.rows)
     clocks = clock.ambient()
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.hashing import hash_strings
-from lakegc_core.spark import begin_task, empty
+from lakegc_core.spark import Item, begin_task, empty
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.parquet import Part, read_part, rows_of, spark_width
 
@@ -76,6 +76,12 @@ class Wanted:
         )
 
 
+def dealt(items: Sequence[Item], slices: int, rows: Callable[[Item], int]) -> tuple[tuple[Item, ...], ...]:
+    """The items in shares for tasks. Large ones first, dealt out in turn: no task gets all of them."""
+    largest = sorted(items, key=rows, reverse=True)
+    return tuple(tuple(largest[number::slices]) for number in range(slices))
+
+
 def scan(
     spark: SparkSession,
     sources: Sequence[Source],
@@ -97,10 +103,8 @@ def scan(
     shape = pa.schema([*schema, LAYER])
     if not sources or (found and wanted is not None and not wanted.rows):
         return empty(spark, shape)
-    # Large ones first, dealt out in turn: no task gets all of them.
     slices = min(len(sources), 2 * max(2, spark_width(spark)))
-    largest = sorted(sources, key=lambda source: -source.part.rows)
-    shares = tuple(tuple(largest[number::slices]) for number in range(slices))
+    shares = dealt(sources, slices, lambda source: source.part.rows)
     clocks = clock.ambient()
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -195,21 +199,22 @@ def sieve_of(wanted: Wanted) -> Sieve:
 
 @functools.lru_cache(maxsize=4)
 def _filter(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Filter:
-    found = list(_read(config, columns, keys, names))
+    found = [each for batch in read_named(config, names, columns) for each in keys(batch)]
     return Filter(np.concatenate(found) if found else np.empty(0, np.int64))
 
 
 @functools.lru_cache(maxsize=2)
 def _sieve(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Sieve:
     sieve = Sieve(sum(rows for _, _, rows, _, _ in names))
-    for each in _read(config, columns, keys, names):
-        sieve.add(each)
+    for batch in read_named(config, names, columns):
+        for each in keys(batch):
+            sieve.add(each)
     return sieve
 
 
-def _read(
-    config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]
-) -> Iterator[np.ndarray]:
+def read_named(
+    config: StoreConfig, names: tuple[tuple[Any, ...], ...], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the parts that `Wanted.names` names."""
     for folder, name, rows, size, sha256 in names:
-        for batch in read_part(config, folder, Part(name, rows, size, sha256), columns):
-            yield from keys(batch)
+        yield from read_part(config, folder, Part(name, rows, size, sha256), columns)

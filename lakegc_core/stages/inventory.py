@@ -22,8 +22,8 @@ from lakegc_core.hashing import hash_strings
 from lakegc_core.mark import STAGES, MarkArtifacts, decode, marks
 from lakegc_core.namespace import slice_time
 from lakegc_core.spark import many
-from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only
-from lakegc_core.stages.hash_scan import MOST, Source, Wanted, by_address, filter_of, scan
+from lakegc_core.stages.gathering import HASH, Feed, gather, only, partitions_for, rows_in
+from lakegc_core.stages.hash_scan import MOST, Source, Wanted, by_address, filter_of, read_named, scan
 from lakegc_core.stages.layers import CLOCKS, Layer
 from lakegc_core.stages.sweep_record import sweeps_of
 from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA, StoreConfig
@@ -61,7 +61,6 @@ UNITS_SCHEMA = pa.schema(
 GONE_SCHEMA = pa.schema([LISTING_SCHEMA.field("address"), LISTING_SCHEMA.field("size")])
 
 _DAY = 86_400.0
-_ROWS_PER_PARTITION = 500_000
 
 
 def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
@@ -111,6 +110,12 @@ class Units:
         ages = tuple((layer.mark_id, number) for number, layer in enumerate(layers))
         return cls(Wanted(config, ((folder, tuple(parts)),)), ages)
 
+    @classmethod
+    def of_top(cls, layers: Sequence[Layer]) -> Units:
+        """Of the top one of the layers."""
+        top = layers[0]
+        return cls.of(top.mark.config, top.mark.stage_folder(STAGE, UNITS), top.parts(STAGE, UNITS), layers)
+
     def age(self, layer: str) -> int:
         """The number of a layer; -1 for a mark that is none."""
         return dict(self.ages).get(layer, -1)
@@ -136,12 +141,9 @@ def _known_units(
 ) -> tuple[pa.Array, dict[str, np.ndarray]]:
     """The units, and what is known of each; a last row of -1 stands for the others."""
     wanted = ["unit", "listed_in", "listed_at"]
-    batches = [
-        batch
-        for folder, name, rows, size, sha256 in names
-        for batch in read_part(config, folder, Part(name, rows, size, sha256), wanted)
-    ]
-    table = pa.Table.from_batches(batches, pa.schema([UNITS_SCHEMA.field(name) for name in wanted]))
+    table = pa.Table.from_batches(
+        read_named(config, names, wanted), pa.schema([UNITS_SCHEMA.field(name) for name in wanted])
+    )
     numbers = dict(ages)
     listed_in = [numbers.get(mark_id, -1) for mark_id in table["listed_in"].to_pylist()]
     return table["unit"].combine_chunks(), {
@@ -150,7 +152,7 @@ def _known_units(
     }
 
 
-_SWEPT = pa.schema([KIND, HASH, *GONE_SCHEMA, pa.field("sure", pa.bool_(), nullable=False)])
+_SWEPT = pa.schema([HASH, *GONE_SCHEMA, pa.field("sure", pa.bool_(), nullable=False)])
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class _Swept:
         # What a mark found in a unit that was not listed again since is there. Any other sweep may have been the second
         # that was told to delete it.
         sure = (self.age >= 0) & (self.age <= ages)
-        named = {"kind": 0, "hash": hash_strings(rows["address"]), "address": rows["address"], "size": rows["size"]}
+        named = {"hash": hash_strings(rows["address"]), "address": rows["address"], "size": rows["size"]}
         return only(named | {"sure": sure}, gone)
 
 
@@ -201,8 +203,7 @@ def write_gone(
     ]
     if not feeds:
         return [], {"objects": 0, "bytes": 0}
-    partitions = 1 + sum(feed.source.part.rows for feed in feeds) // _ROWS_PER_PARTITION
-    gone = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions)
+    gone = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)))
     targets = {name: folders[name] for name in (GONE, _UNSURE)}
     found = write(gone, config, targets, GONE_SCHEMA, split=_split_sure, summarise=_bytes)
     parts = found[GONE]
@@ -260,10 +261,9 @@ def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = N
     """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: SCHEMA, and
     `layer`. Without `gone` also those that sweeps have deleted since."""
     top = layers[0]
-    units = Units.of(top.mark.config, top.mark.stage_folder(STAGE, UNITS), top.parts(STAGE, UNITS), layers)
     deleted = top.wanted(STAGE, GONE, columns=("address",), keys=by_address)
     fits = gone and deleted.rows <= MOST
-    current = _Current(units, deleted if fits else None)
+    current = _Current(Units.of_top(layers), deleted if fits else None)
     found = _scan(spark, layers, current if len(layers) > 1 else None, wanted)
     if gone and not fits:
         swept = top.frame(spark, STAGE, GONE, GONE_SCHEMA).select("address")
@@ -274,7 +274,7 @@ def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = N
 def _scan(spark: SparkSession, layers: Sequence[Layer], current: _Current | None, wanted: Wanted | None) -> DataFrame:
     """`wanted`: of parts with a column `address`."""
     sources = [source for layer in layers for place in _DATASETS for source in layer.sources(*place)]
-    within = _Within(wanted.config, wanted.names) if wanted else None
+    within = _Within(wanted) if wanted else None
     return scan(spark, sources, SCHEMA, wanted, by_address, only=current, within=within)
 
 
@@ -282,17 +282,15 @@ def _scan(spark: SparkSession, layers: Sequence[Layer], current: _Current | None
 class _Within:
     """In which units some addresses lie; a picklable value that tasks carry."""
 
-    config: StoreConfig
-    names: tuple[tuple[Any, ...], ...]
+    wanted: Wanted
 
     def __call__(self) -> tuple[str, Sequence[str]]:
-        return "unit", _units_of(self.config, self.names)
+        return "unit", _units_of(self.wanted.config, self.wanted.names)
 
 
 @functools.lru_cache(maxsize=2)
 def _units_of(config: StoreConfig, names: tuple[tuple[Any, ...], ...]) -> Sequence[str]:
     found: set[str] = set()
-    for folder, name, rows, size, sha256 in names:
-        for batch in read_part(config, folder, Part(name, rows, size, sha256), ["address"]):
-            found.update(pc.unique(unit_of(batch["address"])).to_pylist())
+    for batch in read_named(config, names, ["address"]):
+        found.update(pc.unique(unit_of(batch["address"])).to_pylist())
     return sorted(found)

@@ -20,7 +20,7 @@ from lakegc_core.hashing import hash_strings
 from lakegc_core.spark import run_on_rows
 from lakegc_core.stages.base import StageOutput
 from lakegc_core.stages.commit_walk import COMMITS
-from lakegc_core.stages.gathering import HASH, KIND, Feed, gather
+from lakegc_core.stages.gathering import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
 from lakegc_core.stages.hash_scan import Source
 from lakegc_core.stages.layers import Layer
 from lakegc_core.stages.range_reading import (
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 _FORMER = "former_metaranges"
 _ADDED, _GONE, _CHANGED, _ODD = "added_ranges", "dropped_ranges", "changed_ranges", "odd_ranges"
 _NOW, _BEFORE = range(2)
-_ROWS_PER_PARTITION = 250_000
 
 _NAMED = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in CHECKSUMS_SCHEMA)])
 _READ = pa.schema([*METARANGES_SCHEMA, pa.field("verdict", pa.string(), nullable=False)])
@@ -155,8 +154,7 @@ def _named_now(rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 
 def _named_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-    return columns | {"kind": _BEFORE, "hash": hash_strings(rows["metarange_id"])}
+    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["metarange_id"])}
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ class _Comparing:
         now, before = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (_NOW, _BEFORE))
         kept = before.filter(pc.is_in(before["metarange_id"], now["metarange_id"])).select(CHECKSUMS_SCHEMA.names)
         own = {"range_id": pa.repeat("", len(kept)), **dict.fromkeys(("min_key", "max_key"), pa.repeat(b"", len(kept)))}
-        yield _with_verdict(pa.table({**dict(zip(kept.column_names, kept.columns, strict=True)), **own}), CHECKSUMS)
+        yield _with_verdict(pa.table(columns_of(kept) | own), CHECKSUMS)
         for verdict, mine, others in ((METARANGES, now, before), (_FORMER, before, now)):
             differ = mine.filter(pc.invert(pc.is_in(mine["metarange_id"], others["metarange_id"])))
             for metarange_id in pc.unique(differ["metarange_id"]).to_pylist():
@@ -203,7 +201,7 @@ def _judge(
         feeds += [
             Feed(Source(context.workspace, place, part, own), columns, _Counted(sign)) for part in metaranges[name]
         ]
-    partitions = 1 + sum(feed.source.part.rows for feed in feeds) // _ROWS_PER_PARTITION
+    partitions = partitions_for(rows_in(feeds))
     judge = _Judging(tuple(layer.mark_id for layer in layers))
     names = (RANGES, _CHANGED, _ODD)
     found = write(
@@ -224,8 +222,7 @@ def _judge(
 
 
 def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-    return columns | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"])}
+    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"])}
 
 
 @dataclass(frozen=True)
@@ -236,8 +233,7 @@ class _Counted:
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
         rows = rows.filter(pc.not_equal(rows["range_id"], ""))
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        return columns | {"kind": _NOW, "hash": hash_strings(rows["range_id"]), "references": self.sign}
+        return columns_of(rows) | {"kind": _NOW, "hash": hash_strings(rows["range_id"]), "references": self.sign}
 
 
 @dataclass(frozen=True)
