@@ -215,7 +215,7 @@ class Proof:
         return wrong
 
     def wrong_upkeep(self) -> list[str]:
-        """Retirement succeeds; the watch fails just when a slot has passed that the rounds left out."""
+        """Retirement succeeds; the watch fails just when it finds a repository idle that a slot has passed by."""
         wrong = [
             f"{UPKEEP['retire_marks']} ended as {each.last.status.value}: {self._said(each.last)}"
             for each in self.chains(UPKEEP["retire_marks"])
@@ -223,12 +223,29 @@ class Proof:
         ]
         last = slot_of(self.night.notes.slots[-1])
         for chain in self.chains(UPKEEP["watch_rounds"]):
-            times = (chain.runs[0].start_time or 0.0, chain.runs[-1].end_time or 0.0)
-            overdue = {slot_of(slot_before(self.night.plan, each)) > last for each in times}  # type: ignore[operator]
-            wanted = {FAILURE if each else SUCCESS for each in overdue}
+            since, until = chain.runs[0].start_time or 0.0, chain.runs[-1].end_time or 0.0
+            passed = {slot_of(slot_before(self.night.plan, each)) > last for each in (since, until)}  # type: ignore[operator]
+            wanted = set() if passed == {True} and self._some_idle(since, until) else {SUCCESS}
+            if True in passed and not self._all_busy(since, until):
+                wanted.add(FAILURE)
             if chain.last.status not in wanted:
                 wrong.append(f"the watch ended as {chain.last.status.value}: {self._said(chain.last)}")
         return wrong
+
+    def _some_idle(self, since: float, until: float) -> bool:
+        """Whether some repository had no run, not even a queued one, at any time of a span."""
+        return any(not self._under_way(name, since, until) for name in self.night.plan.names)
+
+    def _all_busy(self, since: float, until: float) -> bool:
+        """Whether each repository had a run, queued or started, through all of a span."""
+        spans = {name: self._under_way(name, since, until) for name in self.night.plan.names}
+        return all(any(begun <= since and until <= ended for begun, ended in each) for each in spans.values())
+
+    def _under_way(self, name: str, since: float, until: float) -> list[tuple[float, float]]:
+        """From when to when runs for a repository were not finished, of those that were so at any time of a span."""
+        own = [each for each in self.records if each.dagster_run.tags.get(records.REPOSITORY_TAG) == name]
+        spans = [(each.create_timestamp.timestamp(), each.end_time or float("inf")) for each in own]
+        return [(begun, ended) for begun, ended in spans if begun <= until and ended >= since]
 
     def untold_failures(self) -> list[str]:
         """Of each failed run somebody was told, once, and of no other."""
