@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lakegc_core.lakefs import graveler, sstable
-from lakegc_core.lakefs.identity import table_identity
+from lakegc_core.lakefs.identity import identities
 
 _NAMESPACE = Path(__file__).parents[1] / "tests" / "golden" / "many_ranges" / "namespace" / "_lakefs"
 
@@ -26,13 +26,13 @@ def run(runs: int = 50) -> list[dict[str, object]]:
     path = largest_range()
     data = path.read_bytes()
     entries = len(graveler.read_range(data))
-    table = sstable.read_table(data)
+    tables = sstable.read_tables([data])
     ways: dict[str, Callable[[], object]] = {
         "read_range": lambda: graveler.read_range(data),
         "read_range, paths": lambda: graveler.read_range(data, paths=True),
         "read_range with identity": lambda: graveler.read_range(data, expected_id=path.name),
         "table format only": lambda: sstable.read_table(data),
-        "identity of a table already read": lambda: table_identity(table),
+        "identity of a table already read": lambda: identities(tables),
     }
     return [_measure(name, way, entries, runs) for name, way in ways.items()]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,13 @@ import pyarrow as pa
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs import protobuf
 from lakegc_core.lakefs.blocks import Records
+from lakegc_core.lakefs.columns import strings, user_keys
 from lakegc_core.lakefs.entries import parse_entries
-from lakegc_core.lakefs.identity import table_identity
-from lakegc_core.lakefs.keys import WholeKeys, whole_keys
+from lakegc_core.lakefs.identity import identities
 from lakegc_core.lakefs.protobuf import LENGTH, VARINT
-from lakegc_core.lakefs.sstable import Table, read_table
-from lakegc_core.lakefs.vectors import Bytes, Ints, gather, varint
+from lakegc_core.lakefs.range_rows import METARANGE_SCHEMA, check_disjoint, parse_range_rows
+from lakegc_core.lakefs.sstable import Table, Tables, read_tables
+from lakegc_core.lakefs.vectors import varint
 
 RANGE_SCHEMA = pa.schema(
     [
@@ -33,14 +34,6 @@ RANGE_SCHEMA = pa.schema(
     ]
 )
 RANGE_SCHEMA_WITH_PATHS = RANGE_SCHEMA.append(pa.field("path", pa.binary(), nullable=False))
-METARANGE_SCHEMA = pa.schema(
-    [
-        pa.field("range_id", pa.string(), nullable=False),  # 64 lower-case hex digits
-        pa.field("min_key", pa.binary(), nullable=False),
-        pa.field("max_key", pa.binary(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),  # records
-    ]
-)
 COMMITS_SCHEMA = pa.schema(
     [
         pa.field("commit_id", pa.string(), nullable=False),
@@ -62,6 +55,19 @@ _INT32_MAX = (1 << 31) - 1
 _MICROSECONDS = 1_000_000
 
 
+@dataclass(frozen=True)
+class Told:
+    """What is known of a file before it is read; what is given must be so.
+
+    `id` is its name; `count`, `min_key` and `max_key` are what a metarange says of a range.
+    """
+
+    id: str | None = None
+    count: int | None = None
+    min_key: bytes | None = None
+    max_key: bytes | None = None
+
+
 def read_range(
     data: bytes,
     *,
@@ -76,34 +82,50 @@ def read_range(
     `count`, `min_key` and `max_key` are what the metarange says of this range; what is given must be so. With
     `paths`, there is a column `path` (bytes; need not be UTF-8) too: RANGE_SCHEMA_WITH_PATHS.
 
-    In all four readers, `expected_id` adds `verify_identity` at less than the cost of a second reading.
+    In all readers, `expected_id` adds `verify_identity` at less than the cost of a second reading.
     """
-    table = _open(data, b"ranges", (None,), expected_id)
-    if count is not None and count != len(table):
-        raise CorruptFileError(f"a range holds {len(table)} entries; its metarange says {count}")
-    for name, said in ((b"min_key", min_key), (b"max_key", max_key)):
-        # The properties have been compared with the keys themselves.
-        if said is not None and said != table.properties[name]:
-            raise CorruptFileError(
-                f"a range has the {name.decode()} {table.properties[name]!r}; its metarange says {said!r}"
-            )
+    return read_ranges([data], [Told(expected_id, count, min_key, max_key)], paths=paths)[0]
+
+
+def read_ranges(files: Sequence[bytes], told: Sequence[Told], *, paths: bool = False) -> tuple[pa.Table, list[int]]:
+    """The entries of some data ranges, one range after the other, as from `read_range`, and how many each has.
+
+    Quicker than one by one where they are small. An error does not say which of them it is about.
+    """
+    tables = _open(files, b"ranges", (None,), [each.id for each in told])
+    for each, properties, count in zip(told, tables.properties, tables.counts, strict=True):
+        if each.count is not None and each.count != count:
+            raise CorruptFileError(f"a range holds {count} entries; its metarange says {each.count}")
+        for name, said in ((b"min_key", each.min_key), (b"max_key", each.max_key)):
+            # The properties have been compared with the keys themselves.
+            if said is not None and said != properties[name]:
+                raise CorruptFileError(
+                    f"a range has the {name.decode()} {properties[name]!r}; its metarange says {said!r}"
+                )
     schema = RANGE_SCHEMA_WITH_PATHS if paths else RANGE_SCHEMA
-    return pa.Table.from_batches([_range_batch(group, schema, paths) for group in table.groups], schema)
+    batches = [_range_batch(group.records, schema, paths) for group in tables.groups]
+    return pa.Table.from_batches(batches, schema), tables.counts
 
 
 def read_metarange(data: bytes, *, expected_id: str | None = None) -> pa.Table:
     """The ranges of a metarange, of a commit or of a dump: METARANGE_SCHEMA, sorted, disjoint."""
-    table = _open(data, b"metaranges", (None, *_ENTITIES), expected_id)
-    rows = [_range_row(key, value) for key, value in table.records()]
-    for before, after in pairwise(rows):
-        if before[2] >= after[1]:
-            raise CorruptFileError(f"two ranges of a metarange overlap: {before[0]} and {after[0]}")
-    return _table(rows, METARANGE_SCHEMA)
+    return read_metaranges([data], [Told(expected_id)])[0]
+
+
+def read_metaranges(files: Sequence[bytes], told: Sequence[Told]) -> tuple[pa.Table, list[int]]:
+    """The ranges of some metaranges, one metarange after the other, as from `read_metarange`, and how many each has.
+
+    Quicker than one by one where they are small. An error does not say which of them it is about.
+    """
+    tables = _open(files, b"metaranges", (None, *_ENTITIES), [each.id for each in told])
+    rows = pa.Table.from_batches([parse_range_rows(group.records) for group in tables.groups], METARANGE_SCHEMA)
+    check_disjoint(rows, tables.counts)
+    return rows, tables.counts
 
 
 def read_commits(data: bytes, *, expected_id: str | None = None) -> pa.Table:
     """The commits in a range of a commit dump: COMMITS_SCHEMA, in the order of their ids."""
-    table = _open(data, b"ranges", (b"commit",), expected_id)
+    table = _open_one(data, b"commit", expected_id)
     return _table([_commit_row(key, value) for key, value in table.records()], COMMITS_SCHEMA)
 
 
@@ -111,66 +133,57 @@ def read_refs(data: bytes, entity: str, *, expected_id: str | None = None) -> pa
     """The branches or tags (`entity`: one of REF_ENTITIES) in a range of such a dump: REFS_SCHEMA, sorted by name."""
     if entity not in REF_ENTITIES:
         raise ValueError(f"a dump of refs is of one of {REF_ENTITIES}, not of {entity!r}")
-    table = _open(data, b"ranges", (entity.encode(),), expected_id)
+    table = _open_one(data, entity.encode(), expected_id)
     return _table([_ref_row(key, value, entity) for key, value in table.records()], REFS_SCHEMA)
 
 
 def identity(data: bytes) -> str:
     """The id that the content of a range or metarange makes, 64 lower-case hex digits: the name it must have."""
-    return table_identity(read_table(data))
+    return identities(read_tables([data]))[0]
 
 
 def verify_identity(data: bytes, expected_id: str) -> None:
     """CorruptFileError if the content of a range or metarange does not make the id it was found under."""
-    _verify(read_table(data), expected_id)
+    _verify(read_tables([data]), [expected_id])
 
 
-def _verify(table: Table, expected_id: str) -> None:
-    actual = table_identity(table)
-    if actual != expected_id:
-        raise CorruptFileError(f"the file of the id {expected_id} has the content of {actual}: it is not that file")
+def _verify(tables: Tables, expected_ids: Sequence[str | None]) -> None:
+    for actual, expected_id in zip(identities(tables), expected_ids, strict=True):
+        if expected_id is not None and actual != expected_id:
+            raise CorruptFileError(f"the file of the id {expected_id} has the content of {actual}: it is not that file")
 
 
-def _open(data: bytes, kind: bytes, entities: tuple[bytes | None, ...], expected_id: str | None) -> Table:
-    """Read a table that must be of this type, and of one of these entities (None: of commits' content, no dump)."""
-    table = read_table(data)
-    found, entity = table.properties.get(b"type"), table.properties.get(b"entity")
-    if found != kind:
-        raise CorruptFileError(f"a table of type {kind.decode()} was expected; this one is of type {found!r}")
-    if entity not in entities:
-        raise CorruptFileError(f"a table of the entity {entities!r} was expected; this one is of {entity!r}")
-    if expected_id is not None:
-        _verify(table, expected_id)
-    return table
+def _open(
+    files: Sequence[bytes], kind: bytes, entities: tuple[bytes | None, ...], expected_ids: Sequence[str | None]
+) -> Tables:
+    """Read tables that must be of this type, and of one of these entities (None: of commits' content, no dump)."""
+    tables = read_tables(files)
+    for properties in tables.properties:
+        found, entity = properties.get(b"type"), properties.get(b"entity")
+        if found != kind:
+            raise CorruptFileError(f"a table of type {kind.decode()} was expected; this one is of type {found!r}")
+        if entity not in entities:
+            raise CorruptFileError(f"a table of the entity {entities!r} was expected; this one is of {entity!r}")
+    if any(expected is not None for expected in expected_ids):
+        _verify(tables, expected_ids)
+    return tables
+
+
+def _open_one(data: bytes, entity: bytes, expected_id: str | None) -> Table:
+    return _open([data], b"ranges", (entity,), [expected_id]).only
 
 
 def _range_batch(records: Records, schema: pa.Schema, paths: bool) -> pa.RecordBatch:
     entries = parse_entries(records)
     columns = [
-        _strings(records.buffer, entries.address_at, entries.address_length, "address"),
+        strings(records.buffer, entries.address_at, entries.address_length, "address of an entry"),
         pa.array(entries.address_type.astype(np.int8)),
         pa.array(entries.size),
-        _strings(records.buffer, entries.e_tag_at, entries.e_tag_length, "e_tag"),
+        strings(records.buffer, entries.e_tag_at, entries.e_tag_length, "e_tag of an entry"),
     ]
     if paths:
-        columns.append(pa.concat_arrays([_binary(part) for part in whole_keys(records)]))
+        columns.append(user_keys(records))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _binary(part: WholeKeys) -> pa.Array:
-    offsets, flat = gather(part.buffer, part.at, part.length)
-    return pa.Array.from_buffers(pa.binary(), len(part.at), [None, pa.py_buffer(offsets), pa.py_buffer(flat)])
-
-
-def _strings(buffer: Bytes, at: Ints, lengths: Ints, name: str) -> pa.Array:
-    offsets, flat = gather(buffer, at, lengths)
-    array = pa.Array.from_buffers(pa.string(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(flat)])
-    if len(flat) and flat.max() > 127:  # else ASCII, and nothing to check
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise CorruptFileError(f"the {name} of an entry is not UTF-8: {error}") from error
-    return array
 
 
 def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
@@ -195,25 +208,6 @@ def _unframe(value: bytes) -> tuple[bytes, bytes]:
     if at != len(value):
         raise CorruptFileError("a value holds more bytes than the lengths in it say")
     return parts[0], parts[1]
-
-
-def _range_row(key: bytes, value: bytes) -> tuple[str, bytes, bytes, int]:
-    name, message = _unframe(value)
-    min_key, max_key, count = key, b"", 0
-    for number, integer, content in protobuf.fields(message, {1: LENGTH, 2: LENGTH, 4: VARINT}):
-        if number == 1:
-            min_key = content
-        elif number == 2:
-            max_key = content
-        else:
-            count = integer
-    if max_key != key:
-        raise CorruptFileError(f"a range is filed under {key!r} and says that its last key is {max_key!r}")
-    if min_key > max_key:
-        raise CorruptFileError(f"a range says that it reaches from {min_key!r} down to {max_key!r}")
-    if count < 0:
-        raise CorruptFileError(f"a range says that it has {count} entries")
-    return _id(name, "range"), min_key, max_key, count
 
 
 def _commit_row(key: bytes, value: bytes) -> tuple[str, str, int, list[str], int, int]:

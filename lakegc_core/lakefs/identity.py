@@ -7,15 +7,14 @@ a mismatch means (`graveler.verify_identity`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.lakefs.blocks import Records
 from lakegc_core.lakefs.keys import whole_keys
-from lakegc_core.lakefs.sstable import Table
+from lakegc_core.lakefs.sstable import Group, Tables
 from lakegc_core.lakefs.vectors import Bytes, Ints, copy_slices, windows
 
 # Properties that are added only after the id was computed. All others that are not RocksDB's own take part.
@@ -41,32 +40,40 @@ def encode_map(values: Mapping[bytes, bytes]) -> bytes:
     return b"\x04" + encode_int(len(values)) + b"".join(parts)
 
 
-def table_identity(table: Table) -> str:
-    """The id of a range or metarange, 64 lower-case hex digits."""
-    digest = hashlib.sha256()
-    for group in table.groups:
-        _hash_records(digest, group)
-    own = {
-        name: value
-        for name, value in table.properties.items()
-        if name not in _NOT_HASHED and not name.startswith(_ROCKSDB_PREFIX)
-    }
-    digest.update(encode_map(own))
-    return digest.hexdigest()
+def identities(tables: Tables) -> list[str]:
+    """The ids of ranges or metaranges, 64 lower-case hex digits each."""
+    digests = [hashlib.sha256() for _ in tables.properties]
+    for group in tables.groups:
+        _hash_records(digests, group)
+    for digest, properties in zip(digests, tables.properties, strict=True):
+        own = {
+            name: value
+            for name, value in properties.items()
+            if name not in _NOT_HASHED and not name.startswith(_ROCKSDB_PREFIX)
+        }
+        digest.update(encode_map(own))
+    return [digest.hexdigest() for digest in digests]
 
 
-def _hash_records(digest: hashlib._Hash, records: Records) -> None:
+def _hash_records(digests: Sequence[hashlib._Hash], group: Group) -> None:
     """Feed the records: of each key, then value, the decimal length, the bytes, and a bar."""
+    records = group.records
     for part in whole_keys(records):
         values = (records.buffer, records.value_at[part.rows], records.value_length[part.rows])
-        digest.update(memoryview(_stream((part.buffer, part.at, part.length), values)))  # type: ignore[arg-type]
+        stream, ends = _stream((part.buffer, part.at, part.length), values)
+        view = memoryview(stream)  # type: ignore[arg-type]
+        for share in group.shares:
+            first, last = max(share.rows.start, part.rows.start), min(share.rows.stop, part.rows.stop)
+            if first < last:
+                begin = ends[first - part.rows.start - 1] if first > part.rows.start else 0
+                digests[share.table].update(view[begin : ends[last - part.rows.start - 1]])
 
 
-def _stream(*columns: tuple[Bytes, Ints, Ints]) -> Bytes:
+def _stream(*columns: tuple[Bytes, Ints, Ints]) -> tuple[Bytes, Ints]:
     """Row by row, for each column (slices: their buffer, places and lengths): ASCII length, the slice, a bar.
 
-    Each bar is written in one go with the length after it, as eight bytes. What these hold too much lies where the
-    slice, or the next bar, is written after them.
+    Also where each row ends. Each bar is written in one go with the length after it, as eight bytes. What these hold
+    too much lies where the slice, or the next bar, is written after them.
     """
     lengths = np.stack([length for _, _, length in columns], axis=1)
     heads, digits = _heads(lengths)
@@ -78,7 +85,7 @@ def _stream(*columns: tuple[Bytes, Ints, Ints]) -> Bytes:
     for column, (source, at, length) in enumerate(columns):
         copy_slices(stream, to[:, column], source, at, length)
     stream[total] = _BAR
-    return stream[1 : total + 1]  # the first bar ends nothing
+    return stream[1 : total + 1], ends[:, -1]  # the first bar ends nothing
 
 
 def _heads(lengths: Ints) -> tuple[npt.NDArray[np.void], Ints]:

@@ -6,6 +6,7 @@ these bytes lie in the entries themselves, and the others are looked up in an en
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,9 +58,10 @@ class _Keys:
         return piece, end
 
 
-def check_order(records: Records) -> None:
+def check_order(records: Records, others: Sequence[int] = ()) -> None:
     """User keys must strictly increase by unsigned bytes, else CorruptFileError. Trailers have been checked.
 
+    `others`: rows from which on the records are another table's, whose keys begin anew.
     Of each two neighbours we know a number of bytes that agree, and look at the byte after them.
     """
     if len(records) < 2:
@@ -79,6 +81,7 @@ def check_order(records: Records) -> None:
     comparable = agreed < length[:-1]
     comparable &= agreed < length[1:]
     decided &= comparable
+    decided[np.array(others, np.int64) - 1] = True
     pairs = np.flatnonzero(~decided)  # where the bytes are the same, one more is known to agree
     _check_further(keys, pairs, agreed[pairs] + (comparable & (left == right))[pairs])
 

@@ -8,15 +8,15 @@ and the footer, which has no checksum, must hold nothing but handles that make s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs import blocks, keys
-from lakegc_core.lakefs.blocks import TRAILER, Records
+from lakegc_core.lakefs.blocks import TRAILER, Blocks, Records
 from lakegc_core.lakefs.order import check_order
 from lakegc_core.lakefs.vectors import Ints, varint, varints_at
 
@@ -36,6 +36,22 @@ _ZERO_PROPERTIES = (b"rocksdb.deleted.keys", b"rocksdb.num.range-deletions", b"r
 # Data blocks are read in groups of about this many: enough that numpy's cost a call does not matter, and few enough
 # that places stay in the cache.
 _GROUP_BLOCKS = 2048
+
+
+@dataclass(frozen=True)
+class Share:
+    """The rows of a group that belong to one table: at least one row. `table`: the number of the table."""
+
+    table: int
+    rows: slice
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records of tables that follow each other: of several small ones, or a part of a large one."""
+
+    records: Records
+    shares: list[Share]
 
 
 @dataclass(frozen=True)
@@ -61,24 +77,89 @@ class Table:
                     yield names[key_at : key_at + key_length], values[value_at : value_at + value_length]
 
 
+@dataclass(frozen=True)
+class Tables:
+    """Whole tables, checked, that were read together. The records of each are in key order, in one group or several.
+
+    `properties` (raw) and `counts` (of records) have one element a table.
+    """
+
+    properties: list[dict[bytes, bytes]]
+    counts: list[int]
+    groups: list[Group]
+
+    @property
+    def only(self) -> Table:
+        """The one table that was read."""
+        (properties,) = self.properties
+        return Table(properties, [group.records for group in self.groups])
+
+
 def read_table(data: bytes) -> Table:
     """Read and check a whole table. CorruptFileError, with a sentence, if anything at all is not as it must be."""
+    return read_tables([data]).only
+
+
+def read_tables(files: Sequence[bytes]) -> Tables:
+    """Read and check some tables together: numpy's cost a call is that of many small tables only once.
+
+    CorruptFileError as from `read_table`, without saying of which of them.
+    """
+    if not files:
+        return Tables([], [], [])
+    heads = [_read_head(data) for data in files]
+    data = files[0] if len(files) == 1 else b"".join(files)
+    moved = [0, *accumulate(map(len, files))]
+    offsets = np.concatenate([head.offsets + by for head, by in zip(heads, moved, strict=False)])
+    sizes = np.concatenate([head.sizes for head in heads])
+    first_blocks = np.cumsum([0, *(len(head.offsets) for head in heads[:-1])])
+    groups = []
+    for start in range(0, len(offsets), _GROUP_BLOCKS):
+        part = slice(start, start + _GROUP_BLOCKS)
+        loaded = blocks.load(data, offsets[part], sizes[part])
+        records = blocks.walk(loaded)
+        keys.check_trailers(records)
+        shares = _shares(loaded, records, first_blocks, start)
+        check_order(records, [share.rows.stop for share in shares[:-1]])
+        if shares:
+            groups.append(Group(records, shares))
+    tables = Tables([head.properties for head in heads], _counts(groups, len(heads)), groups)
+    _check_across_groups(groups)
+    _check_properties(tables, [len(head.offsets) for head in heads])
+    return tables
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What a table says of itself, and where its data blocks lie: they cover the file, with what describes them."""
+
+    properties: dict[bytes, bytes]
+    offsets: Ints
+    sizes: Ints
+
+
+def _read_head(data: bytes) -> _Head:
     footer_at = len(data) - FOOTER_BYTES
     metaindex, index = _read_footer(data)
     properties, meta_blocks = _read_metaindex(data, metaindex, footer_at)
     offsets, sizes, index_blocks = _read_index(data, index, _index_type(properties), footer_at)
     _check_tiling(offsets, sizes, [metaindex, *meta_blocks, *index_blocks], footer_at)
-    groups = []
-    for start in range(0, len(offsets), _GROUP_BLOCKS):
-        part = slice(start, start + _GROUP_BLOCKS)
-        group = blocks.walk(blocks.load(data, offsets[part], sizes[part]))
-        keys.check_trailers(group)
-        check_order(group)
-        if len(group):
-            groups.append(group)
-    table = Table(properties, groups)
-    _check_properties(table, len(offsets))
-    return table
+    return _Head(properties, offsets, sizes)
+
+
+def _shares(loaded: Blocks, records: Records, first_blocks: Ints, start: int) -> list[Share]:
+    """Whose records a group holds, whose first block has the number `start`; every table has a block of its own."""
+    first, last = np.searchsorted(first_blocks, [start + 1, start + len(loaded.starts)]) - [1, 0]
+    begin = loaded.starts[np.maximum(first_blocks[first:last] - start, 0)]
+    bounds = [*np.searchsorted(records.key_at, begin).tolist(), len(records)]
+    return [Share(first + number, slice(a, b)) for number, (a, b) in enumerate(pairwise(bounds)) if a < b]
+
+
+def _counts(groups: Sequence[Group], tables: int) -> list[int]:
+    counts = [0] * tables
+    for share in [share for group in groups for share in group.shares]:
+        counts[share.table] += share.rows.stop - share.rows.start
+    return counts
 
 
 def _read_footer(data: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -188,9 +269,35 @@ def _check_tiling(offsets: Ints, sizes: Ints, others: list[tuple[int, int]], foo
         raise CorruptFileError(f"{footer_at - end} bytes before the footer belong to no block")
 
 
-def _check_properties(table: Table, block_count: int) -> None:
-    """What the table says of itself must be what was read."""
-    properties, count = table.properties, len(table)
+def _check_across_groups(groups: Sequence[Group]) -> None:
+    """The keys of a table that goes on in the next group must go on increasing."""
+    for before, after in pairwise(groups):
+        if before.shares[-1].table != after.shares[0].table:
+            continue
+        if keys.key_of(before.records, len(before.records) - 1) >= keys.key_of(after.records, 0):
+            raise CorruptFileError("the keys of a table do not strictly increase")
+
+
+def _check_properties(tables: Tables, block_counts: Sequence[int]) -> None:
+    """What each table says of itself must be what was read."""
+    first: dict[int, bytes] = {}
+    last: dict[int, bytes] = {}
+    for group in tables.groups:
+        for share in group.shares:
+            first.setdefault(share.table, keys.key_of(group.records, share.rows.start))
+            last[share.table] = keys.key_of(group.records, share.rows.stop - 1)
+    for number, (properties, count, block_count) in enumerate(
+        zip(tables.properties, tables.counts, block_counts, strict=True)
+    ):
+        _check_numbers(properties, count, block_count)
+        for name, key in ((b"min_key", first.get(number, b"")), (b"max_key", last.get(number, b""))):
+            if properties.get(name) != key:
+                raise CorruptFileError(
+                    f"the property {name.decode()} is {properties.get(name)!r}; the table has {key!r} there"
+                )
+
+
+def _check_numbers(properties: dict[bytes, bytes], count: int, block_count: int) -> None:
     for name in _ZERO_PROPERTIES:
         if _number(properties, name, default=0):
             raise CorruptFileError(f"{name.decode()} of the table is not 0: it does not hold plain records only")
@@ -204,17 +311,6 @@ def _check_properties(table: Table, block_count: int) -> None:
     comparator = properties.get(b"rocksdb.comparator", b"leveldb.BytewiseComparator")
     if comparator != b"leveldb.BytewiseComparator":
         raise CorruptFileError(f"the table is sorted by {comparator!r}")
-
-    for before, after in pairwise(table.groups):
-        if keys.key_of(before, len(before) - 1) >= keys.key_of(after, 0):
-            raise CorruptFileError("the keys of a table do not strictly increase")
-    first = keys.key_of(table.groups[0], 0) if count else b""
-    last = keys.key_of(table.groups[-1], len(table.groups[-1]) - 1) if count else b""
-    for name, key in ((b"min_key", first), (b"max_key", last)):
-        if properties.get(name) != key:
-            raise CorruptFileError(
-                f"the property {name.decode()} is {properties.get(name)!r}; the table has {key!r} there"
-            )
 
 
 def _number(properties: dict[bytes, bytes], name: bytes, default: int | None = None) -> int:

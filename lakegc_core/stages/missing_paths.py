@@ -37,7 +37,7 @@ def missing_paths(
     def task(item: tuple[str, Sequence[str]]) -> Iterator[Json]:
         range_id, sought = item
         entries = graveler.read_range(connect(data).read(f"{prefix}/{range_id}"), paths=True)
-        rows = protected_rows(namespace, range_id, entries)
+        rows = protected_rows(namespace, [range_id], [len(entries)], entries)
         found = rows.filter(pc.is_in(rows["address"], pa.array(sought, pa.string())))
         for each in found.to_pylist():
             yield {"address": each["address"], "path": each["path"].decode("utf-8", "replace")}

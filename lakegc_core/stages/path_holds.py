@@ -113,7 +113,7 @@ class _PathReader:
                 data = store.read(f"{self.prefix}/{range_id}")
                 entries = graveler.read_range(data, paths=True, expected_id=range_id)
                 at_path = entries.filter(pc.match_substring_regex(entries["path"], patterns))
-                rows = protected_rows(self.namespace, range_id, at_path.drop_columns(["path"]))
+                rows = protected_rows(self.namespace, [range_id], [len(at_path)], at_path.drop_columns(["path"]))
                 # Long expired: the data may be gone already, so none of it counts as missing.
                 place = ROWS_SCHEMA.get_field_index("exact")
                 rows = rows.set_column(place, ROWS_SCHEMA.field(place), pa.repeat(False, rows.num_rows))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pyarrow as pa
 
 from lakegc_core.namespace import Namespace
@@ -17,10 +20,20 @@ ROWS_SCHEMA = pa.schema(
 )
 
 
-def protected_rows(namespace: Namespace, range_id: str, entries: pa.Table) -> pa.Table:
-    """What the entries of a range protect: ROWS_SCHEMA, and all further columns that `entries` has (such as `path`)."""
+def protected_rows(
+    namespace: Namespace, range_ids: Sequence[str], counts: Sequence[int], entries: pa.Table
+) -> pa.Table:
+    """What the entries of ranges protect: ROWS_SCHEMA, and all further columns that `entries` has (such as `path`).
+
+    `counts`: how many of the entries each range has, one range after the other.
+    """
     keys = namespace.protected_keys(entries["address"].combine_chunks(), entries["address_type"].combine_chunks())
-    columns = {"range_id": pa.repeat(range_id, keys.num_rows), "address": keys["address"], "exact": keys["exact"]}
+    owner = np.repeat(np.arange(len(range_ids)), counts)[keys["index"].to_numpy()]
+    columns = {
+        "range_id": pa.array(range_ids).take(pa.array(owner)),
+        "address": keys["address"],
+        "exact": keys["exact"],
+    }
     of_entries = entries.drop_columns(["address", "address_type"]).take(keys["index"])
     rows = pa.table(columns | {name: of_entries[name] for name in of_entries.column_names})
     extra = [rows.schema.field(name) for name in rows.column_names if name not in ROWS_SCHEMA.names]

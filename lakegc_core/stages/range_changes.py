@@ -170,8 +170,8 @@ class _Comparing:
         yield _with_verdict(pa.table(columns_of(kept) | own), CHECKSUMS)
         for verdict, mine, others in ((METARANGES, now, before), (_FORMER, before, now)):
             differ = mine.filter(pc.invert(pc.is_in(mine["metarange_id"], others["metarange_id"])))
-            for metarange_id in pc.unique(differ["metarange_id"]).to_pylist():
-                yield _with_verdict(self.work.metarange(metarange_id), verdict)
+            for found in self.work.metarange_rows(pc.unique(differ["metarange_id"]).to_pylist()):
+                yield _with_verdict(found, verdict)
 
 
 def _with_verdict(rows: pa.Table, verdict: str) -> pa.Table:

@@ -5,7 +5,7 @@ Every file is compared with what the level above says of it. Which files are rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ RANGES = "ranges"
 INDEX = "index"
 DROPPED = "dropped"
 MD5 = "^[0-9a-f]{32}$"
+_TOGETHER_BYTES = 1 << 20  # of files that are decoded together
 
 SCHEMA = ROWS_SCHEMA
 METARANGES_SCHEMA = pa.schema(
@@ -94,6 +95,10 @@ def sum_ranges(table: pa.Table) -> dict[str, int]:
     }
 
 
+_Reader = Callable[[Sequence[bytes], Sequence[graveler.Told]], tuple[pa.Table, list[int]]]
+_Found = tuple[list[str], pa.Table, list[int]]  # ids, rows of all, how many of them each has
+
+
 @dataclass(frozen=True)
 class Reading:
     """Reads metadata files of the namespace; a picklable value that tasks carry."""
@@ -106,33 +111,16 @@ class Reading:
     mark_id: str
 
     def metaranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For each metarange id: one row that counts its ranges, then one row a range."""
+        """For each metarange id: one row that counts its ranges, and one row a range."""
         for batch in batches:
-            for metarange_id in batch.column("metarange_id").to_pylist():
-                yield from self.metarange(metarange_id).to_batches()
+            for rows in self.metarange_rows(batch.column("metarange_id").to_pylist()):
+                yield from rows.to_batches()
 
-    def metarange(self, metarange_id: str) -> pa.Table:
-        """One row that counts its ranges, then one row a range: METARANGES_SCHEMA."""
-        data = connect(self.data).read(f"{self.prefix}/{metarange_id}")
-        try:
-            ranges = graveler.read_metarange(data, expected_id=metarange_id)
-        except CorruptFileError as error:
-            raise self._damaged("Metarange", metarange_id, error) from None
-        own = {
-            "metarange_id": [metarange_id],
-            "range_id": [""],
-            "min_key": [b""],
-            "max_key": [b""],
-            "count": [ranges.num_rows],
-            "checksum": np.array([sum_of(hash_strings(ranges["range_id"]))], np.uint64).view(np.int64),
-        }
-        of_ranges = {
-            **{name: ranges[name] for name in ("range_id", "min_key", "max_key", "count")},
-            "metarange_id": pa.repeat(metarange_id, ranges.num_rows),
-            "checksum": pa.repeat(pa.scalar(0, pa.int64()), ranges.num_rows),
-        }
-        rows = pa.table({name: of_ranges[name] for name in METARANGES_SCHEMA.names}).cast(METARANGES_SCHEMA)
-        return pa.concat_tables([pa.table(own, schema=METARANGES_SCHEMA), rows])
+    def metarange_rows(self, metarange_ids: Sequence[str]) -> Iterator[pa.Table]:
+        """What `metaranges` gives, some metaranges at a time: METARANGES_SCHEMA."""
+        told = [graveler.Told(id=metarange_id) for metarange_id in metarange_ids]
+        for own, ranges, counts in self._read("Metarange", told, graveler.read_metaranges):
+            yield _metarange_rows(own, ranges, counts)
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """Read every range of the batches and write what it protects."""
@@ -146,11 +134,12 @@ class Reading:
                         f"Two metaranges disagree on range {each['range_id']}: {each['count']:,} and "
                         f"{each['most']:,} entries."
                     )
-                for rows in self._entries(each):
-                    addresses.write(rows)
-                    index.write(_indexed(rows))
-                row = {name: [each[name]] for name in ("range_id", "references", "count")}
-                ranges.write(pa.RecordBatch.from_pydict(row | {"read_in": [self.mark_id]}, schema=RANGES_SCHEMA))
+            for rows in self._entries(batch.to_pylist()):
+                addresses.write(rows)
+                index.write(_indexed(rows))
+            own = {name: batch.column(name) for name in ("range_id", "references", "count")}
+            own["read_in"] = pa.repeat(self.mark_id, batch.num_rows)
+            ranges.write(pa.RecordBatch.from_pydict(own, schema=RANGES_SCHEMA))
         yield from part_results(STAGE, addresses.close())
         yield from part_results(INDEX, index.close())
         yield from part_results(RANGES, ranges.close())
@@ -159,26 +148,44 @@ class Reading:
         """Read ranges (range_id, count) that nothing refers to any more, and write the addresses that they held."""
         writer = PartWriter(self.artifacts, f"{self.folder}/{DROPPED}", ADDRESSES_SCHEMA)
         for batch in batches:
-            for each in batch.to_pylist():
-                for rows in self._entries(each | {"min_key": None, "max_key": None}):
-                    columns = [rows["address"], pa.array(hash_strings(rows["address"]))]
-                    writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
+            for rows in self._entries([each | {"min_key": None, "max_key": None} for each in batch.to_pylist()]):
+                columns = [rows["address"], pa.array(hash_strings(rows["address"]))]
+                writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
         yield from part_results(DROPPED, writer.close())
 
-    def _entries(self, each: Json) -> Iterator[pa.RecordBatch]:
-        range_id = each["range_id"]
-        data = connect(self.data).read(f"{self.prefix}/{range_id}")
+    def _entries(self, wanted: Sequence[Json]) -> Iterator[pa.RecordBatch]:
+        """What ranges protect: SCHEMA. `wanted` says range_id, count, min_key and max_key of each."""
+        # The id too: another range of the same paths would have the same count and keys.
+        told = [graveler.Told(each["range_id"], each["count"], each["min_key"], each["max_key"]) for each in wanted]
+        for own, entries, counts in self._read("Range", told, graveler.read_ranges):
+            yield from protected_rows(self.namespace, own, counts, entries).to_batches()
+
+    def _read(self, kind: str, told: Sequence[graveler.Told], reader: _Reader) -> Iterator[_Found]:
+        """Every file that is told of, small ones decoded together."""
+        some: list[graveler.Told] = []
+        files: list[bytes] = []
+        for each in told:
+            data = connect(self.data).read(f"{self.prefix}/{each.id}")
+            if files and len(data) + sum(map(len, files)) > _TOGETHER_BYTES:
+                yield from self._decoded(kind, some, files, reader)
+                some, files = [], []
+            some.append(each)
+            files.append(data)
+        if files:
+            yield from self._decoded(kind, some, files, reader)
+
+    def _decoded(
+        self, kind: str, told: Sequence[graveler.Told], files: Sequence[bytes], reader: _Reader
+    ) -> Iterator[_Found]:
         try:
-            entries = graveler.read_range(
-                data,
-                count=each["count"],
-                min_key=each["min_key"],
-                max_key=each["max_key"],
-                expected_id=range_id,  # another range of the same paths would have the same count and keys
-            )
+            rows, counts = reader(files, told)
         except CorruptFileError as error:
-            raise self._damaged("Range", range_id, error) from None
-        yield from protected_rows(self.namespace, range_id, entries).to_batches()
+            if len(files) == 1:
+                raise self._damaged(kind, str(told[0].id), error) from None
+            for each, data in zip(told, files, strict=True):  # which of them it is
+                yield from self._decoded(kind, [each], [data], reader)
+        else:
+            yield [str(each.id) for each in told], rows, counts
 
     def _damaged(self, kind: str, name: str, error: CorruptFileError) -> CorruptFileError:
         return CorruptFileError(
@@ -186,6 +193,28 @@ class Reading:
             f"that is so. Bring {self.data.root}/{self.prefix}/{name} back from a version or a backup of the store, "
             "and run the mark again."
         )
+
+
+def _metarange_rows(metarange_ids: Sequence[str], ranges: pa.Table, counts: Sequence[int]) -> pa.Table:
+    ends = np.cumsum([0, *counts])
+    hashes = hash_strings(ranges["range_id"]).view(np.uint64)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes)])[ends]
+    own = {
+        "metarange_id": metarange_ids,
+        "range_id": [""] * len(metarange_ids),
+        "min_key": [b""] * len(metarange_ids),
+        "max_key": [b""] * len(metarange_ids),
+        "count": counts,
+        "checksum": np.diff(sums).view(np.int64),
+    }
+    owner = pa.array(np.repeat(np.arange(len(metarange_ids)), counts))
+    of_ranges = {
+        **{name: ranges[name] for name in ("range_id", "min_key", "max_key", "count")},
+        "metarange_id": pa.array(metarange_ids, pa.string()).take(owner),
+        "checksum": pa.repeat(pa.scalar(0, pa.int64()), len(ranges)),
+    }
+    rows = pa.table({name: of_ranges[name] for name in METARANGES_SCHEMA.names}).cast(METARANGES_SCHEMA)
+    return pa.concat_tables([pa.table(own, schema=METARANGES_SCHEMA), rows])
 
 
 def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -436,9 +436,9 @@ def test_a_metarange_names_its_ranges() -> None:
         ([(b"c", range_value("a" * 63, max_key=b"c"))], "64 lower-case"),
         ([(b"c", range_value("a" * 64 + "\n", max_key=b"c"))], "64 lower-case"),
         ([(b"c", frame(RANGE_A.encode(), int_field(2, 5)))], "wire type"),
-        ([(b"c", frame(RANGE_A.encode(), b"\x12\x05c"))], "cut off"),
-        ([(b"c", range_value(RANGE_A, max_key=b"c")[:-1])], "shorter"),
-        ([(b"c", range_value(RANGE_A, max_key=b"c") + b"x")], "more bytes"),
+        ([(b"c", frame(RANGE_A.encode(), b"\x12\x05c"))], "runs over"),
+        ([(b"c", range_value(RANGE_A, max_key=b"c")[:-1])], "does not end"),
+        ([(b"c", range_value(RANGE_A, max_key=b"c") + b"x")], "does not end"),
         ([(b"c", to_svarint(-64) + RANGE_A.encode())], "negative"),
         (
             [

@@ -13,8 +13,9 @@ from plain_tables import SET, TableWriter, entry_value, golden_files, read_plain
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs import sstable
 from lakegc_core.lakefs.blocks import _masked
+from lakegc_core.lakefs.identity import identities
 from lakegc_core.lakefs.keys import key_of, whole_keys
-from lakegc_core.lakefs.sstable import read_table
+from lakegc_core.lakefs.sstable import Table, Tables, read_table, read_tables
 from lakegc_core.lakefs.vectors import PADDING, copy_slices, gather, three_varints_at, varint, varints_at, words_at
 
 RECORDS = [(f"tables/t{i // 40:02d}/part-{i:05d}.parquet".encode(), entry_value(size=i)) for i in range(1000)]
@@ -127,6 +128,67 @@ def test_a_table_of_more_blocks_than_are_read_at_once_is_read_whole(monkeypatch:
     swapped = [*RECORDS[:at], RECORDS[at - 1], *RECORDS[at + 1 :]]
     with pytest.raises(CorruptFileError, match="increase"):
         read_table(TableWriter(two_level=True).write(swapped))
+
+
+def small_tables() -> list[bytes]:
+    """Of one record, of none, of several blocks, with other keys, and with the same keys again."""
+    some = TableWriter(block_bytes=60, two_level=True).write(RECORDS[:40])
+    other = TableWriter(properties={b"entity": b"commit"}).write([(b"a", b"x"), (b"a" * 300, b"")])
+    return [TableWriter().write(RECORDS[:1]), TableWriter().write([]), some, other, some, small_metarange()]
+
+
+def apart(tables: Tables) -> list[list[tuple[bytes, bytes]]]:
+    """The records of each of some tables that were read together."""
+    found: list[list[tuple[bytes, bytes]]] = [[] for _ in tables.properties]
+    for group in tables.groups:
+        records = list(Table({}, [group.records]).records())
+        for share in group.shares:
+            found[share.table] += records[share.rows]
+    return found
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 7, 2048])
+def test_tables_read_together_are_those_read_one_by_one(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
+    monkeypatch.setattr(sstable, "_GROUP_BLOCKS", blocks)
+    files = small_tables()
+    for some in (files, files[::-1], [files[1], files[1]], files[:1] * 3, [files[1], files[2], files[1]], []):
+        together, alone = read_tables(some), [read_table(data) for data in some]
+        assert apart(together) == [list(table.records()) for table in alone]
+        assert together.properties == [table.properties for table in alone]
+        assert together.counts == [len(table) for table in alone]
+        assert identities(together) == [identities(read_tables([data]))[0] for data in some]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_recorded_tables_read_together_in_any_order_are_those_read_one_by_one(data: st.DataObject) -> None:
+    files = [path.read_bytes() for path in data.draw(st.lists(st.sampled_from(golden_files()), max_size=12))]
+    together = read_tables(files)
+    assert list(zip(together.properties, apart(together), strict=True)) == [read_plainly(each) for each in files]
+    assert identities(together) == [identities(read_tables([each]))[0] for each in files]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_no_change_of_any_bit_passes_among_other_tables(place: int) -> None:
+    data, others = small_range(), [small_metarange(), TableWriter().write(RECORDS[:3])]
+    for at in range(len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 1 << at % 8
+        with pytest.raises(CorruptFileError):
+            read_tables([*others[:place], bytes(changed), *others[place:]])
+    for length in range(len(data)):
+        with pytest.raises(CorruptFileError):
+            read_tables([*others[:place], data[:length], *others[place:]])
+
+
+@pytest.mark.parametrize("swapped", [1, 17, 39])
+def test_keys_out_of_order_are_refused_among_other_tables(swapped: int) -> None:
+    keys = [key for key, _ in RECORDS[:40]]
+    keys[swapped - 1], keys[swapped] = keys[swapped], keys[swapped - 1]
+    unsorted = TableWriter().write([(key, b"v") for key in keys])
+    for some in ([unsorted, *small_tables()], [*small_tables(), unsorted], [unsorted, unsorted]):
+        with pytest.raises(CorruptFileError, match="increase"):
+            read_tables(some)
 
 
 def test_an_empty_table_has_no_records() -> None:
