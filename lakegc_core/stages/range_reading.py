@@ -5,7 +5,9 @@ Every file is compared with what the level above says of it. Which files are rea
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,8 @@ INDEX = "index"
 DROPPED = "dropped"
 MD5 = "^[0-9a-f]{32}$"
 _TOGETHER_BYTES = 1 << 20  # of files that are decoded together
+_IN_FLIGHT = 8  # files that a task asks for at a time: a store answers a small one after many milliseconds
+_ENTRIES_IN_FLIGHT = 200_000  # of their entries, as far as they are told: some 20 MB
 
 SCHEMA = ROWS_SCHEMA
 METARANGES_SCHEMA = pa.schema(
@@ -164,8 +168,7 @@ class Reading:
         """Every file that is told of, small ones decoded together."""
         some: list[graveler.Told] = []
         files: list[bytes] = []
-        for each in told:
-            data = connect(self.data).read(f"{self.prefix}/{each.id}")
+        for each, data in self._fetched(told):
             if files and len(data) + sum(map(len, files)) > _TOGETHER_BYTES:
                 yield from self._decoded(kind, some, files, reader)
                 some, files = [], []
@@ -173,6 +176,19 @@ class Reading:
             files.append(data)
         if files:
             yield from self._decoded(kind, some, files, reader)
+
+    def _fetched(self, told: Sequence[graveler.Told]) -> Iterator[tuple[graveler.Told, bytes]]:
+        """Every file with its bytes, in order: while some are decoded, the next are on their way."""
+        store = connect(self.data)
+        coming: deque[tuple[graveler.Told, Future[bytes]]] = deque()
+        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            for each in told:
+                while len(coming) == _IN_FLIGHT or sum(other.count or 0 for other, _ in coming) > _ENTRIES_IN_FLIGHT:
+                    first, answer = coming.popleft()
+                    yield first, answer.result()
+                coming.append((each, pool.submit(store.read, f"{self.prefix}/{each.id}")))
+            for first, answer in coming:
+                yield first, answer.result()
 
     def _decoded(
         self, kind: str, told: Sequence[graveler.Told], files: Sequence[bytes], reader: _Reader

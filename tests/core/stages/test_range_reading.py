@@ -5,19 +5,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakegc_core.errors import CorruptFileError
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.hashing import hash_strings, sum_of
 from lakegc_core.lakefs import graveler
 from lakegc_core.lakefs.sstable import read_table
 from lakegc_core.namespace import Namespace
 from lakegc_core.stages import range_reading
 from lakegc_core.stages.range_reading import INDEX, METARANGES_SCHEMA, RANGES, Reading
-from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.local import LocalConfig, LocalStore
 from tests.replays import GOLDEN
 
 RECORDING = GOLDEN / "many_ranges" / "namespace"
@@ -136,3 +137,33 @@ def test_two_files_that_were_exchanged_are_told_by_their_ids(lake: Path) -> None
     second.write_bytes(one)
     with pytest.raises(CorruptFileError, match=f"^Metarange {first.name}: .*it is not that file"):
         list(work_on(lake).metaranges(some_ids(said)))
+
+
+class _Meeting(LocalStore):
+    """A store whose reads wait for one another: none answers until two have been asked for."""
+
+    met = Barrier(2)
+
+    def read(self, key: str) -> bytes:
+        self.met.wait(timeout=30)
+        return super().read(key)
+
+
+def test_files_are_asked_for_side_by_side(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = rows_wanted(metaranges_of(lake)).slice(0, 4)
+    assert len(wanted) == 4
+    monkeypatch.setattr(range_reading, "connect", lambda config: _Meeting(config))
+    assert list(work_on(lake).ranges(iter([wanted])))
+
+
+@pytest.mark.parametrize("entries", [0, 1 << 40])
+def test_a_file_that_is_missing_is_an_error_whatever_is_on_its_way(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, entries: int
+) -> None:
+    monkeypatch.setattr(range_reading, "_ENTRIES_IN_FLIGHT", entries)
+    wanted = rows_wanted(metaranges_of(lake))
+    name = wanted["range_id"].to_pylist()[len(wanted) // 2]
+    assert list(work_on(lake).ranges(iter([wanted])))
+    (lake / "_lakefs" / name).unlink()
+    with pytest.raises(ObjectNotFoundError, match=name):
+        list(work_on(lake).ranges(iter([wanted])))
