@@ -1,7 +1,8 @@
 """How fast ranges are read on one core: entries a second, best of several runs, from memory.
 
 The file is the largest range of the recording `many_ranges`. Reading is never without its checks; "with identity"
-adds the recomputation of the file's id.
+adds the recomputation of the file's id. The same entries are read in small files too, as a mark reads such: together,
+and one by one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from pathlib import Path
 
 from lakegc_core.lakefs import graveler, sstable
 from lakegc_core.lakefs.identity import identities
+from lakegc_core.sandbox.graveler_writer import write_range
 
+_SMALL = 400  # entries
 _NAMESPACE = Path(__file__).parents[1] / "tests" / "golden" / "many_ranges" / "namespace" / "_lakefs"
 
 
@@ -25,12 +28,19 @@ def run(runs: int = 50) -> list[dict[str, object]]:
     """One row a way of reading: what, entries, milliseconds of the best run, entries a second."""
     path = largest_range()
     data = path.read_bytes()
-    entries = len(graveler.read_range(data))
+    records = list(sstable.read_table(data).records())
+    entries = len(records)
+    small = [write_range(records[first : first + _SMALL]) for first in range(0, entries, _SMALL)]
+    files, told = [table.data for table in small], [graveler.Told(table.id) for table in small]
     tables = sstable.read_tables([data])
     ways: dict[str, Callable[[], object]] = {
         "read_range": lambda: graveler.read_range(data),
         "read_range, paths": lambda: graveler.read_range(data, paths=True),
         "read_range with identity": lambda: graveler.read_range(data, expected_id=path.name),
+        f"by {_SMALL} with identity, together": lambda: graveler.read_ranges(files, told),
+        f"by {_SMALL} with identity, one by one": lambda: [
+            graveler.read_ranges([file], [each]) for file, each in zip(files, told, strict=True)
+        ],
         "table format only": lambda: sstable.read_table(data),
         "identity of a table already read": lambda: identities(tables),
     }
@@ -56,7 +66,7 @@ def _seconds(way: Callable[[], object]) -> float:
 def main() -> None:
     """Print the table of `run`."""
     for row in run():
-        print(f"{row['what']:<34} {row['entries']:>7} entries {row['milliseconds']:>8} ms ", end="")
+        print(f"{row['what']:<38} {row['entries']:>7} entries {row['milliseconds']:>8} ms ", end="")
         print(f"{int(str(row['entries_per_second'])):>10,} entries/s")
 
 
