@@ -13,6 +13,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -148,6 +149,24 @@ def run_on_rows(frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Ite
             yield _row(result)
 
     return collect_results(frame.mapInArrow(body, _RESULT))
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Rows of a schema that Python makes of those of a frame, in its tasks; without `make` they are the frame's own.
+
+    What writes them does both in one worker; as a frame they pass through the JVM, to a worker more for each task.
+    """
+
+    of: DataFrame
+    schema: pa.Schema
+    make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
+
+    def as_frame(self) -> DataFrame:
+        """The rows, for Spark to go on with."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return self.of.mapInArrow(self.make, from_arrow_schema(self.schema)) if self.make else self.of
 
 
 def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:

@@ -70,18 +70,18 @@ def _by_scan(spark: SparkSession, context: MarkContext, own: Layer) -> tuple[Dat
         raise MarkError(f"The index of mark {own.mark_id} does not hold every address that was read. Make a new mark.")
     live = own.wanted(range_reading.STAGE, INDEX)
     listed = own.sources(inventory.STAGE)
-    unreferenced = scan(spark, listed, inventory.SCHEMA, live, by_address, found=False)
+    unreferenced = scan(spark, listed, inventory.SCHEMA, live, by_address, found=False).as_frame()
     lying = own.wanted(inventory.STAGE, columns=("address",), keys=by_address)
     named = own.sources(range_reading.STAGE) + own.sources(uncommitted_addresses.STAGE)
     absent = scan(spark, named, uncommitted_addresses.SCHEMA, lying, by_address, found=False)
-    return unreferenced, absent.where("exact")
+    return unreferenced, absent.as_frame().where("exact")
 
 
 def _by_join(spark: SparkSession, context: MarkContext, own: Layer) -> tuple[DataFrame, DataFrame]:
     """The same, for more hashes than a worker can hold."""
     from pyspark.sql import functions as F
 
-    listing = inventory.find(spark, [own])
+    listing = inventory.find(spark, [own]).as_frame()
     committed = own.frame(spark, range_reading.STAGE, "", range_reading.SCHEMA)
     staged = own.frame(spark, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA)
     told = context.settings.scale.address_num_partitions

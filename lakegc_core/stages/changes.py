@@ -20,7 +20,7 @@ from lakegc_core.context import MarkContext
 from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.hashing import hash_strings
 from lakegc_core.namespace import Namespace, xid_times
-from lakegc_core.spark import empty
+from lakegc_core.spark import Mapped, empty
 from lakegc_core.stages import inventory, range_reading, uncommitted_addresses
 from lakegc_core.stages.candidates import ABSENT, MISSING, Unreferenced
 from lakegc_core.stages.findings import KEPT
@@ -151,13 +151,11 @@ class _Changes:
         asked = rows_of(decided[ASKED]) + rows_of(decided[SWEPT])
         width = min(4 * spark_width(self.spark), 1 + asked // _ASKED_PER_TASK)
         work = _Asking(self.context.data, self.context.namespace, known)
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        answers = rows.repartition(width).mapInArrow(work.ask, from_arrow_schema(_ANSWER))
+        answers = Mapped(rows.repartition(width), _ANSWER, work.ask)
         schemas = {LEARNT: inventory.SCHEMA, _LOOSE: inventory.SCHEMA, ABSENT: _ABSENT_SCHEMA}
         return self._write(answers, schemas, _by_answer)
 
-    def _write(self, rows: DataFrame, schemas: Mapping[str, pa.Schema], split: Any) -> dict[str, list[Part]]:
+    def _write(self, rows: Mapped, schemas: Mapping[str, pa.Schema], split: Any) -> dict[str, list[Part]]:
         folders = {name: self._folder(name) for name in schemas}
         first = next(iter(schemas.values()))
         return write(rows, self.context.workspace, folders, first, split=split, schemas=schemas, summarise=_sizes)

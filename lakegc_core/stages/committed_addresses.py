@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import IncompleteError
-from lakegc_core.spark import many, run_on_rows
+from lakegc_core.spark import Mapped, many, run_on_rows
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
 from lakegc_core.stages.layers import below
@@ -35,7 +35,6 @@ from lakegc_core.stages.range_reading import (
     summary,
     tasks_for,
     total,
-    with_schema,
 )
 from lakegc_core.store.parquet import Part, parts_of, read, spark_width, write
 
@@ -93,7 +92,7 @@ def read_committed(
     tasks = told or tasks_for(expected, 16, 4 * spark_width(spark))
     distinct = retained.where(F.col("metarange_id") != "").distinct().repartition(tasks)
     found = write(
-        with_schema(distinct, work.metaranges, METARANGES_SCHEMA),
+        Mapped(distinct, METARANGES_SCHEMA, work.metaranges),
         context.workspace,
         {name: f"{folder}/{name}" for name in (METARANGES, CHECKSUMS)},
         METARANGES_SCHEMA,

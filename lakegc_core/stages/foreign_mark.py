@@ -103,7 +103,7 @@ def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> Dat
         folder = context.mark.stage_folder(findings.STAGE, name)
         return read(spark, context.workspace, folder, parts, findings.SCHEMA, ["address", "reason"])
 
-    listed_objects = inventory.find(spark, all_layers(context)).select("address", "size")
+    listed_objects = inventory.find(spark, all_layers(context)).as_frame().select("address", "size")
     outcome = F.coalesce(
         *(F.when(F.col("reason") == reason, outcome) for reason, outcome in _BY_REASON.items()),
         F.when(F.col("size").isNotNull(), LIVE),

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.spark import begin_task, empty
+from lakegc_core.spark import Mapped, begin_task, empty
 from lakegc_core.stages.hash_scan import Source, dealt
 from lakegc_core.store.parquet import read_part, spark_width
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 KIND = pa.field("kind", pa.int8(), nullable=False)
 HASH = pa.field("hash", pa.int64(), nullable=False)
@@ -74,13 +74,11 @@ def gather(
     decide: Callable[[pa.Table], Iterator[pa.Table]],
     result: pa.Schema,
     partitions: int,
-) -> DataFrame:
+) -> Mapped:
     """The rows that `decide` makes of the feeds' rows. Those that have their hash in common are in one table, all of
     them, and there are so many `partitions`, each a table. `schema` holds HASH, `result` is what is made."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     if not feeds:
-        return empty(spark, result)
+        return Mapped(empty(spark, result), result)
     rows = rows_in(feeds)
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))
     shares = dealt(feeds, slices, lambda feed: feed.source.part.rows)
@@ -101,8 +99,8 @@ def gather(
             for found in decide(pa.Table.from_batches(every).cast(schema).combine_chunks()):
                 yield from found.select(result.names).cast(result).to_batches(max_chunksize=_BATCH)
 
-    frame = spark.range(0, slices, 1, slices).mapInArrow(read, from_arrow_schema(schema))
-    return frame.repartition(partitions, "hash").mapInArrow(group, from_arrow_schema(result))
+    frame = Mapped(spark.range(0, slices, 1, slices), schema, read).as_frame()
+    return Mapped(frame.repartition(partitions, "hash"), result, group)
 
 
 def once(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.hashing import hash_strings
-from lakegc_core.spark import Item, begin_task, empty
+from lakegc_core.spark import Item, Mapped, begin_task, empty
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.parquet import Part, read_part, rows_of, spark_width
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 MOST = 2_000_000
 """Keys that may be looked for this way: at most 50 MB in a worker, which may keep four such sets. Spark joins more."""
@@ -92,17 +92,15 @@ def scan(
     found: bool = True,
     only: Callable[[pa.RecordBatch, str], np.ndarray] | None = None,
     within: Callable[[], tuple[str, Sequence[str]]] | None = None,
-) -> DataFrame:
+) -> Mapped:
     """The rows of the sources of which a key (by `keys`) is wanted, or with `found=False` all the others; without
     `wanted` all rows: the columns of `schema`, and `layer`.
 
     `only`: which rows of a layer count. `within`: where what is wanted can lie, see `read_part`.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     shape = pa.schema([*schema, LAYER])
     if not sources or (found and wanted is not None and not wanted.rows):
-        return empty(spark, shape)
+        return Mapped(empty(spark, shape), shape)
     slices = min(len(sources), 2 * max(2, spark_width(spark)))
     shares = dealt(sources, slices, lambda source: source.part.rows)
     clocks = clock.ambient()
@@ -127,7 +125,7 @@ def scan(
                             columns = [*chosen.columns, pa.repeat(source.layer, chosen.num_rows)]
                             yield pa.RecordBatch.from_arrays(columns, schema=shape)
 
-    return spark.range(0, slices, 1, slices).mapInArrow(body, from_arrow_schema(shape))
+    return Mapped(spark.range(0, slices, 1, slices), shape, body)
 
 
 class Filter:

@@ -21,7 +21,7 @@ from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.hashing import hash_strings
 from lakegc_core.mark import STAGES, MarkArtifacts, decode, marks
 from lakegc_core.namespace import slice_time
-from lakegc_core.spark import many
+from lakegc_core.spark import Mapped, many
 from lakegc_core.stages.gathering import HASH, Feed, gather, only, partitions_for, rows_in
 from lakegc_core.stages.hash_scan import MOST, Source, Wanted, by_address, filter_of, read_named, scan
 from lakegc_core.stages.layers import CLOCKS, Layer
@@ -30,7 +30,7 @@ from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA, StoreC
 from lakegc_core.store.parquet import Part, list_parts, read_part, rows_of, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 STAGE = STAGES[0]
 DATA = "data/"
@@ -257,7 +257,7 @@ class _Current:
         return kept
 
 
-def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None, *, gone: bool = True) -> DataFrame:
+def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None, *, gone: bool = True) -> Mapped:
     """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: SCHEMA, and
     `layer`. Without `gone` also those that sweeps have deleted since."""
     top = layers[0]
@@ -267,11 +267,12 @@ def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = N
     found = _scan(spark, layers, current if len(layers) > 1 else None, wanted)
     if gone and not fits:
         swept = top.frame(spark, STAGE, GONE, GONE_SCHEMA).select("address")
-        found = found.join(many(swept, deleted.rows), "address", "left_anti")
+        rows = found.as_frame().join(many(swept, deleted.rows), "address", "left_anti")
+        return Mapped(rows, found.schema)
     return found
 
 
-def _scan(spark: SparkSession, layers: Sequence[Layer], current: _Current | None, wanted: Wanted | None) -> DataFrame:
+def _scan(spark: SparkSession, layers: Sequence[Layer], current: _Current | None, wanted: Wanted | None) -> Mapped:
     """`wanted`: of parts with a column `address`."""
     sources = [source for layer in layers for place in _DATASETS for source in layer.sources(*place)]
     within = _Within(wanted) if wanted else None

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,6 @@ from lakegc_core.spark import Json
 from lakegc_core.stages.protected import ROWS_SCHEMA, protected_rows
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, PartWriter, part_results, rows_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 STAGE = STAGES[3]
 METARANGES = "metaranges"
@@ -241,13 +238,6 @@ def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:
 def tasks_for(files: int, each: int, most: int) -> int:
     """How many tasks share the reading of files: the work is in the files, not in the few rows that name them."""
     return max(1, min(most, -(-files // each)))
-
-
-def with_schema(frame: DataFrame, body: Any, schema: pa.Schema) -> DataFrame:
-    """A frame through a function over Arrow batches that gives rows of `schema`."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return frame.mapInArrow(body, from_arrow_schema(schema))
 
 
 def total(parts: Sequence[Part], name: str) -> int:

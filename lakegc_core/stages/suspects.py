@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.safety import Level
-from lakegc_core.spark import Json, clear_errors, many, run_tasks
+from lakegc_core.spark import Json, Mapped, clear_errors, many, run_tasks
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.stages.hash_scan import LAYER, Source, Wanted, scan
 from lakegc_core.stages.layers import all_layers
@@ -34,7 +34,6 @@ from lakegc_core.stages.range_reading import (
     STAGE,
     reading,
     tags,
-    with_schema,
 )
 from lakegc_core.stages.uncommitted_addresses import protect_listed
 from lakegc_core.store.base import StoreConfig, connect
@@ -77,9 +76,7 @@ def find_suspects(
     if context.namespace.is_local:
         return None
     config = context.workspace
-    candidates = _put(
-        with_schema(planned.select("address", "size", "etag"), _tagged, _CANDIDATES), heads, "tagged", config
-    )
+    candidates = _put(Mapped(planned.select("address", "size", "etag"), _CANDIDATES, _tagged), heads, "tagged", config)
     wanted = Wanted(config, ((f"{heads.folder}/tagged", candidates),), ("size", "tag"), _keys_sought)
     hits = _put(scan(spark, heads.sources, _ALIKE, wanted, _keys_held), heads, "hits", config, _HITS)
     if not hits:
@@ -140,7 +137,9 @@ def heads_of_mark(spark: SparkSession, context: MarkContext, folder: str, look: 
     )
 
 
-def _put(rows: DataFrame, heads: Heads, name: str, config: StoreConfig, schema: pa.Schema | None = None) -> list[Part]:
+def _put(
+    rows: DataFrame | Mapped, heads: Heads, name: str, config: StoreConfig, schema: pa.Schema | None = None
+) -> list[Part]:
     return write(rows, config, {name: f"{heads.folder}/{name}"}, schema or _CANDIDATES)[name]
 
 
@@ -174,7 +173,8 @@ def _holding(spark: SparkSession, context: MarkContext, heads: Heads, alike: Seq
     """Which metaranges of heads hold the ranges of these entries: read from the metaranges themselves."""
     metaranges = heads.branches.where("metarange_id != ''").select("metarange_id").distinct()
     width = context.settings.scale.range_num_partitions or 2 * spark_width(spark)
-    held = with_schema(metaranges.repartition(width), reading(context, heads.folder).metaranges, METARANGES_SCHEMA)
+    work = reading(context, heads.folder)
+    held = Mapped(metaranges.repartition(width), METARANGES_SCHEMA, work.metaranges).as_frame()
     ranges = read(spark, context.workspace, f"{heads.folder}/alike", alike, _ALIKE, ["range_id"]).distinct()
     return held.join(many(ranges), "range_id", "left_semi").select(*_HOLDING.names)
 

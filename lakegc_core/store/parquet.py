@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError, StoreError
-from lakegc_core.spark import Json, empty, run_on_rows
+from lakegc_core.spark import Json, Mapped, empty, run_on_rows
 from lakegc_core.store.base import ALREADY_GONE, DELETED, StoreConfig, connect
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class PartWriter:
 
 
 def write(
-    frame: DataFrame,
+    rows: DataFrame | Mapped,
     config: StoreConfig,
     folders: Mapping[str, str],
     schema: pa.Schema,
@@ -127,18 +127,19 @@ def write(
     schemas: Mapping[str, pa.Schema] | None = None,
     summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
 ) -> dict[str, list[Part]]:
-    """Write a frame as one or several datasets in one pass and return the parts of each.
+    """Write rows as one or several datasets in one pass and return the parts of each.
 
-    `folders` maps the name of a dataset to its folder. `prepare` makes the rows out of those of the frame; `split`
-    divides a table among the datasets; without it there is one.
-    `schemas` names datasets whose schema is not `schema`; all take their columns by name from the frame.
+    `folders` maps the name of a dataset to its folder. `prepare` makes other rows out of them; `split` divides a
+    table among the datasets; without it there is one.
+    `schemas` names datasets whose schema is not `schema`; all take their columns by name from the rows.
     """
     shapes = dict.fromkeys(folders, schema) | dict(schemas or {})
     only = next(iter(folders))
+    frame, make = (rows.of, rows.make) if isinstance(rows, Mapped) else (rows, None)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         writers = {name: PartWriter(config, folder, shapes[name], summarise) for name, folder in folders.items()}
-        for batch in batches:
+        for batch in make(batches) if make else batches:
             table = pa.Table.from_batches([batch])
             table = prepare(table) if prepare else table
             for name, share in (split(table) if split else {only: table}).items():

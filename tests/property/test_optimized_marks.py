@@ -61,7 +61,7 @@ def findings_of(context: MarkContext) -> dict[str, str]:
 
 def listed(spark: SparkSession, context: MarkContext) -> set[str]:
     """What a mark knows of in the namespace."""
-    return {row[0] for row in inventory.find(spark, all_layers(context)).select("address").collect()}
+    return {row[0] for row in inventory.find(spark, all_layers(context)).as_frame().select("address").collect()}
 
 
 class Comparison:

@@ -66,7 +66,7 @@ def test_rows_of_one_hash_meet_whatever_part_they_come_from(
     spark: SparkSession, tmp_path: Path, tell: Decide, partitions: int
 ) -> None:
     sets = [[f"n{number}" for number in range(0, 300, step)] for step in (1, 2, 3)] + [["n6", "n6", "other"]]
-    found = gather(spark, feeds(LocalConfig(str(tmp_path)), sets), ROWS, tell, TOLD, partitions).collect()
+    found = gather(spark, feeds(LocalConfig(str(tmp_path)), sets), ROWS, tell, TOLD, partitions).as_frame().collect()
     kinds = Counter((name, kind) for kind, names in enumerate(sets) for name in names)
     names = {name for name, _ in kinds}
     right = {name: "".join(str(kind) * kinds[name, kind] for kind in range(len(sets))) for name in names}
@@ -94,7 +94,7 @@ def test_of_rows_that_say_the_same_few_are_passed_on_and_at_least_one(
 
 
 def test_nothing_to_read_gives_no_rows(spark: SparkSession, tell: Decide) -> None:
-    assert gather(spark, [], ROWS, tell, TOLD, 3).collect() == []
+    assert gather(spark, [], ROWS, tell, TOLD, 3).as_frame().collect() == []
 
 
 def test_a_damaged_part_is_an_error(spark: SparkSession, tmp_path: Path, tell: Decide) -> None:
@@ -102,7 +102,7 @@ def test_a_damaged_part_is_an_error(spark: SparkSession, tmp_path: Path, tell: D
     file = tmp_path / "set-0" / feed.source.part.name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(Exception, match=CorruptFileError.__name__):
-        gather(spark, [feed], ROWS, tell, TOLD, 1).collect()
+        gather(spark, [feed], ROWS, tell, TOLD, 1).as_frame().collect()
 
 
 def test_only_takes_rows_of_every_column_and_leaves_single_values() -> None:

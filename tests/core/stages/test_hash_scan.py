@@ -58,9 +58,9 @@ def test_a_scan_finds_addresses_in_the_parts_of_all_marks_and_says_whose_they_ar
     ]
     sought = ["data/a/3", "data/c/49", "data/c/50"]
     parts = written(config, "wanted", HASHES, hash_strings(pa.array(sought)).tolist())
-    rows = scan(quick, sources, ADDRESSES, Wanted(config, (("wanted", parts),)), by_address).collect()
+    rows = scan(quick, sources, ADDRESSES, Wanted(config, (("wanted", parts),)), by_address).as_frame().collect()
     assert sorted(map(tuple, rows)) == [("data/a/3", "a"), ("data/c/49", "c")]
-    assert scan(quick, sources, ADDRESSES, Wanted(config, ()), by_address).collect() == []
+    assert scan(quick, sources, ADDRESSES, Wanted(config, ()), by_address).as_frame().collect() == []
 
 
 def test_a_damaged_part_ends_the_scan(quick: SparkSession, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_damaged_part_ends_the_scan(quick: SparkSession, tmp_path: Path) -> No
     file = tmp_path / "a" / parts[0].name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(Exception, match=CorruptFileError.__name__):
-        scan(quick, [Source(config, "a", parts[0], "a")], HASHES, wanted).collect()
+        scan(quick, [Source(config, "a", parts[0], "a")], HASHES, wanted).as_frame().collect()
 
 
 @pytest.mark.parametrize("wanted", [["data/a/3"], []])
@@ -81,7 +81,11 @@ def test_what_is_not_wanted_is_found_as_well_and_nothing_wanted_means_all(
     lying: list[object] = [f"data/a/{number}" for number in range(50)]
     sources = [Source(config, "a", part, "a") for part in written(config, "a", ADDRESSES, lying)]
     parts = written(config, "wanted", HASHES, hash_strings(pa.array(wanted, pa.string())).tolist())
-    rows = scan(quick, sources, ADDRESSES, Wanted(config, (("wanted", parts),)), by_address, found=False).collect()
+    rows = (
+        scan(quick, sources, ADDRESSES, Wanted(config, (("wanted", parts),)), by_address, found=False)
+        .as_frame()
+        .collect()
+    )
     assert sorted(row[0] for row in rows) == sorted(set(lying) - set(wanted))
 
 

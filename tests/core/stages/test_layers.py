@@ -179,7 +179,7 @@ def test_what_an_older_mark_s_sweep_was_told_to_delete_again_is_not_subtracted_f
         again = pipeline.sweep(spark, at(12, "m1"))
         pipeline.mark(spark, last := at(20, "m3"))
         facts = last.mark.require(STAGES[4]).facts["listed"]
-        lying = inventory.find(spark, all_layers(last)).select("address").collect()
+        lying = inventory.find(spark, all_layers(last)).as_frame().select("address").collect()
 
     assert again.outcomes, "the second sweep had something to do"
     assert last.mark.require(STAGES[0]).facts[RESTS_ON], "m3 rests on m2"
