@@ -35,7 +35,7 @@ DROPPED = "dropped"
 MD5 = "^[0-9a-f]{32}$"
 _TOGETHER_BYTES = 1 << 20  # of files that are decoded together
 _IN_FLIGHT = 8  # files that a task asks for at a time: a store answers a small one after many milliseconds
-_ENTRIES_IN_FLIGHT = 200_000  # of their entries, as far as they are told: some 20 MB
+_BYTES_IN_FLIGHT = 1 << 25  # of them, were all as large as the largest so far
 
 SCHEMA = ROWS_SCHEMA
 METARANGES_SCHEMA = pa.schema(
@@ -178,14 +178,20 @@ class Reading:
         """Every file with its bytes, in order: while some are decoded, the next are on their way."""
         store = connect(self.data)
         coming: deque[tuple[graveler.Told, Future[bytes]]] = deque()
-        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-            for each in told:
-                while len(coming) == _IN_FLIGHT or sum(other.count or 0 for other, _ in coming) > _ENTRIES_IN_FLIGHT:
+        room, largest = 2, 1
+        pool = ThreadPoolExecutor(_IN_FLIGHT)
+        try:
+            for each in (*told, None):
+                while coming and (each is None or len(coming) >= room):
                     first, answer = coming.popleft()
-                    yield first, answer.result()
-                coming.append((each, pool.submit(store.read, f"{self.prefix}/{each.id}")))
-            for first, answer in coming:
-                yield first, answer.result()
+                    data = answer.result()
+                    largest = max(largest, len(data))
+                    room = max(1, min(_IN_FLIGHT, _BYTES_IN_FLIGHT // largest))
+                    yield first, data
+                if each is not None:
+                    coming.append((each, pool.submit(store.read, f"{self.prefix}/{each.id}")))
+        finally:  # after an error the others are not waited for: a store may take minutes to give up
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _decoded(
         self, kind: str, told: Sequence[graveler.Told], files: Sequence[bytes], reader: _Reader

@@ -149,6 +149,16 @@ class _Meeting(LocalStore):
         return super().read(key)
 
 
+class _Counting(LocalStore):
+    """A store that counts what it is asked for."""
+
+    asked = 0
+
+    def read(self, key: str) -> bytes:
+        self.asked += 1
+        return super().read(key)
+
+
 def test_files_are_asked_for_side_by_side(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = rows_wanted(metaranges_of(lake)).slice(0, 4)
     assert len(wanted) == 4
@@ -156,11 +166,24 @@ def test_files_are_asked_for_side_by_side(lake: Path, monkeypatch: pytest.Monkey
     assert list(work_on(lake).ranges(iter([wanted])))
 
 
-@pytest.mark.parametrize("entries", [0, 1 << 40])
+def test_of_large_files_few_are_on_their_way(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = _Counting(LocalConfig(str(lake)))
+    monkeypatch.setattr(range_reading, "connect", lambda config: store)
+    told = [graveler.Told(name) for name in rows_wanted(metaranges_of(lake))["range_id"].to_pylist() * 5]
+    for bytes_in_flight, most in ((0, 1), (1 << 40, range_reading._IN_FLIGHT)):
+        monkeypatch.setattr(range_reading, "_BYTES_IN_FLIGHT", bytes_in_flight)
+        ahead, store.asked = [], 0
+        for given, (each, data) in enumerate(work_on(lake)._fetched(told)):
+            assert each is told[given] and data == (lake / "_lakefs" / str(each.id)).read_bytes()
+            ahead.append(store.asked - given - 1)
+        assert len(ahead) == len(told) and max(ahead[2:]) <= most - 1 + (most > 1)
+
+
+@pytest.mark.parametrize("bytes_in_flight", [0, 1 << 40])
 def test_a_file_that_is_missing_is_an_error_whatever_is_on_its_way(
-    lake: Path, monkeypatch: pytest.MonkeyPatch, entries: int
+    lake: Path, monkeypatch: pytest.MonkeyPatch, bytes_in_flight: int
 ) -> None:
-    monkeypatch.setattr(range_reading, "_ENTRIES_IN_FLIGHT", entries)
+    monkeypatch.setattr(range_reading, "_BYTES_IN_FLIGHT", bytes_in_flight)
     wanted = rows_wanted(metaranges_of(lake))
     name = wanted["range_id"].to_pylist()[len(wanted) // 2]
     assert list(work_on(lake).ranges(iter([wanted])))
