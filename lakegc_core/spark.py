@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Json = dict[str, Any]
+Make = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 CONNECT = "sc://"
 """How the address of a Spark Connect server begins, which stands where a master would."""
@@ -138,14 +139,14 @@ def begin_task(clocks: dict[str, str]) -> None:
     clock.adopt(clocks)
 
 
-def run_on_rows(frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[Json]]) -> list[Json]:
-    """Run `task` over the batches of every partition of `frame`; return the few small results that it yields."""
-
+def run_on_rows(rows: DataFrame | Mapped, task: Callable[[Iterator[pa.RecordBatch]], Iterator[Json]]) -> list[Json]:
+    """Run `task` over the batches of every partition of `rows`; return the few small results that it yields."""
     clocks = clock.ambient()
+    frame, make = (rows.of, rows.make) if isinstance(rows, Mapped) else (rows, None)
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task(clocks)
-        for result in task(batches):
+        for result in task(make(batches) if make else batches):
             yield _row(result)
 
     return collect_results(frame.mapInArrow(body, _RESULT))
@@ -160,7 +161,12 @@ class Mapped:
 
     of: DataFrame
     schema: pa.Schema
-    make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
+    make: Make | None = None
+
+    def then(self, schema: pa.Schema, more: Make) -> Mapped:
+        """What `more` makes of these rows, in the same tasks."""
+        first = self.make
+        return Mapped(self.of, schema, more if first is None else lambda batches: more(first(batches)))
 
     def as_frame(self) -> DataFrame:
         """The rows, for Spark to go on with."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from lakegc_core.stages.candidates import ABSENT, MISSING, Unreferenced
 from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.findings import STAGE as FINDINGS
 from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only, partitions_for, rows_in
-from lakegc_core.stages.hash_scan import Sieve, Wanted, by_address, by_hash, filter_of, sieve_of
+from lakegc_core.stages.hash_scan import Sieve, Source, Wanted, by_address, by_hash, filter_of, scan, sieve_of
 from lakegc_core.stages.inventory import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.judging import FOREIGN
 from lakegc_core.stages.layers import Layer
@@ -96,12 +95,15 @@ class _Changes:
             parts |= self._ask(decided, found[_FOUND])
         parts[_LEFT] = found[_LEFT]
         absent = self._read(ABSENT, parts[ABSENT], _ABSENT_SCHEMA)
+        config, own = self.context.workspace, self.own.mark_id
+        objects = [
+            Source(config, self._folder(name), part, own)
+            for name in (CANDIDATES, _LEFT, _LOOSE)
+            for part in parts[name]
+        ]
         return Unreferenced(
-            objects=reduce(
-                lambda one, other: one.unionByName(other),
-                (self._read(name, parts[name], inventory.SCHEMA) for name in (CANDIDATES, _LEFT, _LOOSE)),
-            ),
-            missing=absent.where("live").select("address"),
+            objects=scan(self.spark, objects, inventory.SCHEMA, None),
+            missing=absent.where("live").select("address") if parts[ABSENT] else None,
             holding=absent.where("range_id is not null").select("address", "range_id"),
             learnt=parts[LEARNT],
         )

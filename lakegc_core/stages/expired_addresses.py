@@ -22,7 +22,7 @@ from lakegc_core.errors import ServerError
 from lakegc_core.guards import shrunk
 from lakegc_core.mark import STAGES, Manifest, MarkArtifacts
 from lakegc_core.namespace import Namespace, xid_times
-from lakegc_core.spark import Json, run_tasks
+from lakegc_core.spark import Json, Mapped, run_tasks
 from lakegc_core.stages import committed_addresses, range_reading, shape, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.candidates import MISSING, against_all
@@ -68,8 +68,10 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
         known = against_all(spark, context, own, listed_from)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     parts = _judged(spark, context, own, known.objects, folders)
-    gone = {MISSING: folders[MISSING]}
-    parts |= write(_missing(known.missing), context.workspace, gone, SCHEMA, summarise=_Summary.of(context))
+    parts[MISSING] = []
+    if known.missing is not None:
+        gone = {MISSING: folders[MISSING]}
+        parts |= write(_missing(known.missing), context.workspace, gone, SCHEMA, summarise=_Summary.of(context))
     parts = _without_reuploads(spark, context, parts, folders)
     text = _TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
     # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
@@ -86,7 +88,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
 
 
 def _judged(
-    spark: SparkSession, context: MarkContext, own: Layer, objects: DataFrame, folders: Mapping[str, str]
+    spark: SparkSession, context: MarkContext, own: Layer, objects: Mapped, folders: Mapping[str, str]
 ) -> dict[str, list[Part]]:
     """The objects in parts, by what keeps them."""
     keepers = (

@@ -6,20 +6,25 @@ mark in between, a look, and also a mark or a look that came after the mark that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import MarkArtifacts
-from lakegc_core.spark import many
+from lakegc_core.spark import Mapped, many
+from lakegc_core.stages import rescues
+from lakegc_core.stages.hash_scan import Wanted, read_named
 from lakegc_core.stages.previous_mark import later_marks, previous_findings
-from lakegc_core.stages.rescues import last_rescues
-from lakegc_core.store.parquet import read
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.parquet import list_parts, read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -38,6 +43,9 @@ SCHEMA = pa.schema(
     ]
 )
 UNREFERENCED = "unreferenced"
+MOST_CARRIED = 500_000
+"""Rows of what the mark before found that a worker may hold: some 60 MB. Spark joins more."""
+_ROWS, _RESCUES = ("address", "since"), ("address", "at")
 CARRIED = (STAGE,)
 """Datasets that begin or go on with a series: what is kept interrupts it. A young object does not begin one: an upload
 may still be linked, as most are, and what refers to it then may be hidden from the next mark and its look by one
@@ -56,28 +64,67 @@ def instant(seconds: float) -> pa.Scalar:
     return pa.scalar(datetime.fromtimestamp(seconds, UTC), pa.timestamp("us", tz="UTC"))
 
 
-def with_since(spark: SparkSession, context: MarkContext, rows: DataFrame, read_commits_at: float) -> DataFrame:
+def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_commits_at: float) -> Mapped:
     """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had read its
     commits (this mark: `read_commits_at`, unix seconds).
 
-    Joined by the address itself: a hash that collides would make an object look older than it is.
+    Looked up by the address itself: a hash that collides would make an object look older than it is.
     """
     from pyspark.sql import functions as F
 
-    now = moment(read_commits_at)
+    shape = pa.schema([*rows.schema, SCHEMA.field("since")])
     before = previous_findings(context)
     if before is None:
-        return rows.withColumn("since", now)
-    carried = (
+        return rows.then(shape, _Since(read_commits_at))
+    datasets = before.require(STAGE).datasets
+    found = [(before.stage_folder(STAGE, name), tuple(datasets[name])) for name in CARRIED]
+    journal = rescues.folder(context)
+    rescued = [(journal, tuple(list_parts(context.workspace, journal)))]
+    carried = [
+        Wanted(context.workspace, tuple(places), columns) for places, columns in ((found, _ROWS), (rescued, _RESCUES))
+    ]
+    if sum(each.rows for each in carried) <= MOST_CARRIED:
+        return rows.then(shape, _Since(read_commits_at, *carried))
+    now = moment(read_commits_at)
+    frame = (
         _unreferenced(spark, context, before, "before")
-        .join(many(last_rescues(spark, context)), "address", "left")
+        .join(many(rescues.last_rescues(spark, context)), "address", "left")
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
         .select("address", "before")
     )
-    most = sum(part.rows for name in CARRIED for part in before.require(STAGE).datasets[name])
-    return rows.join(many(carried, most), "address", "left").withColumn(
-        "since", F.coalesce(F.least("before", now), now)
-    )
+    joined = rows.as_frame().join(many(frame), "address", "left")
+    return Mapped(joined.withColumn("since", F.coalesce(F.least("before", now), now)).drop("before"), shape)
+
+
+@dataclass(frozen=True)
+class _Since:
+    """Adds the column `since` to rows with an address: `now` (unix seconds), or since when the mark before knows it. A
+    picklable value that tasks carry. `before`: what that mark found unreferenced; `rescued`: the journal of rescues."""
+
+    now: float
+    before: Wanted | None = None
+    rescued: Wanted | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        now = instant(self.now)
+        for batch in batches:
+            since = pa.repeat(now, batch.num_rows)
+            if self.before is not None and self.rescued is not None:
+                known = _carried(self.before.config, self.before.names, self.rescued.names)
+                found = known["since"].take(pc.index_in(batch["address"], value_set=known["address"]))
+                since = pc.if_else(pc.fill_null(pc.less(found, now), False), found, now)
+            yield batch.append_column(SCHEMA.field("since"), since)
+
+
+@functools.lru_cache(maxsize=1)
+def _carried(config: StoreConfig, before: tuple[Any, ...], rescued: tuple[Any, ...]) -> pa.RecordBatch:
+    """What was unreferenced (address, since) and not rescued since then: read once by each worker process."""
+    known = pa.Table.from_batches(read_named(config, before, _ROWS), pa.schema([SCHEMA.field(name) for name in _ROWS]))
+    journal = pa.Table.from_batches(read_named(config, rescued, _RESCUES), rescues.SCHEMA)
+    last = journal.group_by("address").aggregate([("at", "max")])
+    at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
+    kept = known.filter(pc.fill_null(pc.less(at, known["since"]), True))
+    return kept.combine_chunks().to_batches()[0] if len(kept) else pa.RecordBatch.from_pylist([], known.schema)
 
 
 def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:
@@ -93,7 +140,7 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: D
     if later.unfinished:
         return candidates.withColumn("since", now)
     rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
-    found = candidates.join(many(last_rescues(spark, context)), "address", "left").withColumn(
+    found = candidates.join(many(rescues.last_rescues(spark, context)), "address", "left").withColumn(
         "since", F.when(rescued, now).otherwise(F.col("since"))
     )
     if later.finished is not None:

@@ -18,7 +18,7 @@ from lakegc_core.context import MarkContext
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.hashing import hash_strings
 from lakegc_core.namespace import UPLOAD_PART
-from lakegc_core.spark import many
+from lakegc_core.spark import Mapped, many
 from lakegc_core.stages.findings import UNREFERENCED, instant
 from lakegc_core.stages.hash_scan import MOST, Wanted, filter_of
 
@@ -42,12 +42,13 @@ class Keeper:
         """Whether a worker can hold them."""
         return self.wanted.rows <= MOST
 
-    def join(self, objects: DataFrame) -> DataFrame:
+    def join(self, objects: Mapped) -> Mapped:
         """The objects, with a column of the reason's name that is not null for those that are kept."""
         from pyspark.sql import functions as F
 
         kept = self.rows.select(F.xxhash64("address").alias("h")).distinct().withColumn(self.reason, F.lit(True))
-        return objects.withColumn("h", F.xxhash64("address")).join(many(kept), "h", "left").drop("h")
+        rows = objects.as_frame().withColumn("h", F.xxhash64("address")).join(many(kept), "h", "left").drop("h")
+        return Mapped(rows, pa.schema([*objects.schema, pa.field(self.reason, pa.bool_())]))
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,15 @@ class Judge:
         )
 
 
-def named_before(rows: DataFrame, times: Times, moment: float) -> DataFrame:
-    """The addresses of a frame whose name was given out before a moment (unix seconds), or does not say when."""
+@dataclass(frozen=True)
+class NamedBefore:
+    """Of rows with an address the addresses whose name was given out before a moment (unix seconds), or does not say
+    when. A picklable value that tasks carry."""
 
-    def only(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    times: Times
+    moment: float
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield batch.filter(pa.array(~(times(batch["address"]) >= moment)))
-
-    return rows.select("address").mapInArrow(only, "address string")
+            old = ~(self.times(batch["address"]) >= self.moment)
+            yield batch.select(["address"]).filter(pa.array(old))

@@ -135,11 +135,10 @@ def write(
     """
     shapes = dict.fromkeys(folders, schema) | dict(schemas or {})
     only = next(iter(folders))
-    frame, make = (rows.of, rows.make) if isinstance(rows, Mapped) else (rows, None)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         writers = {name: PartWriter(config, folder, shapes[name], summarise) for name, folder in folders.items()}
-        for batch in make(batches) if make else batches:
+        for batch in batches:
             table = pa.Table.from_batches([batch])
             table = prepare(table) if prepare else table
             for name, share in (split(table) if split else {only: table}).items():
@@ -148,7 +147,7 @@ def write(
         for name, writer in writers.items():
             yield from part_results(name, writer.close())
 
-    return parts_of(run_on_rows(frame, task), folders)
+    return parts_of(run_on_rows(rows, task), folders)
 
 
 def rows_of(parts: Iterable[Part]) -> int:

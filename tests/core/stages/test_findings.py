@@ -8,10 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from lakegc_core.context import MarkContext
 from lakegc_core.mark import STAGES
+from lakegc_core.spark import Mapped
 from lakegc_core.stages import findings, rescues
 from lakegc_core.stages.previous_mark import previous_findings, previous_mark
 from tests.core.stages.marks import finish, parts
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Marked = Callable[..., MarkContext]
+ADDRESS = pa.schema([findings.SCHEMA.field("address")])
 
 
 @pytest.fixture
@@ -70,7 +73,11 @@ def test_a_mark_of_another_repository_or_allow_list_is_not_carried_on(marked: Ma
     assert before(replace(context, header=replace(context.header, **other))) == (None, None)
 
 
-def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(spark: SparkSession, marked: Marked) -> None:
+@pytest.mark.parametrize("held", [findings.MOST_CARRIED, 0], ids=["looked up by workers", "joined by Spark"])
+def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
+    spark: SparkSession, marked: Marked, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    monkeypatch.setattr(findings, "MOST_CARRIED", held)
     first = marked(1, len(STAGES) - 1)
     long_ago, now = NOW - timedelta(days=5), NOW + timedelta(days=2)
     found = {
@@ -78,23 +85,25 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(spark
         "young": "young",
         "staged": "staged",
         "rescued": "unreferenced",
+        "rescued before": "unreferenced",
         "far": "foreign",
     }
-    rows = [
+    told = [
         {"address": name, "size": 1, "last_modified": long_ago, "etag": None, "reason": reason, "since": long_ago}
         for name, reason in found.items()
     ]
     schema = findings.SCHEMA
-    kept = [row for row in rows if row["reason"] != "unreferenced"]
-    expired = [row for row in rows if row["reason"] == "unreferenced"]
+    kept = [row for row in told if row["reason"] != "unreferenced"]
+    expired = [row for row in told if row["reason"] == "unreferenced"]
     finish(first, STAGES[-1], {"expired_addresses": (schema, expired), "kept": (schema, kept)})
-    rescue = {"address": "rescued", "at": NOW}
-    parts(first, rescues.folder(first), rescues.SCHEMA, [rescue])
+    earlier = long_ago - timedelta(days=1)
+    journal = [("rescued", NOW), ("rescued", earlier), ("rescued before", earlier)]
+    parts(first, rescues.folder(first), rescues.SCHEMA, [{"address": name, "at": at} for name, at in journal])
 
-    frame = spark.createDataFrame([(name,) for name in (*found, "new")], "address string")
-    second = findings.with_since(spark, marked(2, 0), frame, now.timestamp())
+    rows = Mapped(spark.createDataFrame([(name,) for name in (*found, "new")], "address string"), ADDRESS)
+    second = findings.with_since(spark, marked(2, 0), rows, now.timestamp()).as_frame()
     since = {row[0]: row[1] / 1e6 for row in second.selectExpr("address", "unix_micros(since)").collect()}
-    assert {name for name, at in since.items() if at == long_ago.timestamp()} == {"garbage"}
+    assert {name for name, at in since.items() if at == long_ago.timestamp()} == {"garbage", "rescued before"}
     assert {name for name, at in since.items() if at == now.timestamp()} == {"young", "far", "staged", "rescued", "new"}
 
 

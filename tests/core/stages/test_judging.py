@@ -11,14 +11,15 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.namespace import xid_times
+from lakegc_core.spark import Mapped
 from lakegc_core.stages import judging
 from lakegc_core.stages.hash_scan import Wanted, by_address
-from lakegc_core.stages.judging import HELD, STAGED, Judge, Keeper, named_before
+from lakegc_core.stages.judging import HELD, STAGED, Judge, Keeper, NamedBefore
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.parquet import PartWriter, read
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 CUTOFF = datetime(2026, 11, 20, tzinfo=UTC)
 OLD, YOUNG = CUTOFF - timedelta(seconds=1), CUTOFF
@@ -98,10 +99,11 @@ def test_reasons_are_the_same_where_spark_has_joined_what_no_worker_can_hold(
     assert not any(keeper.fits for keeper in kept)
     names = ["data/s/1", "data/s/2", "data/h/1", "data/x/1"]
     table = rows(*((name, OLD, False) for name in names))
-    frame: DataFrame = quick.createDataFrame(table)
+    objects = Mapped(quick.createDataFrame(table), table.schema)
     for keeper in kept:
-        frame = keeper.join(frame)
-    joined = judge()(frame.toArrow())
+        objects = keeper.join(objects)
+    assert objects.schema.names == objects.of.columns
+    joined = judge()(objects.as_frame().toArrow())
     assert (
         reasons(joined)
         == reasons(judge(*kept)(table))
@@ -113,11 +115,11 @@ def reasons(table: pa.Table) -> dict[str, Any]:
     return dict(zip(table["address"].to_pylist(), table["reason"].to_pylist(), strict=True))
 
 
-def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_counts_as_old(quick: SparkSession) -> None:
+def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_counts_as_old() -> None:
     names = [f"data/x/{name_of(OLD)}", f"data/x/{name_of(YOUNG)}", "data/x/1"]
-    frame = quick.createDataFrame(pa.table({"address": names}))
-    found = named_before(frame, xid_times, CUTOFF.timestamp()).collect()
-    assert sorted(row[0] for row in found) == sorted([names[0], names[2]])
+    batch = pa.RecordBatch.from_pydict({"address": names, "size": [1, 2, 3]})
+    (found,) = NamedBefore(xid_times, CUTOFF.timestamp())(iter([batch]))
+    assert found.to_pydict() == {"address": [names[0], names[2]]}
 
 
 def test_a_row_that_does_not_say_when_it_was_written_is_no_garbage(quick: SparkSession, tmp_path: Path) -> None:
