@@ -13,7 +13,7 @@ from lakegc_core.context import MarkContext
 from lakegc_core.errors import IncompleteError
 from lakegc_core.spark import Mapped, many, run_on_rows
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
-from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
+from lakegc_core.stages.commit_walk import COMMITS, OTHERS
 from lakegc_core.stages.layers import below
 from lakegc_core.stages.path_holds import held_by_path
 from lakegc_core.stages.range_changes import read_changes
@@ -57,12 +57,7 @@ def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResul
         folder = context.mark.stage_folder(COMMITS)
         expected = context.mark.require(COMMITS).facts["retained_metaranges"]
         target = context.mark.stage_folder(STAGE)
-        layers = below(context)
-        if layers:
-            output = read_changes(spark, context, layers, commits, target, expected=expected)
-        else:
-            retained = read(spark, context.workspace, folder, commits, COMMITS_SCHEMA, ["metarange_id"])
-            output = read_committed(spark, context, retained, target, expected=expected)
+        output = read_changes(spark, context, below(context), commits, target, expected=expected)
         others = context.mark.require(COMMITS).datasets[OTHERS]
         held = held_by_path(spark, context, folder, others, f"{target}/{HELD}")
         facts = {**output.facts, "held_by_path": sum(part.rows for part in held)}

@@ -28,7 +28,7 @@ from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.candidates import MISSING, against_all
 from lakegc_core.stages.changes import against_changes
 from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, instant, moment, with_since
-from lakegc_core.stages.hash_scan import by_address
+from lakegc_core.stages.hash_scan import Source, by_address, scan
 from lakegc_core.stages.inventory import LEARNT
 from lakegc_core.stages.judging import FOREIGN, HELD, STAGED, YOUNG, Judge, Keeper
 from lakegc_core.stages.layers import Layer, all_layers
@@ -79,8 +79,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     lists = run_tasks(spark, parts[STAGE], text.write)
     facts = _facts(parts, manifests, known.learnt, sorted(each["list"] for each in lists))
     if parts[STAGE]:
-        expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA, ["address", "size"])
-        facts["prefixes"] = shape.largest_prefixes(expired)
+        facts["prefixes"] = shape.largest_prefixes(spark, _sources(context, folders[STAGE], parts[STAGE]))
     if facts["missing"]:
         missing = read(spark, context.workspace, folders[MISSING], parts[MISSING], SCHEMA, ["address"])
         facts["missing_paths"] = missing_paths(spark, context, missing, known.holding)
@@ -125,16 +124,17 @@ def _without_reuploads(
 
     if context.namespace.is_local or not parts[STAGE]:
         return parts
-    expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA)
+    planned = scan(spark, _sources(context, folders[STAGE], parts[STAGE]), SCHEMA, None)
     heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE, "suspects"))
     try:
-        found = find_suspects(spark, context, heads, expired, context.level)
+        found = find_suspects(spark, context, heads, planned, context.level)
     except ServerError as error:
         context.say(f"{STAGE}: identical re-uploads are left to the sweep ({error})")
         return parts
     if found is None:
         return parts
     shown = found.where(F.col("verdict") == RESCUED).select("address")
+    expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA)
     moved = expired.join(shown.withColumn("shown", F.lit(True)), "address", "left").withColumn(
         "reason", F.when(F.col("shown"), STAGED).otherwise(F.col("reason"))
     )
@@ -147,6 +147,10 @@ def _without_reuploads(
         summarise=_Summary.of(context),
     )
     return {**parts, STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]]}
+
+
+def _sources(context: MarkContext, folder: str, parts: Sequence[Part]) -> list[Source]:
+    return [Source(context.workspace, folder, part, context.header.mark_id) for part in parts]
 
 
 def _previous_facts(context: MarkContext) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Brings rows of many datasets together by a hash, so that one task sees all that concerns a key, in a single shuffle.
+"""Brings rows of many datasets together by a hash, so that one task sees all that concerns a key.
 
 Each dataset is read by the tasks, part by part, and made into rows of one schema with a column `hash`; what is
 decided about them is plain Python over one table. Spark's planning of a join costs more than most of these take.
@@ -6,6 +6,7 @@ decided about them is plain Python over one table. Spark's planning of a join co
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -80,27 +81,60 @@ def gather(
     if not feeds:
         return Mapped(empty(spark, result), result)
     rows = rows_in(feeds)
+    clocks, name = clock.ambient(), uuid.uuid4().hex
+
+    def decided(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        for found in decide(table.combine_chunks()):
+            yield from found.select(result.names).cast(result).to_batches(max_chunksize=_BATCH)
+
+    def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(clocks)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                own = _whole(name, feeds, schema)
+                if partitions > 1:
+                    own = own.filter(pa.array(own["hash"].to_numpy() % partitions == number))
+                if own.num_rows:
+                    yield from decided(own)
+
+    if rows <= _ROWS_PER_PARTITION:  # a shuffle costs more than that every worker reads them
+        return Mapped(spark.range(0, partitions, 1, partitions), result, share)
+
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))
     shares = dealt(feeds, slices, lambda feed: feed.source.part.rows)
-    clocks = clock.ambient()
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task(clocks)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for feed in shares[number]:
-                    rows = (_shaped(feed.make(found), schema) for found in feed.read())
-                    yield from once(rows, schema) if feed.once else rows
+                yield from _rows(shares[number], schema)
 
     def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task(clocks)
         every = list(batches)
         if every:  # cast: Spark gives times in the session's zone
-            for found in decide(pa.Table.from_batches(every).cast(schema).combine_chunks()):
-                yield from found.select(result.names).cast(result).to_batches(max_chunksize=_BATCH)
+            yield from decided(pa.Table.from_batches(every).cast(schema))
 
     frame = Mapped(spark.range(0, slices, 1, slices), schema, read).as_frame()
     return Mapped(frame.repartition(partitions, "hash"), result, group)
+
+
+def _rows(feeds: Sequence[Feed], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for feed in feeds:
+        rows = (_shaped(feed.make(found), schema) for found in feed.read())
+        yield from once(rows, schema) if feed.once else rows
+
+
+_held: dict[str, pa.Table] = {}  # of one gathering at a time, by its name
+
+
+def _whole(name: str, feeds: Sequence[Feed], schema: pa.Schema) -> pa.Table:
+    """All rows of a gathering, read once by each worker process."""
+    if name not in _held:
+        found = pa.Table.from_batches(_rows(feeds, schema), schema).combine_chunks()
+        _held.clear()
+        _held[name] = found
+    return _held[name]
 
 
 def once(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

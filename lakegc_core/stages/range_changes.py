@@ -1,7 +1,8 @@
-"""What an optimized mark reads of commits: metaranges that came or went since the mark below, and ranges that differ.
+"""What a mark reads of commits: metaranges that came or went since the mark below, and ranges that differ.
 
 The mark below knows how many retained metaranges hold each range; from the metaranges that changed follow the counts
 of now. Ranges that nothing held before are read; the addresses of those that nothing holds any more may be garbage.
+A clean mark has none below it: all that is retained has come.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.hashing import hash_strings
-from lakegc_core.spark import run_on_rows
+from lakegc_core.spark import Json, run_on_rows
 from lakegc_core.stages.base import StageOutput
 from lakegc_core.stages.commit_walk import COMMITS
 from lakegc_core.stages.gathering import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
@@ -42,13 +43,15 @@ from lakegc_core.stages.range_reading import (
     summary,
     tasks_for,
 )
-from lakegc_core.store.parquet import Part, parts_of, read, rows_of, spark_width, write
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.parquet import Part, PartWriter, part_results, parts_of, rows_of, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FORMER = "former_metaranges"
-_ADDED, _GONE, _CHANGED, _ODD = "added_ranges", "dropped_ranges", "changed_ranges", "odd_ranges"
+_FACTS = _ADDED, _GONE = "ranges_added", "ranges_dropped"
+_ODD = "odd"
 _NOW, _BEFORE = range(2)
 
 _NAMED = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in CHECKSUMS_SCHEMA)])
@@ -90,41 +93,27 @@ def read_changes(
 ) -> StageOutput:
     """What the metaranges of the retained commits refer to, from what the mark below knew of its own.
 
-    `layers`: that mark and those that it rests on, newest first. `commits`: parts of the commits that are retained now.
-    `expected`: how many distinct metaranges they have.
+    `layers`: that mark and those that it rests on, newest first; none for a clean mark. `commits`: parts of the commits
+    that are retained now. `expected`: how many distinct metaranges they have.
     """
-    work, config = reading(context, folder), context.workspace
-    metaranges = _read_metaranges(spark, context, layers[0], commits, folder)
+    metaranges = _read_metaranges(spark, context, layers, commits, folder, expected)
     check_metaranges(metaranges[CHECKSUMS], expected)
-    judged = _judge(spark, context, layers, metaranges, folder)
-    parts: dict[str, list[Part]] = {name: [] for name in (STAGE, INDEX, RANGES, DROPPED)}
-    if changed := judged[_CHANGED]:
-        told = context.settings.scale.range_num_partitions
-        width = told or tasks_for(rows_of(changed), 32, 8 * spark_width(spark))
-        rows = read(spark, config, f"{folder}/{_CHANGED}", changed, _JUDGED).repartition(width)
-        parts = parts_of(run_on_rows(rows, _Changed(work)), parts)
-    ranges = [*judged[RANGES], *parts[RANGES]]
-    facts = summary(metaranges[CHECKSUMS], ranges, parts)
+    results = _read_ranges(spark, context, layers, metaranges, folder)
+    parts = parts_of(results, [STAGE, INDEX, RANGES, DROPPED])
+    facts = summary(metaranges[CHECKSUMS], parts[RANGES], parts)
     check_references(facts)
-    added, gone = (sum(part.sums[name] for part in judged[_CHANGED]) for name in (_ADDED, _GONE))
-    datasets = {**parts, RANGES: ranges, METARANGES: metaranges[METARANGES], CHECKSUMS: metaranges[CHECKSUMS]}
-    return StageOutput(datasets, facts | {"ranges_added": added, "ranges_dropped": gone})
-
-
-@dataclass(frozen=True)
-class _Changed:
-    """Reads ranges that came and ranges that went; a picklable value that tasks carry."""
-
-    work: Reading
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-        rows = pa.Table.from_batches(batches, _JUDGED)
-        for verdict, task in ((_ADDED, self.work.ranges), (_GONE, self.work.dropped)):
-            yield from task(iter(rows.filter(pc.equal(rows["verdict"], verdict)).to_batches()))
+    changed = {name: sum(each[name] for each in results if name in each) for name in _FACTS}
+    datasets = {**parts, METARANGES: metaranges[METARANGES], CHECKSUMS: metaranges[CHECKSUMS]}
+    return StageOutput(datasets, facts | changed)
 
 
 def _read_metaranges(
-    spark: SparkSession, context: MarkContext, base: Layer, commits: Sequence[Part], folder: str
+    spark: SparkSession,
+    context: MarkContext,
+    layers: Sequence[Layer],
+    commits: Sequence[Part],
+    folder: str,
+    expected: int,
 ) -> dict[str, list[Part]]:
     """Rows of the metaranges that are retained only now, and of those that were only before; checksums of all that are
     retained."""
@@ -133,8 +122,14 @@ def _read_metaranges(
         Feed(Source(context.workspace, place, part, context.header.mark_id), ("metarange_id",), _named_now)
         for part in commits
     ]
-    feeds += [Feed(source, tuple(CHECKSUMS_SCHEMA.names), _named_before) for source in base.sources(STAGE, CHECKSUMS)]
-    partitions = context.settings.scale.range_num_partitions or spark_width(spark)
+    feeds += [
+        Feed(source, tuple(CHECKSUMS_SCHEMA.names), _named_before)
+        for base in layers[:1]
+        for source in base.sources(STAGE, CHECKSUMS)
+    ]
+    width = spark_width(spark)
+    tasks = width if layers else tasks_for(expected, 64, 4 * width)
+    partitions = context.settings.scale.range_num_partitions or max(tasks, partitions_for(rows_in(feeds)))
     rows = gather(spark, feeds, _NAMED, _Comparing(reading(context, folder)), _READ, partitions)
     return write(
         rows,
@@ -184,41 +179,62 @@ def _split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
     return found | {CHECKSUMS: pa.concat_tables([found[CHECKSUMS], new.filter(pc.equal(new["range_id"], ""))])}
 
 
-def _judge(
+def _read_ranges(
     spark: SparkSession,
     context: MarkContext,
     layers: Sequence[Layer],
     metaranges: Mapping[str, Sequence[Part]],
     folder: str,
-) -> dict[str, list[Part]]:
-    """Every range that is held now or was before, told apart: held still, added, dropped. CorruptFileError where the
-    counts of the mark below and the metaranges contradict each other, or no layer holds what a range protects."""
-    base, own = layers[0], context.header.mark_id
+) -> list[Json]:
+    """Tell every range that is held now or was before apart: held still, added, dropped; read those that changed."""
     columns = ("range_id", "min_key", "max_key", "count")
-    feeds = [Feed(source, tuple(RANGES_SCHEMA.names), _counted_before) for source in base.sources(STAGE, RANGES)]
+    feeds = [
+        Feed(source, tuple(RANGES_SCHEMA.names), _counted_before)
+        for base in layers[:1]
+        for source in base.sources(STAGE, RANGES)
+    ]
+    changed = 0
     for name, sign in ((METARANGES, 1), (_FORMER, -1)):
-        place = f"{folder}/{name}"
-        feeds += [
-            Feed(Source(context.workspace, place, part, own), columns, _Counted(sign)) for part in metaranges[name]
+        sources = [
+            Source(context.workspace, f"{folder}/{name}", part, context.header.mark_id) for part in metaranges[name]
         ]
-    partitions = partitions_for(rows_in(feeds))
+        feeds += [Feed(source, columns, _Counted(sign)) for source in sources]
+        changed += rows_of(metaranges[name])
+    # The work is in the ranges that changed: at most as many as there are references to such.
+    tasks = max(tasks_for(changed, 32, 4 * spark_width(spark)), partitions_for(rows_in(feeds)))
+    partitions = context.settings.scale.range_num_partitions or tasks
     judge = _Judging(tuple(layer.mark_id for layer in layers))
-    names = (RANGES, _CHANGED, _ODD)
-    found = write(
-        gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions),
-        context.workspace,
-        {name: f"{folder}/{name}" for name in names},
-        _JUDGED,
-        split=_split_judged,
-        schemas={RANGES: RANGES_SCHEMA},
-        summarise=_sum_judged,
-    )
-    if found[_ODD]:
-        raise CorruptFileError(
-            f"{rows_of(found[_ODD]):,} ranges do not agree with what mark {base.mark_id} knew of them: the counts of "
-            "references do not add up. This mark cannot rest on it. Make a new mark: it will be a clean one."
-        )
-    return found
+    judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions)
+    return run_on_rows(judged, _Changing(reading(context, folder), context.workspace, f"{folder}/{RANGES}"))
+
+
+@dataclass(frozen=True)
+class _Changing:
+    """Writes ranges that are held still, and reads those that came and those that went. A picklable value.
+
+    CorruptFileError where the counts of the mark below and the metaranges contradict each other, or no layer holds what
+    a range protects.
+    """
+
+    work: Reading
+    artifacts: StoreConfig
+    folder: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        rows = pa.Table.from_batches(batches, _JUDGED)
+        told = {name: rows.filter(pc.equal(rows["verdict"], name)) for name in (RANGES, _ADDED, _GONE, _ODD)}
+        if odd := len(told[_ODD]):
+            raise CorruptFileError(
+                f"{odd:,} ranges do not agree with what the mark below knew of them: the counts of references do not "
+                "add up. This mark cannot rest on it. Make a new mark: it will be a clean one."
+            )
+        still = PartWriter(self.artifacts, self.folder, RANGES_SCHEMA, sum_ranges)
+        for batch in told[RANGES].to_batches():
+            still.write(batch)
+        yield from part_results(RANGES, still.close())
+        for name, task in ((_ADDED, self.work.ranges), (_GONE, self.work.dropped)):
+            yield {name: len(told[name])}
+            yield from task(iter(told[name].to_batches()))
 
 
 def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -248,9 +264,10 @@ class _Judging:
         found = rows.group_by("range_id").aggregate(told)
         references = found["references_sum"].to_numpy()
         known = found["kind_max"].to_numpy() == _BEFORE
-        nowhere = ~pc.is_in(found["read_in_max"], pa.array(self.marks)).to_numpy()
+        nowhere = ~pc.is_in(found["read_in_max"], pa.array(self.marks, pa.string())).to_numpy()
         differs = found["count_min"].to_numpy() != found["count_max"].to_numpy()
-        odd = (references < 0) | differs | (known & nowhere) | (~known & (references == 0))
+        # Where only metaranges of now differ, reading the range tells what they say of it.
+        odd = (references < 0) | (known & (differs | nowhere)) | (~known & (references == 0))
         verdicts = np.select([odd, ~known, references == 0], [_ODD, _ADDED, _GONE], RANGES)
         names = {"references_sum": "references", "count_min": "count", "count_max": "most"}
         names |= {f"{name}_{which}": name for name, which in told[4:]}
@@ -259,14 +276,3 @@ class _Judging:
 
 def _renamed(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
     return table.rename_columns([names.get(name, name) for name in table.column_names])
-
-
-def _split_judged(table: pa.Table) -> dict[str, pa.Table]:
-    verdicts = {RANGES: [RANGES], _CHANGED: [_ADDED, _GONE], _ODD: [_ODD]}
-    return {name: table.filter(pc.is_in(table["verdict"], pa.array(told))) for name, told in verdicts.items()}
-
-
-def _sum_judged(table: pa.Table) -> dict[str, int]:
-    if "verdict" not in table.column_names:
-        return sum_ranges(table)
-    return {name: pc.sum(pc.equal(table["verdict"], name)).as_py() or 0 for name in (_ADDED, _GONE)}

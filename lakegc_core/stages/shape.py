@@ -5,16 +5,20 @@ Ages and sizes are counted in fixed classes while parts are written, so that the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakegc_core.spark import clear_errors
+from lakegc_core.hashing import hash_strings
+from lakegc_core.spark import run_on_rows
+from lakegc_core.stages.gathering import HASH, Feed, gather, partitions_for, rows_in
+from lakegc_core.stages.hash_scan import Source
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import SparkSession
 
 AGES = (("under a week", 7), ("1–4 weeks", 28), ("1–3 months", 90), ("3–12 months", 365), ("1–2 years", 730))
 """Classes of age: a name, and the days below which an object belongs to it. What is older is in OLDEST."""
@@ -33,6 +37,8 @@ _CLASSES = {
     "size": ([size for _, size in SIZES], [*(name for name, _ in SIZES), LARGEST]),
 }
 _DAY = 86_400
+_LARGEST = pa.schema([("prefix", pa.string()), ("objects", pa.int64()), ("bytes", pa.int64())])
+_FOLDERS = pa.schema([HASH, _LARGEST.field("prefix"), _LARGEST.field("bytes")])
 
 
 def sums(expired: pa.Table, now: float) -> dict[str, int]:
@@ -65,12 +71,23 @@ def classes(total: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def largest_prefixes(expired: DataFrame) -> list[dict[str, Any]]:
-    """The folders with the most expired bytes: {prefix, objects, bytes}, at most PREFIXES of them."""
-    from pyspark.sql import functions as F
+def largest_prefixes(spark: SparkSession, expired: Sequence[Source]) -> list[dict[str, Any]]:
+    """The folders with the most expired bytes: {prefix, objects, bytes}, at most PREFIXES of them.
 
-    prefix = F.regexp_extract("address", r"^(?:.*/)?", 0)
-    grouped = expired.groupBy(prefix.alias("prefix")).agg(F.count("*").alias("objects"), F.sum("size").alias("bytes"))
-    with clear_errors():
-        rows: Sequence[Any] = grouped.orderBy(F.desc("bytes"), "prefix").limit(PREFIXES).collect()
-    return [{"prefix": row["prefix"], "objects": row["objects"], "bytes": row["bytes"]} for row in rows]
+    `expired`: parts with address and size.
+    """
+    feeds = [Feed(source, ("address", "size"), _folders) for source in expired]
+    largest = gather(spark, feeds, _FOLDERS, _largest, _LARGEST, partitions_for(rows_in(feeds)))
+    rows = run_on_rows(largest, lambda batches: (row for batch in batches for row in batch.to_pylist()))
+    return sorted(rows, key=lambda row: (-row["bytes"], row["prefix"]))[:PREFIXES]
+
+
+def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    prefixes = pc.replace_substring_regex(rows["address"], "[^/]*$", "")
+    return {"hash": hash_strings(prefixes), "prefix": prefixes, "bytes": rows["size"]}
+
+
+def _largest(rows: pa.Table) -> Iterator[pa.Table]:
+    found = rows.group_by("prefix").aggregate([("bytes", "count"), ("bytes", "sum")])
+    named = found.rename_columns({"bytes_count": "objects", "bytes_sum": "bytes"})
+    yield named.sort_by([("bytes", "descending"), ("prefix", "ascending")]).slice(0, PREFIXES)

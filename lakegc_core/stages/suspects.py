@@ -8,7 +8,7 @@ every branch is listed instead, which shows them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,34 +55,35 @@ _SPREAD, _WITHOUT, _ANY = np.int64(0x4F1BBCDCBFA53E0B), np.int64(-1), np.int64(-
 
 @dataclass(frozen=True)
 class Heads:
-    """What the heads of branches hold. `branches`: name, metarange_id. `folder`: where what is found is put down.
+    """What the heads of branches hold. `branches` gives name, metarange_id. `folder`: where what is found is put down.
 
-    `sources`: indexes in which all their ranges are; `ranges`: which of the ranges there count (range_id, layer).
+    `sources`: indexes in which all their ranges are; `ranges` gives those of them that count (range_id, layer).
     """
 
-    branches: DataFrame
+    branches: Callable[[], DataFrame]
     sources: Sequence[Source]
-    ranges: DataFrame
+    ranges: Callable[[], DataFrame]
     folder: str
 
 
 def find_suspects(
-    spark: SparkSession, context: MarkContext, heads: Heads, planned: DataFrame, level: Level
+    spark: SparkSession, context: MarkContext, heads: Heads, planned: Mapped, level: Level
 ) -> DataFrame | None:
-    """Addresses of `planned` that must not be deleted, with column verdict: rescued or unconfirmed. None: no suspects.
+    """Addresses of `planned` (address, size, etag) that must not be deleted, with column verdict: rescued or
+    unconfirmed. None: no suspects.
 
     More paths than `level.suspects` are not asked for: all suspects then stay unconfirmed.
     """
     if context.namespace.is_local:
         return None
     config = context.workspace
-    candidates = _put(Mapped(planned.select("address", "size", "etag"), _CANDIDATES, _tagged), heads, "tagged", config)
+    candidates = _put(planned.then(_CANDIDATES, _tagged), heads, "tagged", config)
     wanted = Wanted(config, ((f"{heads.folder}/tagged", candidates),), ("size", "tag"), _keys_sought)
     hits = _put(scan(spark, heads.sources, _ALIKE, wanted, _keys_held), heads, "hits", config, _HITS)
     if not hits:
         return None
     alike = read(spark, config, f"{heads.folder}/hits", hits, _HITS).join(
-        many(heads.ranges), ["range_id", "layer"], "left_semi"
+        many(heads.ranges()), ["range_id", "layer"], "left_semi"
     )
     alike_parts = _put(alike.select(*_ALIKE.names).distinct(), heads, "alike", config, _ALIKE)
     if not alike_parts:
@@ -116,25 +117,29 @@ def heads_of_mark(spark: SparkSession, context: MarkContext, folder: str, look: 
     mark, config = context.mark, context.workspace
     layers = all_layers(context)
     sources = [source for layer in layers for source in layer.sources(STAGE, INDEX)]
-    marked = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA)
-    ranges = marked.select("range_id", F.col("read_in").alias("layer"))
-    if look is None:
-        commits = mark.require(COMMITS).datasets
-        refs = read(spark, config, mark.stage_folder(COMMITS, REFS), commits[REFS], REFS_SCHEMA)
-        retained = read(spark, config, mark.stage_folder(COMMITS), commits[COMMITS], COMMITS_SCHEMA)
-    else:
-        refs, retained = look.read_refs(spark, context), look.read_commits(spark, context)
-        place = f"{look.folder}/committed/{INDEX}"
+    place = f"{look.folder}/committed/{INDEX}" if look else ""
+    if look:
         sources += [Source(config, place, part, _LOOK) for part in look.index]
-        new = read(spark, config, place, look.index, INDEX_SCHEMA, ["range_id"]).distinct()
-        ranges = ranges.unionByName(new.withColumn("layer", F.lit(_LOOK)))
-    heads = refs.where("kind = 'branch'").select("name", "commit_id").distinct()
-    return Heads(
-        branches=heads.join(many(retained.select("commit_id", "metarange_id")), "commit_id"),
-        sources=sources,
-        ranges=ranges,
-        folder=folder,
-    )
+
+    def branches() -> DataFrame:
+        if look:
+            refs, retained = look.read_refs(spark, context), look.read_commits(spark, context)
+        else:
+            commits = mark.require(COMMITS).datasets
+            refs = read(spark, config, mark.stage_folder(COMMITS, REFS), commits[REFS], REFS_SCHEMA)
+            retained = read(spark, config, mark.stage_folder(COMMITS), commits[COMMITS], COMMITS_SCHEMA)
+        heads = refs.where("kind = 'branch'").select("name", "commit_id").distinct()
+        return heads.join(many(retained.select("commit_id", "metarange_id")), "commit_id")
+
+    def ranges() -> DataFrame:
+        marked = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA)
+        found = marked.select("range_id", F.col("read_in").alias("layer"))
+        if look:
+            new = read(spark, config, place, look.index, INDEX_SCHEMA, ["range_id"]).distinct()
+            found = found.unionByName(new.withColumn("layer", F.lit(_LOOK)))
+        return found
+
+    return Heads(branches, sources, ranges, folder)
 
 
 def _put(
@@ -171,7 +176,7 @@ def _key(sizes: np.ndarray, marks: np.ndarray | np.int64) -> np.ndarray:
 
 def _holding(spark: SparkSession, context: MarkContext, heads: Heads, alike: Sequence[Part]) -> DataFrame:
     """Which metaranges of heads hold the ranges of these entries: read from the metaranges themselves."""
-    metaranges = heads.branches.where("metarange_id != ''").select("metarange_id").distinct()
+    metaranges = heads.branches().where("metarange_id != ''").select("metarange_id").distinct()
     width = context.settings.scale.range_num_partitions or 2 * spark_width(spark)
     work = reading(context, heads.folder)
     held = Mapped(metaranges.repartition(width), METARANGES_SCHEMA, work.metaranges).as_frame()
@@ -223,7 +228,7 @@ def _shown_addresses(
 
     ranges = sorted({range_id for range_id, _ in paths})
     limit = 10 * context.level.suspects
-    holding = held.where(F.col("range_id").isin(ranges)).join(many(heads.branches), "metarange_id")
+    holding = held.where(F.col("range_id").isin(ranges)).join(many(heads.branches()), "metarange_id")
     with clear_errors():
         rows = holding.select("range_id", "name").distinct().limit(limit + 1).collect()
     branches = [(row["range_id"], row["name"]) for row in rows]

@@ -22,7 +22,7 @@ from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.guards import Evidence, Verdict
 from lakegc_core.lease import Lease
 from lakegc_core.safety import Level
-from lakegc_core.spark import clear_errors, many
+from lakegc_core.spark import Mapped, clear_errors, many
 from lakegc_core.stages import findings, foreign_mark, lakefs_report, rescues
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.stages.foreign_mark import ForeignMark
@@ -243,7 +243,8 @@ class _Sweep:
             )
         )
         heads = heads_of_mark(self.spark, self.context, f"{here}/suspects", look)
-        suspects = find_suspects(self.spark, self.context, heads, judged.where(f"outcome = '{_PLANNED}'"), self.level)
+        planned = judged.where(f"outcome = '{_PLANNED}'").select(*findings.SCHEMA.names)
+        suspects = find_suspects(self.spark, self.context, heads, Mapped(planned, findings.SCHEMA), self.level)
         if suspects is not None:
             judged = (
                 judged.join(many(suspects), "address", "left")

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 
-from lakegc_core.stages import shape
+from lakegc_core.stages import gathering, shape
+from lakegc_core.stages.hash_scan import Source
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.parquet import PartWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
+EXPIRED = pa.schema([("address", pa.string()), ("size", pa.int64())])
 
 
 def table(*rows: tuple[float, int]) -> pa.Table:
@@ -41,11 +47,24 @@ def test_no_objects_are_in_no_class() -> None:
     assert [each["objects"] for each in shape.classes({})["ages"]] == [0] * (len(shape.AGES) + 1)
 
 
-def test_the_largest_prefixes_are_folders_by_bytes(quick: SparkSession) -> None:
-    rows = [("data/a/1", 5), ("data/a/2", 6), ("data/b/1", 10), ("0123", 3)]
-    found = shape.largest_prefixes(quick.createDataFrame(rows, "address string, size long"))
-    assert found == [
+@pytest.mark.parametrize("together", [250_000, 1], ids=["in one table", "in many"])
+def test_the_largest_prefixes_are_folders_by_bytes(
+    quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(gathering, "_ROWS_PER_PARTITION", together)
+    config = LocalConfig(str(tmp_path))
+    rows = [("data/a/1", 5), ("data/a/2", 6), ("data/b/1", 10), ("0123", 3), ("data/a\n/x", 4)]
+    rows += [(f"more/{number}/x", 1) for number in range(20)]
+    sources = []
+    for share in (rows[:2], rows[2:]):
+        writer = PartWriter(config, "parts", EXPIRED)
+        writer.write(pa.RecordBatch.from_arrays(list(map(list, zip(*share, strict=True))), schema=EXPIRED))
+        sources += [Source(config, "parts", part, "m1") for part in writer.close()]
+    found = shape.largest_prefixes(quick, sources)
+    assert found[:4] == [
         {"prefix": "data/a/", "objects": 2, "bytes": 11},
         {"prefix": "data/b/", "objects": 1, "bytes": 10},
+        {"prefix": "data/a\n/", "objects": 1, "bytes": 4},
         {"prefix": "", "objects": 1, "bytes": 3},
     ]
+    assert [each["prefix"] for each in found[4:]] == sorted(f"more/{number}/" for number in range(20))[:6]
