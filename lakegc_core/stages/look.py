@@ -16,14 +16,14 @@ from lakegc_core.context import MarkContext
 from lakegc_core.errors import RefusedError
 from lakegc_core.namespace import overlapping
 from lakegc_core.retention import Rules
-from lakegc_core.spark import clear_errors, many
-from lakegc_core.stages import committed_addresses, range_reading, uncommitted_addresses
-from lakegc_core.stages.base import StageOutput
+from lakegc_core.spark import clear_errors
+from lakegc_core.stages import range_reading, uncommitted_addresses
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.stages.path_holds import held_by_path
 from lakegc_core.stages.retention_commits import fetch_commit, find_retained
 from lakegc_core.stages.rules_memory import rules_json
 from lakegc_core.stages.uncommitted_addresses import dump_staged
+from lakegc_core.stages.unknown_ranges import read_unknown
 from lakegc_core.store.parquet import Part, read
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
             "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole."
         )
     retained = _read(spark, context, f"{folder}/commits", commits.datasets[COMMITS], COMMITS_SCHEMA)
-    committed = _read_unknown(spark, context, retained, f"{folder}/committed")
+    committed = read_unknown(spark, context, retained, f"{folder}/committed")
     held = held_by_path(spark, context, f"{folder}/commits", commits.datasets[OTHERS], f"{folder}/committed")
     return Look(
         began_at=began,
@@ -127,7 +127,7 @@ class Glance:
     def read(self, metaranges: Sequence[str], folder: str) -> Look:
         """A look at these metaranges alone: what they refer to and the mark did not know."""
         retained = self.spark.createDataFrame([(each,) for each in metaranges], "metarange_id string")
-        committed = _read_unknown(self.spark, self.context, retained, f"{folder}/committed")
+        committed = read_unknown(self.spark, self.context, retained, f"{folder}/committed")
         return Look(
             began_at=self.look.began_at,
             finished_at=clock.now().timestamp(),
@@ -138,21 +138,6 @@ class Glance:
             committed=committed.datasets[range_reading.STAGE],
             index=committed.datasets[range_reading.INDEX],
         )
-
-
-def _read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame, folder: str) -> StageOutput:
-    """Read the metaranges in `retained` that the mark did not read, and of them the ranges that it did not."""
-    commits = context.mark.require(COMMITS).datasets[COMMITS]
-    marked = _read(spark, context, context.mark.stage_folder(COMMITS), commits, COMMITS_SCHEMA).select("metarange_id")
-    wanted = retained.select("metarange_id").where("metarange_id != ''").distinct()
-    unknown = wanted.join(many(marked.distinct()), "metarange_id", "left_anti")
-    with clear_errors():
-        count = unknown.count()
-    if count == 0:  # the usual case: nothing was committed since
-        empty: dict[str, Sequence[Part]] = {range_reading.STAGE: (), range_reading.INDEX: ()}
-        return StageOutput(empty, {"metaranges": 0})
-    ranges = context.mark.require(range_reading.STAGE).datasets[range_reading.RANGES]
-    return committed_addresses.read_committed(spark, context, unknown, folder, expected=count, known=ranges)
 
 
 def _read(spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], schema: Any) -> DataFrame:

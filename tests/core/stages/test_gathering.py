@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,10 +62,12 @@ def tell() -> Decide:
     return told
 
 
+@pytest.mark.parametrize("few", [1_000_000, 1], ids=["each worker reads them", "Spark shuffles them"])
 @pytest.mark.parametrize("partitions", [1, 7])
 def test_rows_of_one_hash_meet_whatever_part_they_come_from(
-    spark: SparkSession, tmp_path: Path, tell: Decide, partitions: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Decide, partitions: int, few: int
 ) -> None:
+    monkeypatch.setattr(gathering, "_ROWS_PER_PARTITION", few)
     sets = [[f"n{number}" for number in range(0, 300, step)] for step in (1, 2, 3)] + [["n6", "n6", "other"]]
     found = gather(spark, feeds(LocalConfig(str(tmp_path)), sets), ROWS, tell, TOLD, partitions).as_frame().collect()
     kinds = Counter((name, kind) for kind, names in enumerate(sets) for name in names)
@@ -97,7 +100,21 @@ def test_nothing_to_read_gives_no_rows(spark: SparkSession, tell: Decide) -> Non
     assert gather(spark, [], ROWS, tell, TOLD, 3).as_frame().collect() == []
 
 
-def test_a_damaged_part_is_an_error(spark: SparkSession, tmp_path: Path, tell: Decide) -> None:
+def test_gatherings_of_the_same_parts_do_not_see_one_anothers_rows(
+    spark: SparkSession, tmp_path: Path, tell: Decide
+) -> None:
+    """Workers live on, and keep what they have read for the other tasks of one gathering."""
+    (feed,) = feeds(LocalConfig(str(tmp_path)), [["a", "b"]])
+    for kind in (3, 4):
+        rows = gather(spark, [replace(feed, make=named(kind))], ROWS, tell, TOLD, 4).as_frame().collect()
+        assert {(row["name"], row["kinds"]) for row in rows} == {("a", str(kind)), ("b", str(kind))}
+
+
+@pytest.mark.parametrize("few", [1_000_000, 0], ids=["each worker reads them", "Spark shuffles them"])
+def test_a_damaged_part_is_an_error(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Decide, few: int
+) -> None:
+    monkeypatch.setattr(gathering, "_ROWS_PER_PARTITION", few)
     (feed,) = feeds(LocalConfig(str(tmp_path)), [["a"]])
     file = tmp_path / "set-0" / feed.source.part.name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
