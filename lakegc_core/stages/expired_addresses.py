@@ -35,7 +35,7 @@ from lakegc_core.stages.layers import Layer, all_layers
 from lakegc_core.stages.missing_paths import missing_paths
 from lakegc_core.stages.previous_mark import previous_mark
 from lakegc_core.stages.protected import ROWS_SCHEMA
-from lakegc_core.stages.suspects import RESCUED, find_suspects, heads_of_mark
+from lakegc_core.stages.suspects import PLANNED, RESCUED, find_suspects, heads_of_mark
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, read_part, remove_leftovers, write
 
@@ -124,7 +124,7 @@ def _without_reuploads(
 
     if context.namespace.is_local or not parts[STAGE]:
         return parts
-    planned = scan(spark, _sources(context, folders[STAGE], parts[STAGE]), SCHEMA, None)
+    planned = scan(spark, _sources(context, folders[STAGE], parts[STAGE]), PLANNED, None)
     heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE, "suspects"))
     try:
         found = find_suspects(spark, context, heads, planned, context.level)

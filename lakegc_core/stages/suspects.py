@@ -20,6 +20,7 @@ from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.safety import Level
 from lakegc_core.spark import Json, Mapped, clear_errors, many, run_tasks
+from lakegc_core.stages import findings
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.stages.hash_scan import LAYER, Source, Wanted, scan
 from lakegc_core.stages.layers import all_layers
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 RESCUED = "rescued"
 UNCONFIRMED = "unconfirmed"
 
+PLANNED = pa.schema([findings.SCHEMA.field(name) for name in ("address", "size", "etag")])
+
 _CANDIDATES = pa.schema([ROWS_SCHEMA.field("address"), INDEX_SCHEMA.field("size"), INDEX_SCHEMA.field("tag")])
 _ALIKE = pa.schema([INDEX_SCHEMA.field(name) for name in ("range_id", "size", "tag")])
 _HITS = pa.schema([*_ALIKE, LAYER])
@@ -69,8 +72,8 @@ class Heads:
 def find_suspects(
     spark: SparkSession, context: MarkContext, heads: Heads, planned: Mapped, level: Level
 ) -> DataFrame | None:
-    """Addresses of `planned` (address, size, etag) that must not be deleted, with column verdict: rescued or
-    unconfirmed. None: no suspects.
+    """Addresses of `planned` (PLANNED) that must not be deleted, with column verdict: rescued or unconfirmed. None: no
+    suspects.
 
     More paths than `level.suspects` are not asked for: all suspects then stay unconfirmed.
     """

@@ -29,7 +29,7 @@ from lakegc_core.stages.foreign_mark import ForeignMark
 from lakegc_core.stages.look import Glance, Look, take_look
 from lakegc_core.stages.lost import LOST, absent, told_apart
 from lakegc_core.stages.sample import Sample, read_again, take_sample
-from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED, find_suspects, heads_of_mark
+from lakegc_core.stages.suspects import PLANNED, RESCUED, UNCONFIRMED, find_suspects, heads_of_mark
 from lakegc_core.stages.sweep_record import SweepRecord
 from lakegc_core.stages.sweep_result import SweepResult
 from lakegc_core.store.base import ALREADY_GONE, DELETED, Store, StoreConfig, connect
@@ -243,8 +243,8 @@ class _Sweep:
             )
         )
         heads = heads_of_mark(self.spark, self.context, f"{here}/suspects", look)
-        planned = judged.where(f"outcome = '{_PLANNED}'").select(*findings.SCHEMA.names)
-        suspects = find_suspects(self.spark, self.context, heads, Mapped(planned, findings.SCHEMA), self.level)
+        planned = Mapped(judged.where(f"outcome = '{_PLANNED}'").select(*PLANNED.names), PLANNED)
+        suspects = find_suspects(self.spark, self.context, heads, planned, self.level)
         if suspects is not None:
             judged = (
                 judged.join(many(suspects), "address", "left")
