@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -291,11 +293,30 @@ class MarkArtifacts:
             ) from None
 
     def _read(self, key: str) -> dict[str, Any] | None:
-        try:
-            data = self.store.read(key)
-        except ObjectNotFoundError:
-            return None
+        seen = _seen.get()
+        data = seen.get((self.config, key)) if seen is not None else None
+        if data is None:
+            try:
+                data = self.store.read(key)
+            except ObjectNotFoundError:
+                return None
+            if seen is not None:
+                seen[self.config, key] = data
         return decode(data, f"{self.config.root}/{key}")
+
+
+_seen: ContextVar[dict[tuple[StoreConfig, str], bytes] | None] = ContextVar("_seen", default=None)
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Within the block no header and no manifest is asked for twice: they are never changed. What is not there yet is
+    asked for again."""
+    token = _seen.set({})
+    try:
+        yield
+    finally:
+        _seen.reset(token)
 
 
 def marks(config: StoreConfig, home: str = HOME) -> list[str]:

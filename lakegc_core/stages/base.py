@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
-from lakegc_core.mark import STAGES, Manifest
+from lakegc_core.mark import STAGES, Manifest, read_once
 from lakegc_core.store.parquet import Part
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ StageBody = Callable[["SparkSession", MarkContext], StageOutput]
 
 def run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody) -> StageResult:
     """Run one marking stage, unless its manifest stands. MarkError if the stage before it is not finished."""
-    with context.lease(stage):
+    with context.lease(stage), read_once():
         return _run_stage(stage, spark, context, body)
 
 

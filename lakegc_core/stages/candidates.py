@@ -5,7 +5,7 @@ The two are compared by hash. What an optimized mark has to judge is in `changes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,13 +37,13 @@ class Unreferenced:
     """What a mark has to judge.
 
     `objects`: address, size, last_modified, etag, foreign, of what no retained commit refers to. `missing`: address of
-    live objects that do not lie there, if there are any. `holding`: address and range_id of entries, for any that are
-    missing. `learnt`: parts of objects that turned out to lie in units that were taken over.
+    live objects that do not lie there, if there are any. `holding` gives address and range_id of entries, for any that
+    are missing. `learnt`: parts of objects that turned out to lie in units that were taken over.
     """
 
     objects: Mapped
     missing: DataFrame | None
-    holding: DataFrame
+    holding: Callable[[], DataFrame]
     learnt: Sequence[Part] = ()
 
 
@@ -51,7 +51,6 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_fr
     """All that the mark listed, without all that it read. What was named since `listed_from` (unix seconds) is not
     missing where it does not lie there, but new."""
     references, objects = own.rows(range_reading.STAGE), own.rows(inventory.STAGE)
-    committed = own.frame(spark, range_reading.STAGE, "", range_reading.SCHEMA)
     subtract = _by_scan if max(references, objects) <= MOST else _by_join
     unreferenced, absent = subtract(spark, context, own)
     old = absent.then(_ADDRESS, NamedBefore(xid_times, listed_from))
@@ -59,7 +58,7 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_fr
     return Unreferenced(
         objects=unreferenced,
         missing=own.read(spark, FINDINGS, ABSENT, missing, _ADDRESS).distinct() if missing else None,
-        holding=committed.select("address", "range_id"),
+        holding=lambda: own.frame(spark, range_reading.STAGE, "", range_reading.SCHEMA).select("address", "range_id"),
     )
 
 

@@ -94,17 +94,20 @@ class _Changes:
         if decided[ASKED] or decided[SWEPT]:
             parts |= self._ask(decided, found[_FOUND])
         parts[_LEFT] = found[_LEFT]
-        absent = self._read(ABSENT, parts[ABSENT], _ABSENT_SCHEMA)
         config, own = self.context.workspace, self.own.mark_id
         objects = [
             Source(config, self._folder(name), part, own)
             for name in (CANDIDATES, _LEFT, _LOOSE)
             for part in parts[name]
         ]
+
+        def absent(which: str) -> DataFrame:
+            return self._read(ABSENT, parts[ABSENT], _ABSENT_SCHEMA).where(which)
+
         return Unreferenced(
             objects=scan(self.spark, objects, inventory.SCHEMA, None),
-            missing=absent.where("live").select("address") if parts[ABSENT] else None,
-            holding=absent.where("range_id is not null").select("address", "range_id"),
+            missing=absent("live").select("address") if parts[ABSENT] else None,
+            holding=lambda: absent("range_id is not null").select("address", "range_id"),
             learnt=parts[LEARNT],
         )
 

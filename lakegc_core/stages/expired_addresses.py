@@ -82,7 +82,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
         facts["prefixes"] = shape.largest_prefixes(spark, _sources(context, folders[STAGE], parts[STAGE]))
     if facts["missing"]:
         missing = read(spark, context.workspace, folders[MISSING], parts[MISSING], SCHEMA, ["address"])
-        facts["missing_paths"] = missing_paths(spark, context, missing, known.holding)
+        facts["missing_paths"] = missing_paths(spark, context, missing, known.holding())
     return StageOutput(parts | {LEARNT: known.learnt}, facts | {"previous": _previous_facts(context)})
 
 
@@ -110,7 +110,7 @@ def _judged(
 
 def _keeper(spark: SparkSession, own: Layer, reason: str, stage: str, dataset: str, schema: pa.Schema) -> Keeper:
     wanted = own.wanted(stage, dataset, columns=("address",), keys=by_address)
-    return Keeper(reason, wanted, own.frame(spark, stage, dataset, schema))
+    return Keeper(reason, wanted, lambda: own.frame(spark, stage, dataset, schema))
 
 
 def _without_reuploads(

@@ -31,11 +31,11 @@ Times = Callable[[pa.Array], np.ndarray]
 
 @dataclass(frozen=True)
 class Keeper:
-    """Addresses that keep what they name, for one reason: in parts, and as a frame for when they are many."""
+    """Addresses that keep what they name, for one reason: in parts, and what gives them as a frame if they are many."""
 
     reason: str
     wanted: Wanted
-    rows: DataFrame
+    rows: Callable[[], DataFrame]
 
     @property
     def fits(self) -> bool:
@@ -46,7 +46,7 @@ class Keeper:
         """The objects, with a column of the reason's name that is not null for those that are kept."""
         from pyspark.sql import functions as F
 
-        kept = self.rows.select(F.xxhash64("address").alias("h")).distinct().withColumn(self.reason, F.lit(True))
+        kept = self.rows().select(F.xxhash64("address").alias("h")).distinct().withColumn(self.reason, F.lit(True))
         rows = objects.as_frame().withColumn("h", F.xxhash64("address")).join(many(kept), "h", "left").drop("h")
         return Mapped(rows, pa.schema([*objects.schema, pa.field(self.reason, pa.bool_())]))
 

@@ -16,7 +16,7 @@ import pytest
 from lakegc_core.errors import LakegcError, MarkError, SettingsError
 from lakegc_core.mark import STAGES, Header, Manifest, MarkArtifacts, check_mark_id, digest, marks, new_mark_id
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
-from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.parquet import Part
 
 HEADER = Header(
@@ -332,6 +332,31 @@ def test_a_stage_made_from_another_input_is_not_taken_over(artifacts: MarkArtifa
     run(artifacts, STAGES[0], lambda spark, context: StageOutput({STAGES[0]: []}, {"of": "another listing"}))
     with pytest.raises(MarkError, match="another input"):
         run(artifacts, STAGES[1])
+
+
+def test_a_stage_asks_for_what_is_sealed_once_and_for_what_is_not_there_again(
+    artifacts: MarkArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    read = LocalStore.read
+
+    def counted(store: LocalStore, key: str) -> bytes:
+        asked.append(key.rpartition("/m1/")[2])
+        return read(store, key)
+
+    def body(*_: object) -> StageOutput:
+        asked.clear()
+        for _turn in range(2):
+            assert artifacts.header() == HEADER
+            assert artifacts.manifest(STAGES[0]) is None
+        return StageOutput({}, {})
+
+    monkeypatch.setattr(LocalStore, "read", counted)
+    run(artifacts, STAGES[0], body)
+    assert asked.count("mark.json") == 0 and asked.count(f"{STAGES[0]}/manifest.json") == 2
+    artifacts.header()
+    artifacts.header()
+    assert asked.count("mark.json") == 2, "outside of stages each look is a fresh one"
 
 
 def test_stages_run_one_after_the_other_make_a_whole_mark(artifacts: MarkArtifacts) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ def keepers(spark: SparkSession, folder: Path) -> tuple[Keeper, ...]:
         writer.write(pa.RecordBatch.from_arrays([pa.array(addresses)], schema=ADDRESSES))
         parts = writer.close()
         wanted = Wanted(config, ((reason, parts),), ("address",), by_address)
-        found.append(Keeper(reason, wanted, read(spark, config, reason, parts, ADDRESSES)))
+        found.append(Keeper(reason, wanted, partial(read, spark, config, reason, parts, ADDRESSES)))
     return tuple(found)
 
 
