@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
+from lakegc_core.hashing import hash_strings
 from lakegc_core.mark import MarkArtifacts
 from lakegc_core.spark import Mapped, many
 from lakegc_core.stages import rescues
@@ -43,8 +45,8 @@ SCHEMA = pa.schema(
     ]
 )
 UNREFERENCED = "unreferenced"
-MOST_CARRIED = 500_000
-"""Rows of what the mark before found that a worker may hold: some 60 MB. Spark joins more."""
+MOST_CARRIED = 200_000
+"""Rows of what the mark before found that a worker may hold: some 25 MB. Spark joins more."""
 _ROWS, _RESCUES = ("address", "since"), ("address", "at")
 CARRIED = (STAGE,)
 """Datasets that begin or go on with a series: what is kept interrupts it. A young object does not begin one: an upload
@@ -106,25 +108,49 @@ class _Since:
     rescued: Wanted | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        now = instant(self.now)
+        field = SCHEMA.field("since")
+        now = instant(self.now).cast(pa.int64()).as_py()
         for batch in batches:
-            since = pa.repeat(now, batch.num_rows)
+            since = np.full(batch.num_rows, now)
             if self.before is not None and self.rescued is not None:
-                known = _carried(self.before.config, self.before.names, self.rescued.names)
-                found = known["since"].take(pc.index_in(batch["address"], value_set=known["address"]))
-                since = pc.if_else(pc.fill_null(pc.less(found, now), False), found, now)
-            yield batch.append_column(SCHEMA.field("since"), since)
+                rows, known = _carried(self.before.config, self.before.names, self.rescued.names).find(batch["address"])
+                since[rows] = np.minimum(known, now)
+            yield batch.append_column(field, pa.array(since).cast(field.type))
+
+
+class _Carried:
+    """What was unreferenced without a break: rows of address and since, to be found by the address itself."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        hashes, since = hash_strings(rows["address"]), rows["since"].cast(pa.int64()).to_numpy()
+        order = np.lexsort((-since, hashes))  # of two that say otherwise, the later counts
+        self._hashes, self._since = hashes[order], since[order]
+        self._addresses = rows["address"].combine_chunks().take(pa.array(order))
+
+    def find(self, addresses: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the addresses that are there, and their since (microseconds). Of two that collide one is found
+        at most: the other one's clock starts anew."""
+        if not len(self._hashes):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        hashes = hash_strings(addresses)
+        places = np.searchsorted(self._hashes, hashes)
+        places[places == len(self._hashes)] = 0
+        rows = np.flatnonzero(self._hashes[places] == hashes)
+        places = places[rows]
+        asked = addresses.take(pa.array(rows)).cast(self._addresses.type)
+        same = pc.equal(asked, self._addresses.take(pa.array(places)))
+        exact = same.to_numpy(zero_copy_only=False)
+        return rows[exact], self._since[places[exact]]
 
 
 @functools.lru_cache(maxsize=1)
-def _carried(config: StoreConfig, before: tuple[Any, ...], rescued: tuple[Any, ...]) -> pa.RecordBatch:
-    """What was unreferenced (address, since) and not rescued since then: read once by each worker process."""
+def _carried(config: StoreConfig, before: tuple[Any, ...], rescued: tuple[Any, ...]) -> _Carried:
+    """What the mark before found unreferenced and nobody rescued since then: read once by each worker process."""
     known = pa.Table.from_batches(read_named(config, before, _ROWS), pa.schema([SCHEMA.field(name) for name in _ROWS]))
     journal = pa.Table.from_batches(read_named(config, rescued, _RESCUES), rescues.SCHEMA)
     last = journal.group_by("address").aggregate([("at", "max")])
     at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
-    kept = known.filter(pc.fill_null(pc.less(at, known["since"]), True))
-    return kept.combine_chunks().to_batches()[0] if len(kept) else pa.RecordBatch.from_pylist([], known.schema)
+    return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))
 
 
 def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:

@@ -29,6 +29,7 @@ HASH = pa.field("hash", pa.int64(), nullable=False)
 _BATCH = 65_536
 _ROWS_PER_PARTITION = 250_000
 _ROWS_PER_TASK = 10_000
+_FEW_ROWS, _FEW_FEEDS = 250_000, 32  # which every worker reads for itself
 _ROWS_TOGETHER = 1_000_000  # in memory at once
 
 
@@ -97,7 +98,7 @@ def gather(
                 if own.num_rows:
                     yield from decided(own)
 
-    if rows <= _ROWS_PER_PARTITION:  # a shuffle costs more than that every worker reads them
+    if rows <= _FEW_ROWS and len(feeds) <= _FEW_FEEDS:  # a shuffle costs more than that all workers read them
         return Mapped(spark.range(0, partitions, 1, partitions), result, share)
 
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))
@@ -131,9 +132,8 @@ _held: dict[str, pa.Table] = {}  # of one gathering at a time, by its name
 def _whole(name: str, feeds: Sequence[Feed], schema: pa.Schema) -> pa.Table:
     """All rows of a gathering, read once by each worker process."""
     if name not in _held:
-        found = pa.Table.from_batches(_rows(feeds, schema), schema).combine_chunks()
         _held.clear()
-        _held[name] = found
+        _held[name] = pa.Table.from_batches(_rows(feeds, schema), schema).combine_chunks()
     return _held[name]
 
 

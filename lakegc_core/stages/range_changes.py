@@ -63,6 +63,7 @@ _COUNTED = pa.schema(
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("references", pa.int64(), nullable=False),  # those of the mark below; 1 or -1 in a metarange
         pa.field("count", pa.int64(), nullable=False),
+        pa.field("most", pa.int64(), nullable=False),  # another count than that one, if some metarange says another
         pa.field("min_key", pa.binary()),
         pa.field("max_key", pa.binary()),
         pa.field("read_in", pa.string()),
@@ -129,7 +130,7 @@ def _read_metaranges(
     ]
     width = spark_width(spark)
     tasks = width if layers else tasks_for(expected, 64, 4 * width)
-    partitions = context.settings.scale.range_num_partitions or max(tasks, partitions_for(rows_in(feeds)))
+    partitions = _partitions(context, feeds, tasks)
     rows = gather(spark, feeds, _NAMED, _Comparing(reading(context, folder)), _READ, partitions)
     return write(
         rows,
@@ -140,6 +141,11 @@ def _read_metaranges(
         schemas={CHECKSUMS: CHECKSUMS_SCHEMA},
         summarise=sum_metaranges,
     )
+
+
+def _partitions(context: MarkContext, feeds: Sequence[Feed], tasks: int) -> int:
+    """As many as are wanted, but no fewer than hold the rows."""
+    return max(context.settings.scale.range_num_partitions or tasks, partitions_for(rows_in(feeds)))
 
 
 def _named_now(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -201,8 +207,7 @@ def _read_ranges(
         feeds += [Feed(source, columns, _Counted(sign)) for source in sources]
         changed += rows_of(metaranges[name])
     # The work is in the ranges that changed: at most as many as there are references to such.
-    tasks = max(tasks_for(changed, 32, 4 * spark_width(spark)), partitions_for(rows_in(feeds)))
-    partitions = context.settings.scale.range_num_partitions or tasks
+    partitions = _partitions(context, feeds, tasks_for(changed, 32, 4 * spark_width(spark)))
     judge = _Judging(tuple(layer.mark_id for layer in layers))
     judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions)
     return run_on_rows(judged, _Changing(reading(context, folder), context.workspace, f"{folder}/{RANGES}"))
@@ -223,10 +228,11 @@ class _Changing:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         rows = pa.Table.from_batches(batches, _JUDGED)
         told = {name: rows.filter(pc.equal(rows["verdict"], name)) for name in (RANGES, _ADDED, _GONE, _ODD)}
-        if odd := len(told[_ODD]):
+        if len(told[_ODD]):
             raise CorruptFileError(
-                f"{odd:,} ranges do not agree with what the mark below knew of them: the counts of references do not "
-                "add up. This mark cannot rest on it. Make a new mark: it will be a clean one."
+                f"Ranges such as {told[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
+                "counts of references do not add up. This mark cannot rest on it. Make a new mark: it will be a clean "
+                "one."
             )
         still = PartWriter(self.artifacts, self.folder, RANGES_SCHEMA, sum_ranges)
         for batch in told[RANGES].to_batches():
@@ -238,18 +244,31 @@ class _Changing:
 
 
 def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"])}
+    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"]), "most": rows["count"]}
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """What a metarange says of its ranges, as a change of their counts; a picklable value that tasks carry."""
+    """What metaranges say of their ranges, as a change of their counts; a picklable value that tasks carry.
+
+    One row a range, of however many metaranges: nearly all of them hold the same ranges.
+    """
 
     sign: int
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        rows = rows.filter(pc.not_equal(rows["range_id"], ""))
-        return columns_of(rows) | {"kind": _NOW, "hash": hash_strings(rows["range_id"]), "references": self.sign}
+        named = pa.Table.from_batches([rows.filter(pc.not_equal(rows["range_id"], ""))])
+        told = [("range_id", "count"), ("count", "min"), ("count", "max"), ("min_key", "min"), ("max_key", "max")]
+        found = named.group_by("range_id").aggregate(told).combine_chunks()
+        columns = {name: found[f"{name}_{which}"].combine_chunks() for name, which in told[3:]}
+        return columns | {
+            "kind": _NOW,
+            "hash": hash_strings(found["range_id"]),
+            "range_id": found["range_id"].combine_chunks(),
+            "references": found["range_id_count"].to_numpy() * self.sign,
+            "count": found["count_min"].combine_chunks(),
+            "most": found["count_max"].combine_chunks(),
+        }
 
 
 @dataclass(frozen=True)
@@ -259,17 +278,17 @@ class _Judging:
     marks: tuple[str, ...]
 
     def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
-        told = [("references", "sum"), ("count", "min"), ("count", "max"), ("kind", "max")]
+        told = [("references", "sum"), ("count", "min"), ("most", "max"), ("kind", "max")]
         told += [("min_key", "min"), ("max_key", "max"), ("read_in", "max")]
         found = rows.group_by("range_id").aggregate(told)
         references = found["references_sum"].to_numpy()
         known = found["kind_max"].to_numpy() == _BEFORE
         nowhere = ~pc.is_in(found["read_in_max"], pa.array(self.marks, pa.string())).to_numpy()
-        differs = found["count_min"].to_numpy() != found["count_max"].to_numpy()
+        differs = found["count_min"].to_numpy() != found["most_max"].to_numpy()
         # Where only metaranges of now differ, reading the range tells what they say of it.
         odd = (references < 0) | (known & (differs | nowhere)) | (~known & (references == 0))
         verdicts = np.select([odd, ~known, references == 0], [_ODD, _ADDED, _GONE], RANGES)
-        names = {"references_sum": "references", "count_min": "count", "count_max": "most"}
+        names = {"references_sum": "references", "count_min": "count", "most_max": "most"}
         names |= {f"{name}_{which}": name for name, which in told[4:]}
         yield _renamed(found, names).append_column("verdict", pa.array(verdicts.astype(object), pa.string()))
 

@@ -38,7 +38,7 @@ _CLASSES = {
 }
 _DAY = 86_400
 _LARGEST = pa.schema([("prefix", pa.string()), ("objects", pa.int64()), ("bytes", pa.int64())])
-_FOLDERS = pa.schema([HASH, _LARGEST.field("prefix"), _LARGEST.field("bytes")])
+_FOLDERS = pa.schema([HASH, *_LARGEST])
 
 
 def sums(expired: pa.Table, now: float) -> dict[str, int]:
@@ -84,10 +84,15 @@ def largest_prefixes(spark: SparkSession, expired: Sequence[Source]) -> list[dic
 
 def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:
     prefixes = pc.replace_substring_regex(rows["address"], "[^/]*$", "")
-    return {"hash": hash_strings(prefixes), "prefix": prefixes, "bytes": rows["size"]}
+    found = _summed(pa.table({"prefix": prefixes, "objects": pa.repeat(1, len(rows)), "bytes": rows["size"]}))
+    columns = {name: found[name].combine_chunks() for name in found.column_names}
+    return columns | {"hash": hash_strings(found["prefix"])}
 
 
 def _largest(rows: pa.Table) -> Iterator[pa.Table]:
-    found = rows.group_by("prefix").aggregate([("bytes", "count"), ("bytes", "sum")])
-    named = found.rename_columns({"bytes_count": "objects", "bytes_sum": "bytes"})
-    yield named.sort_by([("bytes", "descending"), ("prefix", "ascending")]).slice(0, PREFIXES)
+    yield _summed(rows).sort_by([("bytes", "descending"), ("prefix", "ascending")]).slice(0, PREFIXES)
+
+
+def _summed(rows: pa.Table) -> pa.Table:
+    found = rows.group_by("prefix").aggregate([("objects", "sum"), ("bytes", "sum")])
+    return found.rename_columns({"objects_sum": "objects", "bytes_sum": "bytes"}).combine_chunks()

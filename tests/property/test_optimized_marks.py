@@ -30,6 +30,7 @@ from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.layers import RESTS_ON, all_layers
 from lakegc_core.store.parquet import read_part
 from tests import towns
+from tests.crowded import crowded
 from tests.histories import BRANCHES, Step
 from tests.towns import DAY, HOUR, Clock, Crash, Town
 
@@ -80,12 +81,13 @@ class Comparison:
             for flight in list(self.town.player.flights):
                 self.town.player.land(flight)
             self.town.pass_time(self.chance.choice(JUMPS))
-            self.marks.append(self.town.mark())
-            self.compare(self.marks[-1])
+            with crowded(bool(number % 2)):  # the clean twin is always made the other way
+                self.marks.append(self.town.mark())
+            self.compare(self.marks[-1], twin_crowded=not number % 2)
             if self.chance.random() < 0.6:
                 self.sweep()
 
-    def compare(self, mark_id: str) -> None:
+    def compare(self, mark_id: str, *, twin_crowded: bool) -> None:
         town = self.town
         ours = town.context(mark_id)
         below = ours.mark.require(STAGES[0]).facts[RESTS_ON]
@@ -94,7 +96,8 @@ class Comparison:
         if not below:
             return
         twin = town.context("twin", mode=CLEAN)
-        pipeline.mark(town.spark, twin)
+        with crowded(twin_crowded):
+            pipeline.mark(town.spark, twin)
         right, found = findings_of(twin), findings_of(ours)
         there, known = listed(town.spark, twin), listed(town.spark, ours)
         with pytest.MonkeyPatch.context() as patch:

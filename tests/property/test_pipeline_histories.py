@@ -31,11 +31,10 @@ from lakegc_core.sandbox import SandboxServer
 from lakegc_core.sandbox.refs import GoneError
 from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
 from lakegc_core.settings import ServerSettings, Settings, StoreMapping
-from lakegc_core.stages import candidates, judging
-from lakegc_core.stages.hash_scan import MOST
 from lakegc_core.stages.swept_report import swept_report
 from tests import histories, oracle
 from tests.conftest import QUICK
+from tests.crowded import crowded
 from tests.histories import NOW, History, Player
 
 if TYPE_CHECKING:
@@ -63,9 +62,7 @@ class Court:
 
         `joined`: as if there were more addresses than a worker can hold.
         """
-        with pytest.MonkeyPatch.context() as patch:
-            for module in (candidates, judging):
-                patch.setattr(module, "MOST", -1 if joined else MOST)
+        with crowded(joined):
             return self._judge(history, tags=tags, sweep=sweep)
 
     def _judge(self, history: History, *, tags: bool, sweep: bool) -> list[str]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -73,7 +74,7 @@ def test_a_mark_of_another_repository_or_allow_list_is_not_carried_on(marked: Ma
     assert before(replace(context, header=replace(context.header, **other))) == (None, None)
 
 
-@pytest.mark.parametrize("held", [findings.MOST_CARRIED, 0], ids=["looked up by workers", "joined by Spark"])
+@pytest.mark.parametrize("held", [findings.MOST_CARRIED, -1], ids=["looked up by workers", "joined by Spark"])
 def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
     spark: SparkSession, marked: Marked, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
@@ -105,6 +106,16 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
     since = {row[0]: row[1] / 1e6 for row in second.selectExpr("address", "unix_micros(since)").collect()}
     assert {name for name, at in since.items() if at == long_ago.timestamp()} == {"garbage", "rescued before"}
     assert {name for name, at in since.items() if at == now.timestamp()} == {"young", "far", "staged", "rescued", "new"}
+
+
+def test_addresses_whose_hashes_collide_do_not_lend_one_another_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "hash_strings", lambda rows: np.array([len(row) for row in rows.to_pylist()]))
+    known = {"a": 5, "bb": 7, "cc": 6, "dddd": 8}
+    schema = pa.schema([findings.SCHEMA.field("address"), findings.SCHEMA.field("since")])
+    rows = [pa.array(list(known)), pa.array(list(known.values()), pa.int64()).cast(schema.field("since").type)]
+    asked = ["a", "b", "bb", "cc", "dddd", "eeeee", ""]
+    numbers, since = findings._Carried(pa.Table.from_arrays(rows, schema=schema)).find(pa.array(asked))
+    assert dict(zip((asked[number] for number in numbers), since.tolist(), strict=True)) == {"a": 5, "bb": 7, "dddd": 8}
 
 
 def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_it_dead_again(

@@ -67,7 +67,7 @@ def tell() -> Decide:
 def test_rows_of_one_hash_meet_whatever_part_they_come_from(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Decide, partitions: int, few: int
 ) -> None:
-    monkeypatch.setattr(gathering, "_ROWS_PER_PARTITION", few)
+    monkeypatch.setattr(gathering, "_FEW_ROWS", few)
     sets = [[f"n{number}" for number in range(0, 300, step)] for step in (1, 2, 3)] + [["n6", "n6", "other"]]
     found = gather(spark, feeds(LocalConfig(str(tmp_path)), sets), ROWS, tell, TOLD, partitions).as_frame().collect()
     kinds = Counter((name, kind) for kind, names in enumerate(sets) for name in names)
@@ -114,7 +114,7 @@ def test_gatherings_of_the_same_parts_do_not_see_one_anothers_rows(
 def test_a_damaged_part_is_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Decide, few: int
 ) -> None:
-    monkeypatch.setattr(gathering, "_ROWS_PER_PARTITION", few)
+    monkeypatch.setattr(gathering, "_FEW_ROWS", few)
     (feed,) = feeds(LocalConfig(str(tmp_path)), [["a"]])
     file = tmp_path / "set-0" / feed.source.part.name
     file.write_bytes(file.read_bytes()[:-1] + b"x")

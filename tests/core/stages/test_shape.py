@@ -47,11 +47,12 @@ def test_no_objects_are_in_no_class() -> None:
     assert [each["objects"] for each in shape.classes({})["ages"]] == [0] * (len(shape.AGES) + 1)
 
 
-@pytest.mark.parametrize("together", [250_000, 1], ids=["in one table", "in many"])
+@pytest.mark.parametrize(("together", "few"), [(250_000, 250_000), (1, 250_000), (1, 0)])
 def test_the_largest_prefixes_are_folders_by_bytes(
-    quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+    quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, few: int
 ) -> None:
     monkeypatch.setattr(gathering, "_ROWS_PER_PARTITION", together)
+    monkeypatch.setattr(gathering, "_FEW_ROWS", few)
     config = LocalConfig(str(tmp_path))
     rows = [("data/a/1", 5), ("data/a/2", 6), ("data/b/1", 10), ("0123", 3), ("data/a\n/x", 4)]
     rows += [(f"more/{number}/x", 1) for number in range(20)]
