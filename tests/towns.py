@@ -171,8 +171,8 @@ class Town:
         if resumed or meddling:  # nobody can say what it saw of what changed meanwhile
             self.unreferenced = {name: self.unreferenced.get(name, began) for name in self.stored()}
         else:
-            live = self.live(self.world())
-            dead = self.stored().keys() - live
+            # What only a commit in flight holds the mark cannot see: if that lands and goes, nobody saw it live.
+            dead = self.stored().keys() - oracle.live(self.world(), tags=True)
             self.unreferenced = {name: self.unreferenced.get(name, began) for name in dead}
         return mark_id
 
