@@ -15,7 +15,7 @@ import pytest
 
 from lakegc_core import safety
 from lakegc_core.context import MarkContext
-from lakegc_core.stages import findings
+from lakegc_core.stages import findings, rescues
 from lakegc_core.stages.previous_mark import LaterMarks
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
 
@@ -27,7 +27,8 @@ def _no_rescues(patch: pytest.MonkeyPatch) -> None:
     def none(spark: SparkSession, context: MarkContext) -> DataFrame:
         return spark.createDataFrame([], "address string, rescued_at timestamp")
 
-    patch.setattr(findings, "last_rescues", none)
+    patch.setattr(rescues, "last_rescues", none)  # where Spark joins them
+    patch.setattr(findings, "list_parts", lambda config, folder: [])  # where workers look them up
 
 
 SERIES = Mechanism(
