@@ -25,7 +25,7 @@ from lakegc_core.stages.candidates import ABSENT, MISSING, Unreferenced
 from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.findings import STAGE as FINDINGS
 from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only, partitions_for, rows_in
-from lakegc_core.stages.hash_scan import Sieve, Source, Wanted, by_address, by_hash, filter_of, scan, sieve_of
+from lakegc_core.stages.hash_scan import Sieve, Wanted, by_address, by_hash, filter_of, scan, sieve_of, sources_of
 from lakegc_core.stages.inventory import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.judging import FOREIGN
 from lakegc_core.stages.layers import Layer
@@ -96,9 +96,9 @@ class _Changes:
         parts[_LEFT] = found[_LEFT]
         config, own = self.context.workspace, self.own.mark_id
         objects = [
-            Source(config, self._folder(name), part, own)
+            source
             for name in (CANDIDATES, _LEFT, _LOOSE)
-            for part in parts[name]
+            for source in sources_of(config, self._folder(name), parts[name], own)
         ]
 
         def absent(which: str) -> DataFrame:

@@ -28,7 +28,7 @@ from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.candidates import MISSING, against_all
 from lakegc_core.stages.changes import against_changes
 from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, instant, moment, with_since
-from lakegc_core.stages.hash_scan import Source, by_address, scan
+from lakegc_core.stages.hash_scan import Source, by_address, scan, sources_of
 from lakegc_core.stages.inventory import LEARNT
 from lakegc_core.stages.judging import FOREIGN, HELD, STAGED, YOUNG, Judge, Keeper
 from lakegc_core.stages.layers import Layer, all_layers
@@ -150,7 +150,7 @@ def _without_reuploads(
 
 
 def _sources(context: MarkContext, folder: str, parts: Sequence[Part]) -> list[Source]:
-    return [Source(context.workspace, folder, part, context.header.mark_id) for part in parts]
+    return sources_of(context.workspace, folder, parts, context.header.mark_id)
 
 
 def _previous_facts(context: MarkContext) -> dict[str, Any] | None:

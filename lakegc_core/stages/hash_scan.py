@@ -55,6 +55,11 @@ class Source:
     layer: str
 
 
+def sources_of(config: StoreConfig, folder: str, parts: Sequence[Part], layer: str) -> list[Source]:
+    """The parts of a dataset of a mark, to be read through."""
+    return [Source(config, folder, part, layer) for part in parts]
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What is looked for: the keys of the rows of some parts, by folder. `columns`: those that `keys` needs."""

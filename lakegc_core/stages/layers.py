@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core.context import MarkContext, RepositoryContext
 from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.mark import CLEAN, INCREMENTAL, RESTORES, STAGES, STAMP, Manifest, MarkArtifacts, marks
-from lakegc_core.stages.hash_scan import Source, Wanted
+from lakegc_core.stages.hash_scan import Source, Wanted, sources_of
 from lakegc_core.stages.previous_mark import previous_findings
 from lakegc_core.store.parquet import Part, read, rows_of
 
@@ -59,7 +59,7 @@ class Layer:
     def sources(self, stage: str, dataset: str = "") -> list[Source]:
         """The parts of a dataset, to be read through."""
         folder = self.mark.stage_folder(stage, dataset)
-        return [Source(self.mark.config, folder, part, self.mark_id) for part in self.parts(stage, dataset)]
+        return sources_of(self.mark.config, folder, self.parts(stage, dataset), self.mark_id)
 
     def wanted(self, stage: str, dataset: str = "", **how: Any) -> Wanted:
         """The rows of a dataset, to be looked for. `how`: which of their columns, and the keys by these."""

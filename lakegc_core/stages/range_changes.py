@@ -22,7 +22,7 @@ from lakegc_core.spark import Json, run_on_rows
 from lakegc_core.stages.base import StageOutput
 from lakegc_core.stages.commit_walk import COMMITS
 from lakegc_core.stages.gathering import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
-from lakegc_core.stages.hash_scan import Source
+from lakegc_core.stages.hash_scan import sources_of
 from lakegc_core.stages.layers import Layer
 from lakegc_core.stages.range_reading import (
     CHECKSUMS,
@@ -120,8 +120,8 @@ def _read_metaranges(
     retained."""
     place = context.mark.stage_folder(COMMITS)
     feeds = [
-        Feed(Source(context.workspace, place, part, context.header.mark_id), ("metarange_id",), _named_now)
-        for part in commits
+        Feed(source, ("metarange_id",), _named_now)
+        for source in sources_of(context.workspace, place, commits, context.header.mark_id)
     ]
     feeds += [
         Feed(source, tuple(CHECKSUMS_SCHEMA.names), _named_before)
@@ -201,9 +201,7 @@ def _read_ranges(
     ]
     changed = 0
     for name, sign in ((METARANGES, 1), (_FORMER, -1)):
-        sources = [
-            Source(context.workspace, f"{folder}/{name}", part, context.header.mark_id) for part in metaranges[name]
-        ]
+        sources = sources_of(context.workspace, f"{folder}/{name}", metaranges[name], context.header.mark_id)
         feeds += [Feed(source, columns, _Counted(sign)) for source in sources]
         changed += rows_of(metaranges[name])
     # The work is in the ranges that changed: at most as many as there are references to such.

@@ -22,7 +22,7 @@ from lakegc_core.safety import Level
 from lakegc_core.spark import Json, Mapped, clear_errors, many, run_tasks
 from lakegc_core.stages import findings
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
-from lakegc_core.stages.hash_scan import LAYER, Source, Wanted, scan
+from lakegc_core.stages.hash_scan import LAYER, Source, Wanted, scan, sources_of
 from lakegc_core.stages.layers import all_layers
 from lakegc_core.stages.look import Look
 from lakegc_core.stages.protected import ROWS_SCHEMA
@@ -122,7 +122,7 @@ def heads_of_mark(spark: SparkSession, context: MarkContext, folder: str, look: 
     sources = [source for layer in layers for source in layer.sources(STAGE, INDEX)]
     place = f"{look.folder}/committed/{INDEX}" if look else ""
     if look:
-        sources += [Source(config, place, part, _LOOK) for part in look.index]
+        sources += sources_of(config, place, look.index, _LOOK)
 
     def branches() -> DataFrame:
         if look:
