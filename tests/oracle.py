@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakegc_core.sandbox import Repository
 from lakegc_core.sandbox.graveler_writer import Entry
@@ -128,6 +128,17 @@ def world_of(repository: Repository, min_age: int) -> World:
         min_age=min_age,
         local=repository.place.local_base is not None,
     )
+
+
+def named_by_server(world: World, repository: Repository) -> World:
+    """The same without what branches show and the server does not name: identical re-uploads, see `suspects`."""
+    staged = [
+        entry
+        for branch in repository.refs.branches
+        for _, change, entry in repository.uncommitted(branch)
+        if change != "removed"
+    ]
+    return replace(world, shown=frozenset(name for entry in staged for name in names_of(repository, entry)))
 
 
 def _names(repository: Repository, ref: str) -> Iterator[str]:
