@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 import pytest
 
-from lakegc_core.stages import candidates, findings, gathering, inventory, judging
+from lakegc_core.stages import candidates, changes, findings, gathering, inventory, judging
 
 LIMITS = (
     (candidates, "MOST"),
@@ -21,7 +22,20 @@ LIMITS = (
 @contextmanager
 def crowded(really: bool = True) -> Iterator[None]:
     """For as long as the block lasts, in this process: where what a mark does is decided."""
+    with _beyond(LIMITS if really else ()):
+        yield
+
+
+@contextmanager
+def large_index() -> Iterator[None]:
+    """The same of the index alone, of which few rows count."""
+    with _beyond(((changes, "_INDEX_ROWS"),)):
+        yield
+
+
+@contextmanager
+def _beyond(limits: Iterable[tuple[ModuleType, str]]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module, limit in LIMITS if really else ():
+        for module, limit in limits:
             patch.setattr(module, limit, -1)
         yield

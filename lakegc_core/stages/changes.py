@@ -24,7 +24,18 @@ from lakegc_core.stages import inventory, range_reading, uncommitted_addresses
 from lakegc_core.stages.candidates import ABSENT, MISSING, Unreferenced
 from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.findings import STAGE as FINDINGS
-from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, only, partitions_for, rows_in
+from lakegc_core.stages.gathering import (
+    HASH,
+    KIND,
+    Feed,
+    columns_of,
+    few,
+    gather,
+    only,
+    partitions_for,
+    rows_in,
+    rows_of_feeds,
+)
 from lakegc_core.stages.hash_scan import Sieve, Wanted, by_address, by_hash, filter_of, scan, sieve_of, sources_of
 from lakegc_core.stages.inventory import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.judging import FOREIGN
@@ -38,8 +49,9 @@ if TYPE_CHECKING:
 
 BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
 CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
-_FOUND, _LEFT, _LOOSE = "found", "left", "loose"
+_FOUND, _LEFT, _LOOSE, _INDEXED = "found", "left", "loose", "indexed"
 _ASKED_PER_TASK = 200
+_INDEX_ROWS = 250_000  # of which those that count are sought out in a pass of its own
 
 _OBJECT = [field.with_nullable(True) for field in inventory.SCHEMA]
 ROWS = pa.schema(
@@ -52,6 +64,7 @@ ROWS = pa.schema(
         pa.field("asks", pa.bool_()),  # whether it has to lie there
     ]
 )
+_COUNTED = pa.schema([KIND, HASH, ROWS.field("range_id"), ROWS.field("asks")])
 _SOUGHT_SCHEMA = pa.schema(
     [
         inventory.SCHEMA.field("address"),
@@ -136,17 +149,28 @@ class _Changes:
         )
         sought = Wanted(self.context.workspace, places, ("address",), by_address)
         held = self.own.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=_by_reading)
-        for layer in every:
-            kind = HELD if layer is self.own else HELD_BEFORE
-            make = _Indexed(kind, layer.mark_id, held, sought)
-            index = layer.sources(range_reading.STAGE, INDEX)
-            feeds += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in index]
+        index = [
+            Feed(source, ("range_id", "hash"), make, ("range_id",), once=True)
+            for layer in every
+            for make in [_Indexed(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought)]
+            for source in layer.sources(range_reading.STAGE, INDEX)
+        ]
         # Of what is sought ranges hold about as much again, and some of the index comes along.
-        rows = 2 * sought.rows + int(rows_in(feeds) * Sieve.share(sought.rows))
+        rows = 2 * sought.rows + int(rows_in(index) * Sieve.share(sought.rows))
+        if rows_in(index) > _INDEX_ROWS and few(rows):
+            index = self._put_down(index)
+        feeds += index
         partitions = self.context.settings.scale.address_num_partitions or partitions_for(rows)
         frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
         schemas = {CANDIDATES: inventory.SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), _SOUGHT_SCHEMA)}
         return self._write(frame, schemas, _by_verdict)
+
+    def _put_down(self, index: Sequence[Feed]) -> list[Feed]:
+        """The few rows of a large index that count, in parts that all workers can read."""
+        folder, own = self._folder(_INDEXED), self.own.mark_id
+        parts = write(rows_of_feeds(self.spark, index, _COUNTED), self.context.workspace, {_INDEXED: folder}, _COUNTED)
+        sources = sources_of(self.context.workspace, folder, parts[_INDEXED], own)
+        return [Feed(source, tuple(_COUNTED.names), columns_of) for source in sources]
 
     def _ask(self, decided: Mapping[str, Sequence[Part]], found: Sequence[Part]) -> dict[str, list[Part]]:
         """Ask the store for what no listing knows: what is there, what of that nothing holds, and what is not there."""

@@ -59,6 +59,11 @@ def rows_in(feeds: Sequence[Feed]) -> int:
     return sum(feed.source.part.rows for feed in feeds)
 
 
+def few(rows: int) -> bool:
+    """Whether all workers can read so many rows."""
+    return rows <= _FEW_ROWS
+
+
 def partitions_for(rows: int) -> int:
     """How many tables so many rows make, each of which a task can hold."""
     return 1 + rows // _ROWS_PER_PARTITION
@@ -98,9 +103,21 @@ def gather(
                 if own.num_rows:
                     yield from decided(own)
 
-    if rows <= _FEW_ROWS and len(feeds) <= _FEW_FEEDS:  # a shuffle costs more than that all workers read them
+    if few(rows) and len(feeds) <= _FEW_FEEDS:  # a shuffle costs more than that all workers read them
         return Mapped(spark.range(0, partitions, 1, partitions), result, share)
 
+    def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(clocks)
+        every = list(batches)
+        if every:  # cast: Spark gives times in the session's zone
+            yield from decided(pa.Table.from_batches(every).cast(schema))
+
+    return Mapped(rows_of_feeds(spark, feeds, schema).as_frame().repartition(partitions, "hash"), result, group)
+
+
+def rows_of_feeds(spark: SparkSession, feeds: Sequence[Feed], schema: pa.Schema) -> Mapped:
+    """The rows that become of some parts, at least one, each part read by one task."""
+    rows, clocks = rows_in(feeds), clock.ambient()
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))
     shares = dealt(feeds, slices, lambda feed: feed.source.part.rows)
 
@@ -110,14 +127,7 @@ def gather(
             for number in batch.column(0).to_pylist():
                 yield from _rows(shares[number], schema)
 
-    def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task(clocks)
-        every = list(batches)
-        if every:  # cast: Spark gives times in the session's zone
-            yield from decided(pa.Table.from_batches(every).cast(schema))
-
-    frame = Mapped(spark.range(0, slices, 1, slices), schema, read).as_frame()
-    return Mapped(frame.repartition(partitions, "hash"), result, group)
+    return Mapped(spark.range(0, slices, 1, slices), schema, read)
 
 
 def _rows(feeds: Sequence[Feed], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

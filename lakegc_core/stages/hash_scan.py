@@ -97,11 +97,13 @@ def scan(
     found: bool = True,
     only: Callable[[pa.RecordBatch, str], np.ndarray] | None = None,
     within: Callable[[], tuple[str, Sequence[str]]] | None = None,
+    repeated: Sequence[str] = (),
 ) -> Mapped:
     """The rows of the sources of which a key (by `keys`) is wanted, or with `found=False` all the others; without
     `wanted` all rows: the columns of `schema`, and `layer`.
 
-    `only`: which rows of a layer count. `within`: where what is wanted can lie, see `read_part`.
+    `only`: which rows of a layer count. `within`: where what is wanted can lie, `repeated`: both
+    see `read_part`.
     """
     shape = pa.schema([*schema, LAYER])
     if not sources or (found and wanted is not None and not wanted.rows):
@@ -117,7 +119,7 @@ def scan(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for source in shares[number]:
-                    for rows in read_part(source.config, source.folder, source.part, schema.names, places):
+                    for rows in read_part(source.config, source.folder, source.part, schema.names, places, repeated):
                         chosen = rows
                         if sought is not None:
                             hits = sought.any(keys(rows))
@@ -127,7 +129,8 @@ def scan(
                         if only is not None and chosen.num_rows:
                             chosen = chosen.filter(pa.array(only(chosen, source.layer)))
                         if chosen.num_rows:
-                            columns = [*chosen.columns, pa.repeat(source.layer, chosen.num_rows)]
+                            columns = [chosen[field.name].cast(field.type) for field in schema]
+                            columns.append(pa.repeat(source.layer, chosen.num_rows))
                             yield pa.RecordBatch.from_arrays(columns, schema=shape)
 
     return Mapped(spark.range(0, slices, 1, slices), shape, body)

@@ -82,7 +82,8 @@ def find_suspects(
     config = context.workspace
     candidates = _put(planned.then(_CANDIDATES, _tagged), heads, "tagged", config)
     wanted = Wanted(config, ((f"{heads.folder}/tagged", candidates),), ("size", "tag"), _keys_sought)
-    hits = _put(scan(spark, heads.sources, _ALIKE, wanted, _keys_held), heads, "hits", config, _HITS)
+    found_alike = scan(spark, heads.sources, _ALIKE, wanted, _keys_held, repeated=("range_id",))
+    hits = _put(found_alike, heads, "hits", config, _HITS)
     if not hits:
         return None
     alike = read(spark, config, f"{heads.folder}/hits", hits, _HITS).join(

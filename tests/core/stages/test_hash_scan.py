@@ -63,6 +63,18 @@ def test_a_scan_finds_addresses_in_the_parts_of_all_marks_and_says_whose_they_ar
     assert scan(quick, sources, ADDRESSES, Wanted(config, ()), by_address).as_frame().collect() == []
 
 
+@pytest.mark.parametrize("found", [True, False])
+def test_columns_of_few_values_are_read_as_dictionaries_and_come_as_they_were(
+    quick: SparkSession, tmp_path: Path, found: bool
+) -> None:
+    config, lying = LocalConfig(str(tmp_path)), [f"data/{number % 3}" for number in range(60)]
+    sources = [Source(config, "a", part, "a") for part in written(config, "a", ADDRESSES, list(lying))]
+    parts = written(config, "wanted", HASHES, hash_strings(pa.array(["data/1"])).tolist())
+    wanted = Wanted(config, (("wanted", parts),))
+    rows = scan(quick, sources, ADDRESSES, wanted, by_address, found=found, repeated=("address",)).as_frame().collect()
+    assert sorted(row[0] for row in rows) == sorted(each for each in lying if (each == "data/1") == found)
+
+
 def test_a_damaged_part_ends_the_scan(quick: SparkSession, tmp_path: Path) -> None:
     config = LocalConfig(str(tmp_path))
     parts = written(config, "a", HASHES, [1, 2, 3])
