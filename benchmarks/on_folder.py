@@ -25,7 +25,7 @@ def main(folder: str, arguments: list[str]) -> int:
 
     # Tasks carry the store's configuration with them, so that executors need not know.
     with mock.patch.object(context, "config_for", in_folder):
-        return cli.main(arguments)
+        return cli.command(arguments)
 
 
 if __name__ == "__main__":

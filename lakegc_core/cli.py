@@ -6,6 +6,7 @@ stdout carries the result, stderr everything else. Exit codes: 0 done, 1 failed,
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -23,7 +24,7 @@ from lakegc_core.mark import AUTO, CLEAN, INCREMENTAL, new_mark_id
 from lakegc_core.progress import Reporter, ask
 from lakegc_core.safety import KEEP_MARKS
 from lakegc_core.settings import RULES_MODES, Settings
-from lakegc_core.stages import foreign_mark
+from lakegc_core.stages import foreign_mark, layers
 from lakegc_core.stages.sweep_result import SweepResult
 from lakegc_core.stages.swept_report import ready_at
 from lakegc_core.transfer import Limits
@@ -57,6 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("lakegc: interrupted. Run the same command again; it goes on where it stopped.\n")
         return 130
+
+
+def command(arguments: Sequence[str] | None = None) -> int:
+    """`main` as the last thing that a process does: it ends without a search for garbage among all that it imported,
+    which takes longer than many a command."""
+    code = main(arguments)
+    gc.freeze()
+    return code
 
 
 def parser() -> argparse.ArgumentParser:
@@ -194,10 +203,10 @@ def _settings(options: argparse.Namespace) -> Settings:
     return Settings.load(options.config, os.environ)
 
 
-def _spark(settings: Settings) -> SparkSession:
+def _spark(settings: Settings, *, quick: bool = False) -> SparkSession:
     from lakegc_core.spark import session
 
-    return session(settings.spark.master, settings.spark.conf)
+    return session(settings.spark.master, settings.spark.conf, quick=quick)
 
 
 def _open(options: argparse.Namespace, reporter: Reporter) -> RepositoryContext:
@@ -224,7 +233,7 @@ def _print(options: argparse.Namespace, value: Any, screen: str) -> None:
 
 def _mark(options: argparse.Namespace, reporter: Reporter) -> int:
     context = _begin(options, _open(options, reporter))
-    spark = _spark(context.settings)
+    spark = _spark(context.settings, quick=layers.likely(context))
     with reporter.watch(spark):
         review = pipeline.mark(spark, context)
     _print(options, review.report, report.mark_screen(review.report) + _next_step(context, review))
@@ -298,7 +307,7 @@ def _run(options: argparse.Namespace, reporter: Reporter) -> int:
     accepted = _accepted(options)
     if not options.dry_run and not options.yes and not sys.stdin.isatty():
         raise SettingsError("`run` deletes: without a terminal it needs --yes (or --dry-run).")
-    spark = _spark(context.settings)
+    spark = _spark(context.settings, quick=layers.likely(context))
     with reporter.watch(spark):
         review = pipeline.mark(spark, context)
     found: Json = {"mark": review.report, "sweep": None}
@@ -425,4 +434,4 @@ def _sandbox(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command())

@@ -48,12 +48,12 @@ _DEFAULTS = {
 }
 
 
-def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
+def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, quick: bool = False) -> SparkSession:
     """The process's Spark session, started if there is none; one that stands is taken, whatever its master.
 
     `master` may be the address of a Spark Connect server. `conf` holds any `spark.*` settings and wins over lakegc's
     defaults. Credentials do not belong there: stores are reached from Python, with configurations that travel in the
-    tasks. Executors elsewhere are given this package.
+    tasks. Executors elsewhere are given this package. `quick`: for little work, see `java.prepare`.
     """
     own = dict(conf or {})
     forks = sys.platform == "linux" and master.startswith("local") and _DAEMON not in own
@@ -69,7 +69,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     else:
         if python := own.get("spark.pyspark.python"):
             os.environ["PYSPARK_PYTHON"] = python  # only spark-submit looks at the setting itself
-        prepare_environment(master)
+        prepare_environment(master, quick=quick)
         builder = SparkSession.builder.master(master)
         settings = dict(_DEFAULTS)
     if master.startswith("local"):
@@ -92,14 +92,14 @@ def _stands() -> bool:
     return spark is not None and spark.SparkSession.getActiveSession() is not None
 
 
-def prepare_environment(master: str = "local[*]") -> None:
+def prepare_environment(master: str = "local[*]", *, quick: bool = False) -> None:
     """Set Java and the executors' Python where the environment leaves them open. Call before the first session."""
     if master.startswith("local"):
         # Workers would otherwise run the `python3` of PATH, which need not have lakegc.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    java.prepare()
+    java.prepare(quick=quick and master.startswith("local"))
 
 
 def run_tasks(

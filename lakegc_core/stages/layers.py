@@ -105,6 +105,24 @@ def choose(context: MarkContext) -> Basis:
     return Basis((), problem) if problem else Basis(layers)
 
 
+def likely(context: MarkContext) -> bool:
+    """Whether a mark that begins now will most likely rest on others, as far as one look at the newest of them tells.
+    Only how Spark is started hangs on it."""
+    earlier = (each for each in marks(context.workspace, context.home) if each != context.header.mark_id)
+    newest = next(earlier, None)
+    if newest is None or context.header.mode == CLEAN:
+        return False
+    mark = context.artifacts(newest)
+    try:
+        listing = mark.manifest(_LISTING) if mark.manifest(_LAST) else None
+    except LakegcError:
+        return False
+    layers = listing.facts.get(RESTS_ON) if listing else None
+    if layers is None:
+        return False
+    return context.header.mode == INCREMENTAL or len(layers) + 1 < context.policy.clean_every
+
+
 def below(context: MarkContext) -> tuple[Layer, ...]:
     """The layers below a mark whose listing stands, newest first. MarkError if one is not what was sealed."""
     return _read_layers(context, context.mark.require(_LISTING).facts[RESTS_ON])

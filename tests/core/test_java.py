@@ -72,6 +72,19 @@ def test_a_cache_of_spark_s_classes_is_used_when_it_is_there(cache: Path, monkey
     assert options[0] == "-Dmine=1" and options.count(f"-XX:AOTCache={found}") == 1
 
 
+def test_java_compiles_less_for_little_work_unless_told_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    java.prepare(quick=True)
+    assert os.environ["SPARK_SUBMIT_OPTS"].split().count("-XX:TieredStopAtLevel=1") == 1
+    java.prepare(quick=True)
+    assert os.environ["SPARK_SUBMIT_OPTS"].split().count("-XX:TieredStopAtLevel=1") == 1
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:-TieredCompilation")
+    java.prepare(quick=True)
+    assert "TieredStopAtLevel" not in os.environ["SPARK_SUBMIT_OPTS"]
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS")
+    java.prepare()
+    assert "TieredStopAtLevel" not in os.environ["SPARK_SUBMIT_OPTS"]
+
+
 def test_an_older_java_has_no_such_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "21", "21.0.8")))
     assert "older than 25" in java.make_cache()

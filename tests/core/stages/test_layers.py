@@ -19,7 +19,7 @@ from lakegc_core.mark import CLEAN, INCREMENTAL, STAGES
 from lakegc_core.sandbox import Repository
 from lakegc_core.settings import RepositoryPolicy
 from lakegc_core.stages import inventory
-from lakegc_core.stages.layers import RESTS_ON, Basis, all_layers, choose
+from lakegc_core.stages.layers import RESTS_ON, Basis, all_layers, choose, likely
 from lakegc_core.stages.range_reading import INDEX
 from tests.lake import NOW, Lake, lake, quick
 
@@ -92,6 +92,27 @@ def test_a_clean_mark_is_made_when_asked_for_and_when_it_is_due(begin: At) -> No
     assert "2 marks rest on one another" in choose(weekly).why_clean
     wanted = replace(weekly, header=replace(context.header, mode=INCREMENTAL))
     assert ids(choose(wanted)) == ["m1", "m0"], "asked for, although a clean one is due"
+
+
+def test_whether_a_mark_will_rest_on_others_is_told_before_spark_is_started(
+    marked: tuple[Lake, Repository, Path], begin: At
+) -> None:
+    assert not likely(begin(mark_id="other", mode=CLEAN))
+    shutil.rmtree(marked[2] / "other")
+    context = begin()
+    assert likely(context)
+    weekly = replace(context, policy=RepositoryPolicy("*", clean_every=2))
+    assert not likely(weekly)
+    assert likely(replace(weekly, header=replace(context.header, mode=INCREMENTAL)))
+    seal = marked[2] / "m1" / STAGES[4] / "manifest.json"
+    whole = seal.read_text()
+    seal.write_text(whole[:-9])
+    assert not likely(context), "a mark that cannot be read"
+    seal.unlink()
+    assert not likely(context), "a mark that did not come to its end"
+    for mark_id in ("m0", "m1"):
+        shutil.rmtree(marked[2] / mark_id)
+    assert not likely(context), "no mark at all"
 
 
 def test_another_version_another_place_and_another_repository_are_not_rested_on(begin: At) -> None:
