@@ -38,6 +38,7 @@ _NEEDED = (
     "lakegc_core.stages.retention_commits",
     "lakegc_core.stages.swept_report",
     "lakegc_core.stages.uncommitted_addresses",
+    "lakegc_core.store.s3",
 )
 _ADDRESS = "LAKEGC_WARM_WORKERS"
 """Where the warm process listens: a socket in a folder of the driver's own."""
@@ -88,6 +89,7 @@ def main() -> None:
 def _import() -> bool:
     """Import what workers need; False if that started threads, so that this process must not fork."""
     os.environ.update(_NO_THREADS)
+    gc.disable()  # until all is there: it would walk through the same modules again and again
     for name in _NEEDED:
         importlib.import_module(name)
     import pyarrow as pa
@@ -95,6 +97,7 @@ def _import() -> bool:
     pa.array([1])  # looks for pandas the first time
     gc.collect()
     gc.freeze()  # workers share these pages until they write to them
+    gc.enable()
     return _threads() == 1
 
 

@@ -29,13 +29,13 @@ def crowded(really: bool = True) -> Iterator[None]:
 @contextmanager
 def large_index() -> Iterator[None]:
     """The same of the index alone, of which few rows count."""
-    with _beyond(((changes, "_INDEX_ROWS"),)):
+    with _beyond(((changes, "_INDEX_ROWS"),), 0):
         yield
 
 
 @contextmanager
-def _beyond(limits: Iterable[tuple[ModuleType, str]]) -> Iterator[None]:
+def _beyond(limits: Iterable[tuple[ModuleType, str]], limit: int = -1) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module, limit in limits:
-            patch.setattr(module, limit, -1)
+        for module, name in limits:
+            patch.setattr(module, name, limit)
         yield

@@ -7,7 +7,7 @@ layers' listings, and last of all in the store. The rows are those of `candidate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,17 @@ from lakegc_core.stages.gathering import (
     rows_in,
     rows_of_feeds,
 )
-from lakegc_core.stages.hash_scan import Sieve, Wanted, by_address, by_hash, filter_of, scan, sieve_of, sources_of
+from lakegc_core.stages.hash_scan import (
+    Filter,
+    Sieve,
+    Wanted,
+    by_address,
+    by_hash,
+    filter_of,
+    scan,
+    sieve_of,
+    sources_of,
+)
 from lakegc_core.stages.inventory import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.judging import FOREIGN
 from lakegc_core.stages.layers import Layer
@@ -149,10 +159,11 @@ class _Changes:
         )
         sought = Wanted(self.context.workspace, places, ("address",), by_address)
         held = self.own.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=_by_reading)
+        sieve = filter_of if few(sought.rows) else sieve_of  # the table of a filter for few is quicker
         index = [
             Feed(source, ("range_id", "hash"), make, ("range_id",), once=True)
             for layer in every
-            for make in [_Indexed(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought)]
+            for make in [_Indexed(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought, sieve)]
             for source in layer.sources(range_reading.STAGE, INDEX)
         ]
         # Of what is sought ranges hold about as much again, and some of the index comes along.
@@ -252,9 +263,10 @@ class _Indexed:
     layer: str
     held: Wanted
     sought: Wanted
+    sieve: Callable[[Wanted], Filter | Sieve]
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        rows = rows.take(pa.array(sieve_of(self.sought).rows(rows["hash"].to_numpy())))
+        rows = rows.take(pa.array(self.sieve(self.sought).rows(rows["hash"].to_numpy())))
         ranges = rows["range_id"].cast(pa.string())
         held = filter_of(self.held).rows(_reading(ranges, pa.repeat(self.layer, len(ranges))))
         return {"kind": self.kind, "hash": rows["hash"].to_numpy()[held], "range_id": ranges.take(pa.array(held))}

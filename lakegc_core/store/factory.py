@@ -8,11 +8,10 @@ from urllib.parse import unquote, urlsplit
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.namespace import Namespace
-from lakegc_core.settings import Settings
+from lakegc_core.settings import Settings, StoreMapping
 from lakegc_core.store.access import AzureAccess, S3Access
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.s3 import S3Config
 
 
 def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | None = None) -> StoreConfig:
@@ -23,21 +22,7 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
     """
     mapping = settings.store_for(namespace.uri)
     if namespace.scheme == "s3":
-        given = settings.s3 or S3Access()
-        return S3Config(
-            bucket=namespace.authority,
-            prefix=namespace.path,
-            # Resolved here, so that executors and the process's cache of connections see the same one.
-            endpoint_url=(mapping.endpoint if mapping else None)
-            or given.endpoint_url
-            or os.environ.get("AWS_ENDPOINT_URL_S3")
-            or os.environ.get("AWS_ENDPOINT_URL"),
-            region=given.region,
-            access_key_id=given.access_key_id,
-            secret_access_key=given.secret_access_key,
-            session_token=given.session_token,
-            delete_versions=bool(mapping and mapping.delete_versions),
-        )
+        return _s3(namespace, mapping, settings.s3 or S3Access())
     if namespace.scheme == "gs":
         return _gcs(namespace, mapping.endpoint if mapping else None)
     if namespace.is_azure:
@@ -62,6 +47,25 @@ def config_at(place: str, settings: Settings) -> StoreConfig:
     if "://" not in place or place.startswith("local://"):
         raise SettingsError(f"{place!r} is no place: give a URI such as s3://bucket/prefix, or an absolute folder.")
     return config_for(Namespace(place.rstrip("/")), settings)
+
+
+def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> StoreConfig:
+    from lakegc_core.store.s3 import S3Config  # the SDK is slow to import
+
+    return S3Config(
+        bucket=namespace.authority,
+        prefix=namespace.path,
+        # Resolved here, so that executors and the process's cache of connections see the same one.
+        endpoint_url=(mapping.endpoint if mapping else None)
+        or given.endpoint_url
+        or os.environ.get("AWS_ENDPOINT_URL_S3")
+        or os.environ.get("AWS_ENDPOINT_URL"),
+        region=given.region,
+        access_key_id=given.access_key_id,
+        secret_access_key=given.secret_access_key,
+        session_token=given.session_token,
+        delete_versions=bool(mapping and mapping.delete_versions),
+    )
 
 
 def _azure(namespace: Namespace, endpoint: str | None, given: AzureAccess | None) -> StoreConfig:
