@@ -5,6 +5,7 @@ What is run belongs to the suites.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
@@ -29,6 +30,7 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> Ran:
     """Run a command to its end. RuntimeError with the end of its stderr if it fails."""
     python = jvm = 0
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        os.sync()  # what the run before left to be written is none of this one's work
         began = time.perf_counter()
         process = subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         java: list[int] = []

@@ -102,8 +102,7 @@ def scan(
     """The rows of the sources of which a key (by `keys`) is wanted, or with `found=False` all the others; without
     `wanted` all rows: the columns of `schema`, and `layer`.
 
-    `only`: which rows of a layer count. `within`: where what is wanted can lie, `repeated`: both
-    see `read_part`.
+    `only`: which rows of a layer count. `within` (where what is wanted can lie), `repeated`: see `read_part`.
     """
     shape = pa.schema([*schema, LAYER])
     if not sources or (found and wanted is not None and not wanted.rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from lakegc_core.settings import RepositoryPolicy
 from lakegc_core.stages import inventory
 from lakegc_core.stages.layers import RESTS_ON, Basis, all_layers, choose, likely
 from lakegc_core.stages.range_reading import INDEX
+from tests.crowded import large_index
 from tests.lake import NOW, Lake, lake, quick
 
 if TYPE_CHECKING:
@@ -83,6 +85,21 @@ def test_a_mark_rests_on_those_before_it_and_finds_the_same_garbage(
     assert [name for name, _ in second[RESTS_ON]] == ["m0"] and second["units_listed"] < second["units"]
     found = {name: list(pipeline.expired_of(begin(mark_id=name))) for name in ("m0", "m1")}
     assert found["m0"] == found["m1"] and len(found["m0"]) == 1
+
+
+def test_of_a_large_index_the_rows_that_count_are_put_down_first_and_the_same_is_found(
+    marked: tuple[Lake, Repository, Path], begin: At, spark: SparkSession
+) -> None:
+    found = {}
+    for name, way in (("next-small", nullcontext), ("next-large", large_index)):
+        context = begin(mark_id=name, mode=INCREMENTAL)
+        with way():
+            pipeline.mark(spark, context)
+        found[name] = sorted(pipeline.expired_of(context))
+        assert (marked[2] / name / STAGES[4] / "indexed").exists() == (name == "next-large")
+        rests_on = context.mark.require(STAGES[0]).facts[RESTS_ON]
+        assert rests_on, "an optimized mark"
+    assert found["next-small"] == found["next-large"] == sorted(pipeline.expired_of(begin(mark_id="m1")))
 
 
 def test_a_clean_mark_is_made_when_asked_for_and_when_it_is_due(begin: At) -> None:
