@@ -160,12 +160,11 @@ class _Changes:
         sought = Wanted(self.context.workspace, places, ("address",), by_address)
         held = self.own.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=_by_reading)
         sieve = filter_of if few(sought.rows) else sieve_of  # the table of a filter for few is quicker
-        index = [
-            Feed(source, ("range_id", "hash"), make, ("range_id",), once=True)
-            for layer in every
-            for make in [_Indexed(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought, sieve)]
-            for source in layer.sources(range_reading.STAGE, INDEX)
-        ]
+        index: list[Feed] = []
+        for layer in every:
+            make = _Indexed(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought, sieve)
+            sources = layer.sources(range_reading.STAGE, INDEX)
+            index += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in sources]
         # Of what is sought ranges hold about as much again, and some of the index comes along.
         rows = 2 * sought.rows + int(rows_in(index) * Sieve.share(sought.rows))
         if rows_in(index) > _INDEX_ROWS and few(rows):
