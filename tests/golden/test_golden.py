@@ -20,7 +20,7 @@ from lakegc_core import pipeline
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import RefusedError
 from lakegc_core.pipeline import Review
-from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 from tests.golden_replay import Recording, recordings
 from tests.replays import Replay, replayed, rows
 
