@@ -6,17 +6,20 @@ lakeFS needs nothing but the object under its old key: its entries still point t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
 from lakegc_core.mark import RESTORES, STAMP, decode, digest, encode
+from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.spark import clear_errors, many
 from lakegc_core.stages import findings
-from lakegc_core.stages.path_holds import addresses_at, path_pattern
+from lakegc_core.stages.path_holds import addresses_at
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.factory import config_at
 from lakegc_core.store.parquet import Part, read, spark_width
@@ -192,15 +195,18 @@ def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -
 def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    pattern = "|".join(path_pattern(path) for path in paths)
+    globs = PathGlobs(tuple(paths))
+
+    def meant(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.append_column("meant", globs.any(batch["address"]))
+
+    by_address = objects.mapInArrow(meant, "address string, size bigint, meant boolean")
     if context.mark.header() is None:  # retired: under which paths commits showed its objects is not known any more
-        return objects.where(F.col("address").rlike(pattern))
+        return by_address.where("meant").drop("meant")
     named = addresses_at(spark, context, paths).withColumn("named", F.lit(True))
-    return (
-        objects.join(many(named), "address", "left")
-        .where(F.col("named").isNotNull() | F.col("address").rlike(pattern))
-        .drop("named")
-    )
+    found = by_address.join(many(named), "address", "left").where("meant or named is not null")
+    return found.drop("meant", "named")
 
 
 def _spread(objects: DataFrame) -> DataFrame:

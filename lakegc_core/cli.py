@@ -26,7 +26,7 @@ from lakegc_core.safety import KEEP_MARKS
 from lakegc_core.settings import RULES_MODES, Settings
 from lakegc_core.stages import foreign_mark, layers
 from lakegc_core.stages.sweep_result import SweepResult
-from lakegc_core.stages.swept_report import ready_at
+from lakegc_core.stages.swept_report.stage import ready_at
 from lakegc_core.transfer import Limits
 
 if TYPE_CHECKING:

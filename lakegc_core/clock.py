@@ -7,6 +7,7 @@ clock makes young objects look old.
 from __future__ import annotations
 
 import os
+import time
 from datetime import UTC, datetime
 
 from lakegc_core.errors import SettingsError
@@ -28,6 +29,14 @@ def now() -> datetime:
         return datetime.fromtimestamp(float(fixed), UTC)
     except (ValueError, OverflowError, OSError):
         raise SettingsError(f"LAKEGC_NOW must be unix seconds, not {fixed!r}.") from None
+
+
+def uptime() -> float:
+    """Seconds on a clock of this machine that nobody sets. It counts while the machine sleeps, where there is such a
+    clock."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 def ambient() -> dict[str, str]:

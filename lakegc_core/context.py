@@ -6,12 +6,13 @@ done with it belongs to the stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from lakegc_core import clock, lease, safety
+from lakegc_core.config.workspaces import check_workspace
 from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedError, ServerError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Repository
@@ -22,6 +23,7 @@ from lakegc_core.safety import Level
 from lakegc_core.settings import RULES_MODES, RepositoryPolicy, Settings
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.factory import config_for
+from lakegc_core.store.local import LocalConfig
 
 DEFAULT_PREFIX = "_lakefs"
 _ANY_METARANGE = "0" * 64  # the server does not check that it exists; it tells where it would lie
@@ -107,13 +109,32 @@ def open_repository(
         say=say,
     )
     if policy.workspace:
-        elsewhere = Namespace(policy.workspace)
-        context = replace(
-            context,
-            workspace=config_for(elsewhere, settings, local_folder=f"/{elsewhere.authority}/{elsewhere.path}"),
-            home=name,
-        )
+        workspace = workspace_at(policy.workspace, settings)
+        check_workspace(policy.workspace, workspace, name, data, _other_roots(context))
+        context = replace(context, workspace=workspace, home=name)
     return context
+
+
+def workspace_at(uri: str, settings: Settings) -> StoreConfig:
+    """The store in which marks lie by lakegc.yaml, each repository's in a folder of its name."""
+    place = Namespace(uri)
+    return config_for(place, settings, local_folder=f"/{place.authority}/{place.path}")
+
+
+def _other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]]:
+    """Where the namespaces of all other repositories lie, as far as they lie in stores of a kind that lakegc knows."""
+    namespace, folder = context.namespace, ""
+    if isinstance(context.data, LocalConfig):  # all of one server lie below its folder
+        folder = context.data.path.removesuffix(f"{namespace.authority}/{namespace.path}".rstrip("/"))
+    for each in context.client.repositories():
+        if each.id == context.repository.id:
+            continue
+        try:
+            other = Namespace(each.storage_namespace)
+            local = f"{folder}{other.authority}/{other.path}" if folder else None
+            yield each.id, config_for(other, context.settings, local_folder=local)
+        except SettingsError:
+            continue  # nothing of lakegc's lies in a store that it cannot reach
 
 
 def open_mark(context: RepositoryContext, mark_id: str, *, retired_too: bool = False) -> MarkContext:
@@ -163,7 +184,7 @@ def begin_mark(
     """
     check_mark_id(mark_id)
     policy, repository = context.policy, context.repository
-    rules = rules or policy.rules
+    rules = rules or policy.rules or "required"
     if rules not in RULES_MODES:
         raise SettingsError(f"`rules` is {rules!r}; it is one of {', '.join(RULES_MODES)}.")
     if mode not in MODES:
@@ -190,7 +211,7 @@ def begin_mark(
         min_age=age.total_seconds(),
         grace_period=grace.total_seconds(),
         safety=level.name,
-        protect_tags=policy.protect_tags if protect_tags is None else protect_tags,
+        protect_tags=next((said for said in (protect_tags, policy.protect_tags) if said is not None), True),
         holds=policy.holds,
         rules=rules,
         server_version=server.version,
@@ -198,6 +219,7 @@ def begin_mark(
         block_prefix=block_prefix(context.client, repository.id),
         allow_list=ALLOW_LIST_VERSION,
         mode=mode,
+        collect_unknown_names=policy.collect_unknown_names,
     )
     return _with_header(context, context.artifacts(mark_id).begin(header))
 

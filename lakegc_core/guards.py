@@ -50,6 +50,10 @@ class Evidence:
     backup_required: bool = False
     backup: Mapping[str, Any] | None = None
     """The backup of this very mark: place, objects, problem; None where there is none."""
+    neighbours: Mapping[str, Any] | None = None
+    """What is known of other repositories, asked anew at the sweep; None: what the mark found counts."""
+    neighbours_strict: bool = False
+    """Whether a neighbour that is not known well enough stops a sweep (`neighbours: {strict: true}`)."""
     skew_now: float | None = None
     """Seconds by which the store's clock is ahead of the collector's at the sweep; None while nobody asked."""
 
@@ -73,10 +77,13 @@ class Guard:
     danger: str
     judge: Callable[[Evidence], Finding]
     may_be_accepted: bool = False
+    hardens: Callable[[Evidence], bool] | None = None
+    """When a guard that else only warns stops."""
 
     def evaluate(self, evidence: Evidence) -> Verdict:
         passed, description = self.judge(evidence)
-        return Verdict(self.name, passed, self.severity, description)
+        severity = "ERROR" if self.hardens is not None and self.hardens(evidence) else self.severity
+        return Verdict(self.name, passed, severity, description)
 
 
 def evaluate(evidence: Evidence, accepted: Mapping[str, str] | None = None) -> list[Verdict]:
@@ -167,15 +174,15 @@ def _candidates(evidence: Evidence) -> Finding:
             False,
             f"{wrong:,} expired addresses are too young or not lakeFS's. Make a new mark and report this.",
         )
-    return (
-        True,
-        f"Every expired address has a name that lakeFS gives to data and is older than {cutoff:%Y-%m-%d %H:%M:%S} UTC.",
-    )
+    named = "has a name that lakeFS gives to data"
+    if evidence.header.collect_unknown_names:
+        named += ", or lies below data/ (collect_unknown_names),"
+    return True, f"Every expired address {named} and is older than {cutoff:%Y-%m-%d %H:%M:%S} UTC."
 
 
 def _live_in_listing(evidence: Evidence) -> Finding:
     missing = evidence.expired["missing"]
-    live = evidence.expired["committed"]["objects"] + evidence.expired["uncommitted"]["objects"]
+    live = _committed_and_held(evidence.expired) + evidence.expired["uncommitted"]["objects"]
     share = missing / (live + missing) if missing else 0.0
     if share > evidence.level.missing_live:
         return False, (
@@ -260,11 +267,16 @@ def _shrink(evidence: Evidence) -> Finding:
 def shrunk(before: Mapping[str, Any], now: Mapping[str, Any], level: Level) -> list[str]:
     """In which groups much less is live by the facts `now` of a mark than by those `before`, in words."""
     found = []
-    for group, title in (("committed", "committed"), ("uncommitted", "staged")):
-        had, has = before[group]["objects"], now[group]["objects"]
+    for title, count in (("committed", _committed_and_held), ("staged", lambda facts: facts["uncommitted"]["objects"])):
+        had, has = count(before), count(now)
         if had - has > max(level.shrink * had, _FEW):
             found.append(f"{title} objects went from {had:,} to {has:,}")
     return found
+
+
+def _committed_and_held(facts: Mapping[str, Any]) -> int:
+    """Objects that commits show, and those that only a hold by path keeps."""
+    return int(facts["committed"]["objects"] + facts.get("held", {"objects": 0})["objects"])
 
 
 def _known_heads(evidence: Evidence) -> Finding:
@@ -306,6 +318,46 @@ def _backup(evidence: Evidence) -> Finding:
     return True, f"All {wanted:,} objects are backed up in {found['place']}."
 
 
+def _neighbours(evidence: Evidence) -> Finding:
+    facts = evidence.neighbours if evidence.neighbours is not None else evidence.expired["neighbours"]
+    passed, description = well_known(facts)
+    if not passed and evidence.neighbours_strict:
+        return False, f"{description} {_if_meant('neighbours')}"
+    return passed, description
+
+
+def well_known(facts: Mapping[str, Any]) -> Finding:
+    """Whether enough is known of the other repositories of the same lakeFS (see `marks.neighbours.facts_of`)."""
+    count, unknown, days = facts["repositories"], facts["unknown"], facts["within"] / 86400
+    if not count:
+        return True, "No other repository is on this lakeFS."
+    if not unknown:
+        return True, f"The other {count:,} repositories of this lakeFS are known: each was marked within {days:g} days."
+    shown = "; ".join(f"{name} ({why})" for name, why in facts["named"])
+    more = f"; and {unknown - len(facts['named']):,} more" if unknown > len(facts["named"]) else ""
+    example = facts["named"][0][0]
+    return False, (
+        f"{unknown:,} of the {count:,} other repositories of this lakeFS were not marked within {days:g} days: {shown}"
+        f"{more}. If they have imported objects of this one by address, that is not known, and a sweep deletes what "
+        f"nothing refers to here. Mark them (lakegc mark {example}), or name those that import nothing from here in "
+        f"lakegc.yaml: neighbours: {{ignore: [{example}]}}."
+    )
+
+
+def _holds(evidence: Evidence) -> Finding:
+    commits, paths = evidence.facts("retention_commits"), evidence.facts("committed_addresses")
+    idle = [*commits.get("holds_idle", ()), *paths.get("holds_idle", ())]
+    named, untold = commits.get("holds", ()), paths.get("holds_untold", ())
+    if idle:
+        return False, (
+            f"{len(idle):,} of {len(named):,} holds hold nothing: {', '.join(idle)}. What they were meant to keep may "
+            f"go. Correct them in lakegc.yaml, and mark again: lakegc mark {evidence.header.repository}."
+        )
+    if untold:
+        return True, f"No hold is known to hold nothing; not all was looked through for {', '.join(untold)}."
+    return True, f"All holds ({len(named):,}) hold something." if named else "lakegc.yaml names no holds."
+
+
 _FEW = 20  # a change of so few objects is no sign of anything
 
 GUARDS: tuple[Guard, ...] = (
@@ -314,13 +366,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard("heads-and-tags", "ERROR", "a branch or tag that was overlooked loses its data", _heads_and_tags),
     Guard("candidates", "ERROR", "a fresh upload or somebody else's file is deleted", _candidates),
     Guard("live-in-listing", "ERROR", "listing and references speak of different places", _live_in_listing, True),
-    Guard(
-        "blast-radius",
-        "ERROR",
-        "a mistaken rule or an emptied branch looks like garbage",
-        _blast_radius,
-        True,
-    ),
+    Guard("blast-radius", "ERROR", "a mistaken rule or an emptied branch looks like garbage", _blast_radius, True),
     Guard("shrink", "ERROR", "a short answer of the server looks like garbage", _shrink, True),
     Guard("known-heads", "ERROR", "a restored server refers to less than the store holds", _known_heads),
     Guard("reads", "ERROR", "something is wrong that no other guard sees", _reads),
@@ -328,5 +374,14 @@ GUARDS: tuple[Guard, ...] = (
     Guard("mark-age", "ERROR", "an old mark knows nothing of what came back to life since", _mark_age),
     Guard("clocks", "ERROR", "a wrong clock makes young objects look old", _clocks),
     Guard("namespace", "ERROR", "another repository's data looks like garbage here", _namespace),
+    Guard(
+        "neighbours",
+        "WARN",
+        "what another repository imported from here by address looks like garbage",
+        _neighbours,
+        True,
+        lambda evidence: evidence.neighbours_strict,
+    ),
+    Guard("holds", "WARN", "a misspelt hold keeps nothing, and nobody notices", _holds),
 )
 BY_NAME = {guard.name: guard for guard in GUARDS}

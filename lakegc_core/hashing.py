@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93], np.uint64)
+_MIXING = np.int64(0x4F1BBCDCBFA53E0B)
 _SHIFTS = np.array([29, 32, 31], np.uint64)
 MODULUS = 2**64
 """Sums of hashes are compared modulo this."""
@@ -32,6 +33,13 @@ def hash_strings(strings: pa.Array | pa.ChunkedArray) -> np.ndarray:
         rows = lengths == size
         found[rows] = _hash(_bytes(strings.filter(pa.array(rows)), size), size)
     return found.view(np.int64)
+
+
+def mixed(hashes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Hashes of strings, each together with a number."""
+    with np.errstate(over="ignore"):
+        found: np.ndarray = hashes ^ numbers * _MIXING
+    return found
 
 
 def sum_of(hashes: np.ndarray, times: np.ndarray | None = None) -> int:

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from lakegc_core.pictures import bars
-from lakegc_core.report import human_bytes, kept_by, monthly
+from lakegc_core.report import UNKNOWN_REMARK, held_by, human_bytes, kept_by, monthly
 
 Json = dict[str, Any]
 
@@ -34,8 +34,12 @@ _GROUPS = (
     ("In the namespace", "listed"),
     ("Kept: committed", "committed"),
     ("Kept: staged", "uncommitted"),
+    ("Kept: held", "held"),
+    ("Kept: other repositories refer to it", "neighbour"),
     ("Kept: too young", "young"),
     ("Not lakeFS's: never touched", "foreign"),
+    ("Of it below data/", "unknown"),
+    ("Not asked about yet", "unasked"),
     ("Garbage", "expired"),
     ("Of it unreferenced for long enough", "confirmed"),
 )
@@ -57,7 +61,8 @@ def page(report: Json, sweeps: Sequence[Json] = ()) -> str:
         _figures(report),
         _guards(report["guards"]),
         *_pictures(report),
-        _prefixes(report["prefixes"]),
+        _prefixes(report["prefixes"], "Where most of it lies"),
+        _prefixes(report.get("foreign_prefixes", []), "What is not lakeFS's"),
         *_missing(report["missing"]),
         *(_sweep(sweep) for sweep in sweeps),
         f"<h2>Where it is</h2><p><code>{escape(report['artifacts'])}</code></p>",
@@ -86,18 +91,21 @@ def _figures(report: Json) -> str:
     listed, commits = max(1, objects["listed"]), report["commits"]
     remarks = {
         "committed": f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})",
+        "held": held_by(report),
         "expired": monthly(size["expired"], price) if price else "",
+        "unknown": UNKNOWN_REMARK,
         "confirmed": f"the rest may be swept after {report['confirmed_at']}",
     }
     rows = [
         (
             escape(title),
-            f"{objects[group]:,}",
-            human_bytes(size[group]),
-            f"{objects[group] / listed:.1%}",
+            f"{objects.get(group, 0):,}",
+            human_bytes(size.get(group, 0)),
+            f"{objects.get(group, 0) / listed:.1%}",
             escape(remarks.get(group, "")),
         )
         for title, group in _GROUPS
+        if group != "unknown" or objects.get(group)
     ]
     return "<h2>What there is</h2>" + _table(("", "objects", "bytes", "share", ""), rows, (1, 2, 3), "total")
 
@@ -132,14 +140,14 @@ def picture(classes: Sequence[Json], title: str) -> str:
     return bars(rows, f"Expired bytes {title}")
 
 
-def _prefixes(prefixes: Sequence[Json]) -> str:
+def _prefixes(prefixes: Sequence[Json], title: str) -> str:
     if not prefixes:
         return ""
     rows = [
         (f"<code>{escape(each['prefix'] or '(root)')}</code>", f"{each['objects']:,}", human_bytes(each["bytes"]))
         for each in prefixes
     ]
-    return "<h2>Where most of it lies</h2>" + _table(("folder", "objects", "bytes"), rows, (1, 2))
+    return f"<h2>{escape(title)}</h2>" + _table(("folder", "objects", "bytes"), rows, (1, 2))
 
 
 def _missing(missing: Sequence[Json]) -> list[str]:

@@ -71,7 +71,10 @@ class Proof:
     owner: str
 
     def stands(self) -> bool:
-        """False as soon as another collector has taken the lease, or it has been given back."""
+        """False as soon as another collector has taken the lease, or it has been given back.
+
+        No clocks are compared: tasks run on machines whose clocks may be wrong.
+        """
         try:
             found = json.loads(connect(self.config).read(self.key))
             return bool(found["owner"] == self.owner and found["expires_at"])

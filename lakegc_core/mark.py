@@ -31,7 +31,7 @@ STAGES = (
 """The five marking stages, in the only order that is safe: what is there, what is staged, what counts, what it
 refers to, the difference."""
 
-FORMAT = 2
+FORMAT = 3
 """Version of the artifacts. A mark of another format is neither resumed nor swept."""
 
 HOME = "_lakefs/retention/gc/lakegc"
@@ -89,6 +89,7 @@ class Header:
     block_prefix: str  # where ranges and metaranges lie, usually _lakefs
     allow_list: int
     mode: str = AUTO  # one of MODES
+    collect_unknown_names: bool = False  # below data/, what bears no name that lakeFS gives
     format: int = FORMAT
     version: str = lakegc_core.__version__
 
@@ -105,6 +106,7 @@ class Header:
             "holds": list(self.holds),
             "rules": self.rules,
             "mode": self.mode,
+            "collect_unknown_names": self.collect_unknown_names,
         }
 
 

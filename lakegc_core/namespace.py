@@ -18,25 +18,48 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import SettingsError
 
-ALLOW_LIST_VERSION = 2
-"""Raised whenever COLLECTABLE or NEVER change: marks made under another version are not built upon."""
+ALLOW_LIST_VERSION = 3
+"""Raised whenever the patterns here change: marks made under another version are not built upon."""
+
+_XID = "[0-9a-v]{19}[0g]"
+_UUID = "[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
+_NANOID = "[0-9A-Za-z_-]{21}"
+_PART = r"\.(multipart|part_[0-9]{5}(_[0-9]+)*)"
+_BLOCKS = "_(id|size)"
 
 COLLECTABLE = r"^(data/.+|[0-9a-f]{32})$"
-"""What lakeFS writes as data: everything below data/, and the 32 hex digits of servers before v0.84."""
+"""Where lakeFS writes data: below data/, and as 32 hex digits at the root before v0.84. Below data/ see GIVEN."""
 
-COLLECTABLE_LOCAL = r"^[0-9a-f]{32}-[0-9]{5}$"
-"""Parts of multipart uploads, which only the `local` blockstore leaves at the root."""
+GIVEN = (
+    # <slice>/<xid>, below shards too; with the signature of a link, or what a multipart upload keeps beside it.
+    rf"^data/(.+/)?{_XID}/{_XID}(,[0-9A-Za-z_-]{{43}})?({_PART}|{_BLOCKS})?$"
+    # What clients got to write to before v0.84: below the branch's staging token, the first one with a colon, those
+    # after a commit with a hyphen; below none where the branch had none.
+    rf"|^data/[0-9a-z][0-9a-z-]+-.+:{_UUID}/[0-9A-Za-z_-]+$"
+    rf"|^data/[0-9a-z][0-9a-z-]+-.+-{_UUID}/{_NANOID}$"
+    rf"|^data//?{_NANOID}$"
+)
+"""Names below data/ that a released lakeFS gives. Whatever else lies there is somebody else's, as far as names tell."""
+
+COLLECTABLE_BESIDE = {
+    "gs": rf"^[0-9a-f]{{32}}{_PART}$",
+    "http": rf"^[0-9a-f]{{32}}{_BLOCKS}$",
+    "https": rf"^[0-9a-f]{{32}}{_BLOCKS}$",
+    "local": r"^[0-9a-f]{32}-[0-9]{5}$",
+}
+"""What multipart uploads leave at the root, by scheme: servers before v0.84, and on `local` every one."""
 
 NEVER = r"(/$|[\s\v\pZ\x{85}]$|^data/(.*/)?_lakefs/)"
 """Directory markers, whatever lies beside the metadata of another repository nested below data/, and names that end in
 white space: lakeFS gives none, and rclone trims the lines of a list, so that a backup would miss them."""
 
-UPLOAD_PART = r"\.(multipart|part_[0-9]{5}(_[0-9]+)?)$"
+UPLOAD_PART = rf"{_PART}$"
 """Bookkeeping of multipart uploads on GCS, alive for as long as the upload runs."""
 
 ADDRESS_RELATIVE = 1
 """lakeFS's address_type RELATIVE; 0 is deprecated (by prefix), 2 is FULL."""
 
+_ENCODED = "[%?]"
 _SCHEMES = {"s3", "gs", "http", "https", "local"}
 _GO_PATH_SAFE = "$&+,/:;=@-_.~"  # what Go's URL type leaves unescaped in a path
 _XID_EPOCH = 64_060_588_800  # year 4000: slices and run ids count down to it
@@ -93,9 +116,19 @@ class Namespace:
     def collectable(self, addresses: pa.Array) -> pa.Array:
         """For each address: may it ever be deleted, by its name alone? Everything else is foreign."""
         allowed = pc.match_substring_regex(addresses, COLLECTABLE)
-        if self.is_local:
-            allowed = pc.or_(allowed, pc.match_substring_regex(addresses, COLLECTABLE_LOCAL))
+        if beside := COLLECTABLE_BESIDE.get(self.scheme):
+            allowed = pc.or_(allowed, pc.match_substring_regex(addresses, beside))
         return pc.and_not(allowed, pc.match_substring_regex(addresses, NEVER))
+
+    def unknown(self, addresses: pa.Array) -> pa.Array:
+        """For each address: does it lie below data/ under a name that lakeFS never gives? Such objects are collected
+        only where lakegc.yaml says so."""
+        return pc.and_not(pc.starts_with(addresses, "data/"), pc.match_substring_regex(addresses, GIVEN))
+
+    def deletable(self, addresses: pa.Array, *, unknown_names: bool) -> pa.Array:
+        """For each address: may it be deleted, by its name alone, where unknown names may or may not?"""
+        allowed = self.collectable(addresses)
+        return allowed if unknown_names else pc.and_not(allowed, self.unknown(addresses))
 
     def overlaps(self, other: Namespace) -> bool:
         """True where one namespace is the other or lies inside it, so that one repository's data looks like
@@ -137,6 +170,46 @@ class Namespace:
             ]
         )
 
+    def may_lie_elsewhere(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
+        """For each entry: can its address lie in another namespace? False only where it surely lies in this one."""
+        named = pc.and_(pc.not_equal(address_types, ADDRESS_RELATIVE), pc.match_substring(addresses, "://"))
+        start = self.uri if self.uri.endswith("/") else f"{self.uri}/"
+        plain = pc.invert(pc.match_substring_regex(addresses, _ENCODED))
+        return pc.and_not(named, pc.and_(pc.starts_with(addresses, start), plain))
+
+    def may_hold(self, addresses: pa.Array) -> pa.Array:
+        """For each full address: can it name a key of this namespace? False only where `protected_keys` has no row.
+
+        Quick, for many addresses of which few do.
+        """
+        if self.is_local:
+            return pa.array(np.ones(len(addresses), bool))
+        authority = f"{re.escape(self.account)}(?:[.:][^/]*)?" if self.is_azure else re.escape(self.authority)
+        here = f"(?is)^.*?://{authority}" if self.is_azure else f"(?s)^.*?://{authority}"
+        heads = "|".join(re.escape(head) for head in self._heads)
+        return pc.or_(
+            pc.match_substring_regex(addresses, f"{here}/(?:{heads})"),
+            # Encoded names and queries have several readings.
+            pc.and_(
+                pc.match_substring_regex(addresses, _ENCODED), pc.match_substring_regex(addresses, f"{here}(?:/|$)")
+            ),
+        )
+
+    def is_at(self, authority: str) -> bool:
+        """Whether addresses with this authority can name keys of this namespace."""
+        return self.is_local or self._is_own(authority)
+
+    def _is_own(self, authority: str) -> bool:
+        return _account(authority) == self.account if self.is_azure else authority == self.authority
+
+    @cached_property
+    def _heads(self) -> tuple[str, ...]:
+        """What the path of an address begins with that names a key here."""
+        written = self.uri.partition("://")[2].partition("/")[2].rstrip("/")
+        return tuple(
+            f"{start}/" if start else "" for start in dict.fromkeys((written, self.path.rstrip("/"), self.path))
+        )
+
     def _keys_of_full(self, address: str) -> list[str]:
         scheme, separator, rest = address.partition("://")
         if not separator:
@@ -144,17 +217,14 @@ class Namespace:
         if self.is_local and scheme == "local":
             return self._keys_of_local(rest)
         authority, _, path = rest.partition("/")
-        if (_account(authority) != self.account) if self.is_azure else (authority != self.authority):
+        if not self._is_own(authority):
             return []
         # Every way the server may read the address: as written, decoded, cut at a query. Protecting more is free.
-        prefix = self.path.rstrip("/")
-        written = self.uri.partition("://")[2].partition("/")[2].rstrip("/")
         found: list[str] = []
         bare = path.partition("?")[0]
         likely = unquote(bare) if self.is_azure else _server_reading(bare)
         for reading in (likely, path, unquote(path), bare, unquote(bare)):
-            for start in dict.fromkeys((written, prefix, self.path)):
-                head = f"{start}/" if start else ""
+            for head in self._heads:
                 if reading.startswith(head):
                     key = reading[len(head) :]
                     found += [key, key.lstrip("/"), *([key.strip("/")] if self.is_azure else ())]
@@ -185,6 +255,16 @@ def xid_times(addresses: pa.Array) -> np.ndarray:
     return found
 
 
+def is_shard(folder: str) -> bool:
+    """Whether a folder directly below data/ is a shard: `data/!ab/`, which holds folders that hold slices."""
+    return re.fullmatch(r"data/![^/]+/", folder) is not None
+
+
+def sharded_slices(addresses: pa.Array) -> pa.Array:
+    """For each address the slice in which it lies, at any depth below a shard; null where there is none."""
+    return pc.struct_field(pc.extract_regex(addresses, rf"^data/!(?:[^/]+/)+?(?P<slice>{_XID})/"), "slice")
+
+
 def slice_time(name: str) -> int | None:
     """Unix seconds at which a slice (or a run id) was begun; None if the name is not a slice's."""
     seconds = _xid_seconds(name)
@@ -192,7 +272,7 @@ def slice_time(name: str) -> int | None:
 
 
 def _xid_seconds(text: str) -> int | None:
-    if not re.fullmatch(r"[0-9a-v]{19}[0g]", text):
+    if not re.fullmatch(_XID, text):
         return None
     value = 0
     for letter in text[:7]:

@@ -18,14 +18,14 @@ from lakegc_core.mark import Manifest
 from lakegc_core.report import Json, mark_report
 from lakegc_core.stages.base import StageResult
 from lakegc_core.stages.committed_addresses import committed_addresses
-from lakegc_core.stages.expired_addresses import expired_addresses
+from lakegc_core.stages.expired_addresses.stage import expired_addresses
 from lakegc_core.stages.findings import STAGE as EXPIRED
 from lakegc_core.stages.foreign_mark import ForeignMark
 from lakegc_core.stages.namespace_listing import namespace_listing
 from lakegc_core.stages.retention_commits import retention_commits
 from lakegc_core.stages.sweep_record import finished_sweeps
 from lakegc_core.stages.sweep_result import SweepResult
-from lakegc_core.stages.swept_report import judge, swept_report
+from lakegc_core.stages.swept_report.stage import judge, swept_report
 from lakegc_core.stages.uncommitted_addresses import uncommitted_addresses
 from lakegc_core.store.base import connect
 from lakegc_core.store.parquet import read_part

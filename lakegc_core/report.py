@@ -14,9 +14,10 @@ from lakegc_core.backup import CopyResult
 from lakegc_core.context import MarkContext
 from lakegc_core.guards import Verdict
 from lakegc_core.mark import CLEAN, INCREMENTAL, STAGES, Manifest
+from lakegc_core.policy.holds import PATH
 from lakegc_core.settings import Price
 from lakegc_core.stages.sweep_result import SweepResult
-from lakegc_core.stages.swept_report import confirmed_at
+from lakegc_core.stages.swept_report.stage import confirmed_at
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
     """The contract of `lakegc mark --json` and `lakegc review --json`."""
     header, facts = context.header, manifests["expired_addresses"].facts
     commits = manifests["retention_commits"].facts
-    groups = ("listed", "committed", "uncommitted", "foreign", "young", "expired", "confirmed")
+    kept = ("committed", "uncommitted", "held", "neighbour", "foreign", "unknown", "young", "unasked")
+    groups = ("listed", *kept, "expired", "confirmed")
     return {
         "repository": header.repository,
         "mark_id": header.mark_id,
@@ -43,13 +45,17 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
             "retained": commits["retained"],
             "kept_by": commits["kept_by"],
         },
+        "holds": list(commits["holds"]),
         "guards": [verdict_json(verdict) for verdict in verdicts],
         "authorized": guards.authorized(verdicts),
         "missing": facts.get("missing_paths", []),
-        # Marks of earlier versions lack these three.
+        # Marks of earlier versions lack these four.
         "ages": facts.get("ages", []),
         "sizes": facts.get("sizes", []),
         "prefixes": facts.get("prefixes", []),
+        "asked": {"pages": facts["pages_asked"], "waiting": facts["waiting"]},
+        "foreign_prefixes": facts.get("foreign_prefixes", []),
+        "collect_unknown_names": header.collect_unknown_names,
         "run": run_json(manifests),
         "price": price_json(context.settings.price),
         "confirmed_at": instant(confirmed_at(context)),
@@ -100,6 +106,7 @@ def sweep_report(result: SweepResult) -> Json:
         "versioned": result.versioned,
         "recoverable_until": instant(result.recoverable_until) if result.recoverable_until else None,
         "unreadable": dict(result.unreadable),
+        "waiting": dict(result.waiting),
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }
@@ -183,6 +190,7 @@ def mark_screen(report: Json, *, every_guard: bool = False) -> str:
         "",
     ]
     garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
+    neighbours = [("kept: neighbours", "neighbour", "other repositories refer to it")] if objects["neighbour"] else []
     rows = (
         ("in the namespace", "listed", ""),
         (
@@ -191,22 +199,44 @@ def mark_screen(report: Json, *, every_guard: bool = False) -> str:
             f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})",
         ),
         ("kept: staged", "uncommitted", ""),
+        ("kept: held", "held", held_by(report)),
+        *neighbours,
         ("kept: too young", "young", ""),
         ("not lakeFS's", "foreign", "never touched"),
+        ("not asked about yet", "unasked", "a branch may show it; scale.lakefs_requests bounds what lakeFS is asked"),
         ("garbage", "expired", " · ".join(filter(None, garbage))),
     )
     for title, group, remark in rows:
+        if group == "unasked" and not objects[group]:
+            continue
         lines.append(_row(title, objects[group], size[group], remark))
         if group == "expired" and objects["expired"] and report["safety"] == "full":
             newly = {kind: report[kind]["expired"] - report[kind]["confirmed"] for kind in ("objects", "bytes")}
             when = _minute(report["confirmed_at"])
             lines.append(_row("  unreferenced ≥ gap", objects["confirmed"], size["confirmed"], "may be swept now"))
             lines.append(_row("  newly unreferenced", newly["objects"], newly["bytes"], f"may be swept after {when}"))
+        if group == "foreign":
+            lines += _foreign_lines(report)
     if objects["missing"]:
         lines.append(_row("missing", objects["missing"], None, "live, but not in the store: reads of them fail"))
         lines += [f"      {each['path'] or '(staged)'}   {each['address']}" for each in report["missing"][:10]]
     lines += ["", *guard_lines(report["guards"], every_guard=every_guard), ""]
     return "\n".join(lines)
+
+
+def _foreign_lines(report: Json) -> list[str]:
+    """Of what is not lakeFS's: what lies below data/, what to do about it, and where most of all of it lies."""
+    objects, size = report["objects"].get("unknown", 0), report["bytes"].get("unknown", 0)
+    lines = [_row("  below data/", objects, size, UNKNOWN_REMARK)] if objects else []
+    shown = report.get("foreign_prefixes", [])[:_FOLDERS]
+    return lines + [_row(f"    {each['prefix'] or '(root)'}", each["objects"], each["bytes"], "") for each in shown]
+
+
+UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_names: true` in lakegc.yaml"
+"""What to do about objects below data/ whose names lakeFS never gives."""
+
+_FOLDERS = 3
+"""How many folders of what is not lakeFS's the screen names; the JSON has more."""
 
 
 def _how(run: Json) -> str:
@@ -221,6 +251,17 @@ def _how(run: Json) -> str:
 def kept_by(commits: Json) -> str:
     """How many commits each reason keeps, in words."""
     return ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
+
+
+def held_by(report: Json) -> str:
+    """By which holds objects are kept that nothing else keeps, in words; and what counts as committed by holds."""
+    paths = [hold for hold in report.get("holds", ()) if hold.startswith(f"{PATH}:")]
+    commits = report["commits"]["kept_by"].get("hold", 0)
+    said = [
+        f"by {', '.join(paths)}" if paths else "",
+        f"the {commits:,} commits held count as committed" if commits else "",
+    ]
+    return " · ".join(filter(None, said))
 
 
 def price_json(price: Price | None) -> Json | None:
@@ -272,13 +313,18 @@ def sweep_screen(report: Json) -> str:
         DELETED: freed(report),
         ALREADY_GONE: "somebody else had deleted them",
         "rescued": "live again: kept",
-        "unconfirmed": "not yet proved dead (too new, or perhaps a re-upload): kept for a later sweep",
+        "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
         "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them from a backup, and report this",
         "failed": "run the same sweep again to finish them",
     }
     for outcome, count in outcomes.items():
         if count or outcome == DELETED:
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
+    if waiting := report["waiting"].get("objects"):
+        lines.append(
+            f"    of them {waiting:,} objects, {human_bytes(report['waiting']['bytes'])}: a branch may show them, and "
+            "the requests to lakeFS did not suffice to ask. They come first next time (scale.lakefs_requests)."
+        )
     for path, status in report["unreadable"].items():
         lines.append(f"  {path} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:

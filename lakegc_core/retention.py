@@ -7,9 +7,10 @@ done here.
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from lakegc_core.policy.holds import BRANCH, COMMIT, PATH, TAG, matching_names
 
 _MICROSECONDS = 1_000_000
 _DAY = 86_400 * _MICROSECONDS
@@ -153,14 +154,25 @@ def held_rows(
     found: list[tuple[str, int]] = []
     for hold in holds:
         kind, _, pattern = hold.partition(":")
-        if kind == "tag":
-            found += [(hold, row) for name, row in tags if fnmatch.fnmatchcase(name, pattern)]
-        elif kind == "commit":
+        if kind == TAG:
+            found += [(hold, row) for row in _named(tags, pattern)]
+        elif kind == COMMIT:
             found += [(hold, row) for row, commit_id in enumerate(graph.commit_ids) if commit_id.startswith(pattern)]
-        elif kind == "branch":
-            for name, head in heads:
-                row = head if fnmatch.fnmatchcase(name, pattern) else -1
+        elif kind == BRANCH:
+            for head in _named(heads, pattern):
+                row = head
                 while row >= 0:
                     found.append((hold, row))
                     row = graph.main_parent[row]
     return found
+
+
+def idle_holds(held: Iterable[tuple[str, int]], holds: Iterable[str]) -> list[str]:
+    """Of the holds those of commits that keep none: no commit, tag or branch is called so. `held`: of `held_rows`."""
+    keeping = {hold for hold, _ in held}
+    return sorted(hold for hold in holds if hold not in keeping and not hold.startswith(f"{PATH}:"))
+
+
+def _named(refs: Sequence[tuple[str, int]], pattern: str) -> list[int]:
+    is_meant = matching_names(pattern, [name for name, _ in refs])
+    return [row for (_, row), meant in zip(refs, is_meant, strict=True) if meant]

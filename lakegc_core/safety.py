@@ -34,6 +34,20 @@ RELIST = timedelta(days=7)
 """For so long after a slice was begun, objects may appear in it and it is listed by every mark: uploads are linked
 within a day, but those in parts are completed when their writer likes."""
 
+NEIGHBOURS = timedelta(days=7)
+"""A repository of the same lakeFS whose newest mark is older may have imported objects from here that nobody knows of,
+unless lakegc.yaml says otherwise."""
+
+ASKED_AT_ONCE = 8
+"""Requests for what branches show that lakeFS gets side by side unless lakegc.yaml says otherwise."""
+
+PAGES_BEFORE_HEADS = 1_000
+"""Where asking lakeFS takes so many pages or fewer, the store gets no HEADs that might save some: they take minutes."""
+
+LOOKS = 3
+"""A look is taken anew when heads of branches moved while lakeFS was asked; the third one counts all the same, with all
+that the others found referenced."""
+
 LEAST_MARKS = 2
 """Nobody may keep fewer: the newest carries what is known of every object, and the next is compared with it."""
 
@@ -65,9 +79,17 @@ class Level:
     watch_interval: timedelta
     """While deleting, heads, tags and rules are asked for at least so often: a branch may be made of old content."""
 
-    suspects: int
-    """Most paths that a look asks the server about, to learn whether an identical re-upload (which the server's dump
-    does not name) is the candidate itself. Beyond it, such candidates stay unconfirmed."""
+    whole_pages: int
+    """Up to so many pages of 1,000 objects, all branches are listed whole before garbage is called so: that rests on no
+    belief about contents. Beyond it, only the paths at which a branch may hide a candidate are asked for."""
+
+    requests: int
+    """Most requests by which one mark, or one look of a sweep, asks lakeFS what branches show. Candidates that they do
+    not suffice for are not deleted: they stay unconfirmed, and come first next time."""
+
+    heads: int
+    """Most HEADs by which one mark learns of the store which contents differ, so that fewer pages are asked for. What
+    they do not suffice for is alike by its size. They prove that something may go, so they never replace a look."""
 
     rules_memory: timedelta
     """A shorter rule takes effect only after it has been seen for so long: a mistaken one would otherwise be confirmed
@@ -110,7 +132,9 @@ FULL = Level(
     look_delay=timedelta(0),  # the gap is longer
     look_validity=timedelta(minutes=60),
     watch_interval=timedelta(seconds=60),
-    suspects=100,
+    whole_pages=500,
+    requests=100_000,
+    heads=200_000,
     rules_memory=timedelta(days=7),
     mark_validity=timedelta(days=14),
     retention_margin=timedelta(hours=1),
@@ -135,7 +159,9 @@ STANDARD = Level(
     look_delay=timedelta(minutes=15),
     look_validity=FULL.look_validity,
     watch_interval=FULL.watch_interval,
-    suspects=FULL.suspects,
+    whole_pages=FULL.whole_pages,
+    requests=FULL.requests,
+    heads=FULL.heads,
     rules_memory=FULL.rules_memory,
     mark_validity=timedelta(days=7),
     retention_margin=FULL.retention_margin,
@@ -156,7 +182,9 @@ NONE = Level(
     look_delay=timedelta(0),
     look_validity=FULL.look_validity,
     watch_interval=FULL.watch_interval,
-    suspects=FULL.suspects,
+    whole_pages=FULL.whole_pages,
+    requests=FULL.requests,
+    heads=FULL.heads,
     rules_memory=timedelta(0),
     mark_validity=timedelta(days=36500),
     retention_margin=timedelta(0),
@@ -190,19 +218,25 @@ def stricter(one: Level, other: Level) -> Level:
     return max(one, other, key=lambda each: _STRICTNESS[each.name])
 
 
+def least_min_age(grace_period: timedelta, level: Level) -> timedelta:
+    """The smallest minimum age that a level allows."""
+    return grace_period if level is NONE else grace_period + level.age_margin
+
+
 def check_min_age(min_age: timedelta, grace_period: timedelta, level: Level) -> None:
     """Refuse a minimum age that the server's own grace period does not allow.
 
     Between an upload and its link nothing in lakeFS refers to the object; that may last the whole grace period.
     """
-    least = grace_period if level is NONE else grace_period + level.age_margin
+    least = least_min_age(grace_period, level)
     if min_age < least and not unsafe_allowed():
         raise SettingsError(
-            f"The minimum age of {_hours(min_age)} is too short: this lakeFS lets a client link an upload for "
-            f"{_hours(grace_period)}, and level {level.name!r} adds {_hours(level.age_margin)}. "
-            f"Use --min-age {_hours(least)} or more (or set min_age in lakegc.yaml)."
+            f"The minimum age of {hours(min_age)} is too short: this lakeFS lets a client link an upload for "
+            f"{hours(grace_period)}, and level {level.name!r} adds {hours(least - grace_period)}. "
+            f"Use --min-age {hours(least)} or more (or set min_age in lakegc.yaml)."
         )
 
 
-def _hours(duration: timedelta) -> str:
+def hours(duration: timedelta) -> str:
+    """A duration as options take it."""
     return f"{duration.total_seconds() / 3600:g}h"

@@ -7,23 +7,24 @@ Reading and checking the form belongs here. What a safety level means is in `saf
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from lakegc_core.config.reach import unreachable
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.settings import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
-from lakegc_core.safety import CLEAN_EVERY, KEEP_MARKS, LEAST_MARKS
+from lakegc_core.policy.holds import problem_of
+from lakegc_core.safety import CLEAN_EVERY, KEEP_MARKS, LEAST_MARKS, NEIGHBOURS
 from lakegc_core.store.access import AzureAccess, S3Access
 from lakegc_core.yaml_section import Section, read
 
 CONFIG = "LAKEGC_CONFIG"
 CONFIG_FILE = "lakegc.yaml"
 SAFETY_LEVELS = ("full", "standard", "none")
-HOLD_KINDS = ("tag", "commit", "branch", "path")
 API = "/api/v1"
 
 Rules = Literal["required", "keep-all-commits"]
@@ -104,7 +105,8 @@ class ScaleSettings:
 
     The first two are named as in lakeFS's own collector: tasks that read ranges, and partitions of the joins over
     addresses. Then tasks that list side by side, tasks that delete side by side, and the most objects a second that one
-    sweep deletes.
+    sweep deletes. The next two bound what lakeFS is asked about branches: requests of one mark or look, and how many of
+    them side by side. The last one is how many HEADs of objects one mark makes to ask lakeFS less.
     """
 
     range_num_partitions: int = 0
@@ -112,24 +114,42 @@ class ScaleSettings:
     listing_parallelism: int = 0
     delete_parallelism: int = 0
     delete_rate: int = 0
+    lakefs_requests: int = 0
+    lakefs_parallelism: int = 0
+    store_heads: int = 0
+
+
+@dataclass(frozen=True)
+class NeighbourSettings:
+    """What has to be known of the other repositories of the same lakeFS before one is swept.
+
+    `within`: how old the newest mark of each may be. `strict`: nothing is swept while one is older, or there is none.
+    `ignore`: patterns of names (as `match`) of repositories that are known to refer to no other's objects.
+    """
+
+    within: timedelta = NEIGHBOURS
+    strict: bool = False
+    ignore: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class RepositoryPolicy:
     """How the repositories whose name matches `match` (shell pattern, case counts) are collected.
 
-    `safety` None: not said here, so the mark's own level or the default counts. `min_age` None: the default
-    applies. `mark`: takes part in rounds at all. `sweep`: may be swept without anyone asking. `backup_to`: where
-    backups go that nobody asks for by hand. `keep_marks`: how many of the newest complete marks are never retired.
+    `safety`, `min_age`, `protect_tags` (default: true) and `rules` (default: required) are None where nothing is said
+    here: the mark's own option or the default counts then. `mark`: takes part in rounds at all. `sweep`: may be swept
+    without anyone asking. `backup_to`: where backups go that nobody asks for by hand. `keep_marks`: how many of the
+    newest complete marks are never retired.
     `clean_every`: at most so many marks, the clean one among them, rest on one another; 1: every mark is a clean one.
+    `collect_unknown_names`: what lies below data/ under a name that lakeFS never gives is collected like its own data.
     """
 
     match: str
     safety: str | None = None
     min_age: timedelta | None = None
-    protect_tags: bool = True
-    holds: tuple[str, ...] = ()  # KIND:PATTERN, kinds in HOLD_KINDS
-    rules: Rules = "required"
+    protect_tags: bool | None = None
+    holds: tuple[str, ...] = ()  # KIND:PATTERN, see policy.holds
+    rules: Rules | None = None
     mark: bool = True
     sweep: bool = False
     backup: bool = False  # a whole backup is a condition of the sweep
@@ -137,6 +157,7 @@ class RepositoryPolicy:
     keep_marks: int = KEEP_MARKS
     workspace: str | None = None
     clean_every: int = CLEAN_EVERY
+    collect_unknown_names: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,6 +173,7 @@ class Settings:
     scale: ScaleSettings = field(default_factory=ScaleSettings)
     lease: Lease = "internal"
     price: Price | None = None
+    neighbours: NeighbourSettings = field(default_factory=NeighbourSettings)
     repositories: tuple[RepositoryPolicy, ...] = ()
     s3: S3Access | None = None
     azure: AzureAccess | None = None
@@ -181,7 +203,8 @@ class Settings:
             scale=ScaleSettings(**{each.name: scale.count(each.name, 0, least=1) for each in fields(ScaleSettings)}),
             lease="external" if top.choice("lease", ("internal", "external")) == "external" else "internal",
             price=_price(top.section("price")),
-            repositories=tuple(_policy(section) for section in top.sections("repositories")),
+            neighbours=_neighbours(top.section("neighbours")),
+            repositories=_policies(top.sections("repositories")),
         )
         server.finish("credentials belong in ~/.lakectl.yaml or LAKECTL_CREDENTIALS_… variables, never here")
         spark.finish()
@@ -197,8 +220,10 @@ class Settings:
         return RepositoryPolicy(match="*")
 
     def store_for(self, location: str) -> StoreMapping | None:
-        """The first mapping whose `match` this address starts with; None: use the name lakeFS uses."""
-        return next((store for store in self.stores if location.startswith(store.match)), None)
+        """The first mapping whose `match` is this address or one above it, segment by segment; None: use the name
+        lakeFS uses."""
+        below = f"{location.rstrip('/')}/"
+        return next((store for store in self.stores if below.startswith(f"{store.match.rstrip('/')}/")), None)
 
 
 def normalise_endpoint(url: str) -> str:
@@ -252,15 +277,33 @@ def _price(section: Section) -> Price | None:
     return price
 
 
+def _neighbours(section: Section) -> NeighbourSettings:
+    ignore = section.items("ignore")
+    if not all(isinstance(each, str) and each for each in ignore):
+        raise section.error("`ignore` must be a list of patterns of repository names")
+    within = section.seconds("within", NEIGHBOURS.total_seconds())
+    found = NeighbourSettings(timedelta(seconds=within), section.flag("strict", False), tuple(map(str, ignore)))
+    section.finish()
+    return found
+
+
+def _policies(sections: Sequence[Section]) -> tuple[RepositoryPolicy, ...]:
+    policies = tuple(map(_policy, sections))
+    for number, section in enumerate(sections):
+        if problem := unreachable([policy.match for policy in policies[: number + 1]]):
+            raise section.error(problem)
+    return policies
+
+
 def _policy(section: Section) -> RepositoryPolicy:
-    rules = section.choice("rules", RULES_MODES)
+    rules = section.choice("rules", RULES_MODES) if section.has("rules") else None
     policy = RepositoryPolicy(
         match=section.text("match"),
         safety=section.choice("safety", SAFETY_LEVELS) if section.has("safety") else None,
         min_age=section.duration("min_age"),
-        protect_tags=section.flag("protect_tags", True),
+        protect_tags=section.flag("protect_tags", True) if section.has("protect_tags") else None,
         holds=_holds(section, "holds"),
-        rules="keep-all-commits" if rules == "keep-all-commits" else "required",
+        rules=next((mode for mode in RULES_MODES if mode == rules), None),
         mark=section.flag("mark", True),
         sweep=section.flag("sweep", False),
         backup=section.choice("backup", ("optional", "required")) == "required",
@@ -268,6 +311,7 @@ def _policy(section: Section) -> RepositoryPolicy:
         keep_marks=section.count("keep_marks", KEEP_MARKS, least=LEAST_MARKS),
         workspace=section.maybe("workspace"),
         clean_every=section.count("clean_every", CLEAN_EVERY, least=1),
+        collect_unknown_names=section.flag("collect_unknown_names", False),
     )
     section.finish()
     if not policy.match:
@@ -278,10 +322,7 @@ def _policy(section: Section) -> RepositoryPolicy:
 def _holds(section: Section, key: str) -> tuple[str, ...]:
     holds: list[str] = []
     for value in section.items(key):
-        kind, _, pattern = value.partition(":") if isinstance(value, str) else ("", "", "")
-        if kind not in HOLD_KINDS or not pattern:
-            # A hold nobody understands would hold nothing.
-            forms = " or ".join(f"{allowed}:PATTERN" for allowed in HOLD_KINDS)
-            raise section.error(f"`{key}`: {value!r} is no hold; write {forms}")
-        holds.append(f"{kind}:{pattern}")
+        if problem := problem_of(value):
+            raise section.error(f"`{key}`: {problem}")
+        holds.append(str(value))
     return tuple(holds)

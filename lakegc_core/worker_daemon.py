@@ -33,10 +33,10 @@ _NEEDED = (
     "pyarrow.parquet",
     "lakegc_core.stages.candidates",
     "lakegc_core.stages.committed_addresses",
-    "lakegc_core.stages.expired_addresses",
+    "lakegc_core.stages.expired_addresses.stage",
     "lakegc_core.stages.namespace_listing",
     "lakegc_core.stages.retention_commits",
-    "lakegc_core.stages.swept_report",
+    "lakegc_core.stages.swept_report.stage",
     "lakegc_core.stages.uncommitted_addresses",
     "lakegc_core.store.s3",
 )

@@ -13,7 +13,8 @@ from lakegc_core import guards
 from lakegc_core.context import open_mark
 from lakegc_core.guards import Guard, Verdict
 from lakegc_core.mark import STAGES
-from lakegc_core.stages.swept_report import effective_level, judge
+from lakegc_core.stages.swept_report.stage import judge
+from lakegc_core.stages.swept_report.what_counts import effective_level
 from lakegc_dagster.config import BACKUP, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.partitions import GcCell

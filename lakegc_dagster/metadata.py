@@ -28,7 +28,7 @@ from lakegc_core.stages import (
 from lakegc_core.stages.base import StageResult
 from lakegc_core.stages.commit_walk import COMMITS_SCHEMA
 from lakegc_core.stages.sweep_result import SweepResult
-from lakegc_core.stages.swept_report import confirmed_at, ready_at
+from lakegc_core.stages.swept_report.stage import confirmed_at, ready_at
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
 
 Metadata = dict[str, Any]
@@ -57,7 +57,7 @@ _COLUMNS = {
     "size": "bytes",
     "last_modified": "by the store's clock, UTC",
     "etag": "as the store gives it",
-    "unit": "folder it was listed in; empty for the namespace's root",
+    "unit": "slice or folder it was listed in; empty for the namespace's root",
     "foreign": "not lakeFS's: never a candidate",
     "exact": "false: a second reading of an address, protected in case",
     "kept_by": "head:NAME, tag:NAME, rules, dangling, server or all",
@@ -263,8 +263,12 @@ def _expired(facts: Facts) -> Metadata:
         "in the namespace": "listed",
         "kept: committed": "committed",
         "kept: staged": "uncommitted",
+        "kept: held": "held",
+        "kept: other repositories": "neighbour",
         "kept: too young": "young",
         "not lakeFS's": "foreign",
+        "of it below data/": "unknown",
+        "not asked about yet": "unasked",
         "**garbage**": "expired",
         "confirmed": "confirmed",
     }

@@ -30,6 +30,9 @@ TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
 RUNS = 4  # a staged dump is begun at most so often
 
+NOT_TEXT = "\N{REPLACEMENT CHARACTER}"
+"""Stands in lakeFS's answers for every byte of a path that is not UTF-8."""
+
 _FIRST_POLL = 0.1  # seconds, doubling
 _LONGEST_POLL = 15.0
 _PAUSE = 0.5  # seconds before another run, longer each time
@@ -38,6 +41,8 @@ _READ_CONFIG = "fs:ReadConfig on *"
 _READ_REPOSITORY = "fs:ReadRepository on the repository"
 _PREPARE_COMMITS = "retention:PrepareGarbageCollectionCommits on the repository"
 _PREPARE_UNCOMMITTED = "retention:PrepareGarbageCollectionUncommitted on the repository"
+_LIST_OBJECTS = "fs:ListObjects on the repository"
+_PLAIN = {"presign": "false", "user_metadata": "false"}
 _RULES = "retention:GetGarbageCollectionRules on the repository"
 _DUMP = "fs:ListBranches, fs:ListTags and fs:ListCommits on the repository"
 
@@ -288,14 +293,30 @@ class LakeFSClient:
     def objects(self, repository: str, ref: str, prefix: str = "") -> Iterator[list[ObjectStats]]:
         """Every object that a ref shows, page by page in the order of paths; of a branch, staged ones too."""
         where = path("repositories", repository, "refs", ref, "objects", "ls")
-        params = {"presign": "false", "user_metadata": "false"} | ({"prefix": prefix} if prefix else {})
-        for page in self._http.pages(where, action="fs:ListObjects on the repository", params=params):
+        params = _PLAIN | ({"prefix": prefix} if prefix else {})
+        for page in self._http.pages(where, action=_LIST_OBJECTS, params=params):
             yield list(map(models.object_stats, page))
+
+    def objects_after(self, repository: str, ref: str, after: str, amount: int) -> tuple[list[ObjectStats], bool]:
+        """One page of what a ref shows: up to `amount` objects with paths after `after`, and whether there are more.
+
+        ServerError if the page does not lead on: empty although there is more, or out of order.
+        """
+        where = path("repositories", repository, "refs", ref, "objects", "ls")
+        page, said = self._http.page(where, after=after, amount=amount, action=_LIST_OBJECTS, params=_PLAIN)
+        objects, more = list(map(models.object_stats, page)), said.flag("has_more")
+        first = objects[0].path if objects else None
+        # Go's strings hold bytes, JSON only text: what is no text arrives with U+FFFD, and sorts elsewhere.
+        if first is not None and NOT_TEXT not in first and first <= after:
+            raise said.odd(f"a page after {after!r} begins with {first!r}")
+        if more and not objects:
+            raise said.odd(f"there is more after {after!r}, but the page is empty")
+        return objects, more
 
     def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
         """What a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
         where = path("repositories", repository, "refs", ref, "objects", "stat")
-        params = {"path": object_path, "presign": "false", "user_metadata": "false"}
+        params = _PLAIN | {"path": object_path}
         try:
             return models.object_stats(
                 self._http.call("GET", where, action="fs:ReadObject on the object", params=params)

@@ -183,23 +183,39 @@ class Http:
         after = ""
         seen = {after}
         while True:
-            asked = {**(params or {}), "after": after, "amount": str(PAGE)}
-            answer = self.call("GET", path, action=action, params=asked)
-            results = answer.each("results")
-            pagination = answer.below("pagination")
-            announced = pagination.number("results")
-            if announced != len(results):
-                raise IncompleteError(
-                    f"lakeFS announced {announced} elements on a page of GET {path} and sent {len(results)}; "
-                    "taken as whole it would hide live data. Try again"
-                )
+            results, pagination = self.page(path, after=after, action=action, params=params)
             yield results
             if not pagination.flag("has_more"):
                 return
             after = pagination.text("next_offset", "")
             if after in seen:
-                raise answer.odd(f"there is more after {after!r}, which was the offset of an earlier page")
+                raise pagination.odd(f"there is more after {after!r}, which was the offset of an earlier page")
             seen.add(after)
+
+    def page(
+        self,
+        path: str,
+        *,
+        after: str,
+        amount: int = PAGE,
+        action: str = "",
+        params: Mapping[str, str] | None = None,
+    ) -> tuple[list[Answer], Answer]:
+        """One page of a listing: up to `amount` elements that come after `after`, and what the server says of the page.
+
+        IncompleteError if the page holds fewer elements than it says.
+        """
+        asked = {**(params or {}), "after": after, "amount": str(amount)}
+        answer = self.call("GET", path, action=action, params=asked)
+        results = answer.each("results")
+        pagination = answer.below("pagination")
+        announced = pagination.number("results")
+        if announced != len(results):
+            raise IncompleteError(
+                f"lakeFS announced {announced} elements on a page of GET {path} and sent {len(results)}; "
+                "taken as whole it would hide live data. Try again"
+            )
+        return results, pagination
 
     def _wait(self, method: str, path: str, attempt: int, why: str, retry_after: str | None) -> None:
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)

@@ -89,7 +89,17 @@ def _delete_branch(sandbox: Sandbox, request: Request) -> Answer:
 
 
 def _reset_branch(sandbox: Sandbox, request: Request) -> Answer:
-    repository_of(sandbox, request).reset(request.args["branch"], request.json().get("path") or "")
+    repository, branch, body = repository_of(sandbox, request), request.args["branch"], request.json()
+    path = body.get("path") or ""
+    match body.get("type"):
+        case "reset":
+            repository.reset(branch)
+        case "common_prefix":
+            repository.reset_prefix(branch, path)
+        case "object":
+            repository.reset_path(branch, _text(body, "path"))
+        case _:
+            raise SandboxError(400, "unknown reset type")
     return NO_CONTENT
 
 
@@ -194,6 +204,7 @@ def _list_objects(sandbox: Sandbox, request: Request) -> Answer:
     after, prefix = request.query.get("after", ""), request.query.get("prefix", "")
     delimiter = request.query.get("delimiter", "")
     results: list[Json] = []
+    # `after` is left out itself, as a path and as a group; a group that it lies within is shown once more.
     for path, entry in repository.objects(request.args["ref"], start=max(after, prefix)):
         if not path.startswith(prefix):
             break
@@ -201,7 +212,7 @@ def _list_objects(sandbox: Sandbox, request: Request) -> Answer:
         cut = path.find(delimiter, len(prefix)) if delimiter else -1
         if cut >= 0:
             shown = path[: cut + len(delimiter)]
-        if shown <= after or (results and results[-1]["path"] == shown):
+        if shown == after or (results and results[-1]["path"] == shown):
             continue
         if len(results) == request.amount:
             return paged(results, results[-1]["path"])

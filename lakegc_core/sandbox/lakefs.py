@@ -47,12 +47,13 @@ class Sandbox:
         range_modulus: int = RANGE_MODULUS,
         range_max_size: int = RANGE_MAX_SIZE,
         block_storage_prefix: str = PREFIX,
+        shards: int = 0,
     ) -> None:
         self.root = root.resolve()
         self.blockstore = blockstore
         self.clock = clock
         self.lock = RLock()
-        self.names = Names(seed)
+        self.names = Names(seed, shards)
         self.repositories: dict[str, Repository] = {}
         self.grace_period = 86_400  # seconds
         self.version = "1.84.0"

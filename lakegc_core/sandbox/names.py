@@ -16,9 +16,13 @@ _ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_
 
 
 class Names:
-    """One lakeFS process's source of names. The same seed gives the same names for the same calls."""
+    """One lakeFS process's source of names. The same seed gives the same names for the same calls.
 
-    def __init__(self, seed: int | None = None) -> None:
+    `shards`: over how many shards new objects are spread; 0: the namespace is not sharded.
+    """
+
+    def __init__(self, seed: int | None = None, shards: int = 0) -> None:
+        self.shards = shards
         self._random = random.Random(seed)
         self._process = self._random.randbytes(5)
         self._counter = self._random.randrange(1 << 24)
@@ -35,13 +39,19 @@ class Names:
         return self.xid(DESCENDING_ORIGIN - int(at))
 
     def data_address(self, at: float) -> str:
-        """`data/<slice>/<name>` as an upload at that time would get it."""
+        """`data/<slice>/<name>` as an upload at that time would get it, below a shard where there are shards."""
         hour = int(at) // SLICE_SECONDS
         current, issued = self._slices.get(hour, ("", SLICE_NAMES))
         if issued >= SLICE_NAMES:
             current, issued = self.run_id(hour * SLICE_SECONDS), 0
         self._slices[hour] = (current, issued + 1)
-        return f"data/{current}/{self.xid(int(at))}"
+        return f"data/{self._shard()}{current}/{self.xid(int(at))}"
+
+    def _shard(self) -> str:
+        if not self.shards:
+            return ""
+        first, second = divmod(self._random.randrange(self.shards), 16)
+        return f"!{first:02x}/{second:x}/"
 
     def signature(self) -> str:
         """What stands behind the comma in the name of a linked object: 32 bytes in URL-safe base64."""

@@ -16,7 +16,8 @@ from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.sandbox.files import Files
 from lakegc_core.sandbox.graveler_writer import FULL, RANGE_MAX_SIZE, RANGE_MODULUS, RELATIVE, Entry
 from lakegc_core.sandbox.names import Names
-from lakegc_core.sandbox.refs import Branch, GoneError, Refs, SandboxError
+from lakegc_core.sandbox.refs import Branch, GoneError, Refs, SandboxError, Staging
+from lakegc_core.sandbox.tree import Tree
 
 OCTETS = "application/octet-stream"
 PREFIX = "_lakefs"
@@ -145,14 +146,49 @@ class Objects:
         return entry
 
     def delete(self, branch: str, path: str) -> None:
-        """Remove a path from a branch; nothing is wrong if it is not there."""
+        """Remove a path from a branch; nothing is wrong if it is not there.
+
+        A tombstone is staged wherever there was an entry: it also hides what the path shows after a hard reset.
+        """
         with self._lock:
             target = self._branch(branch)
-            sealed = any(path in token for token in target.sealed)
-            if sealed or self.refs.tree(target.commit_id).get(path) is not None:
+            if path in target.staged() or self.refs.tree(target.commit_id).get(path) is not None:
                 target.staging[path] = None
-            else:
-                target.staging.pop(path, None)
+
+    def reset(self, branch: str, prefix: str = "") -> None:
+        """Drop all that is staged, sealed tokens too; with a prefix, take back what is changed below it."""
+        if prefix:
+            self.reset_prefix(branch, prefix)
+            return
+        with self._lock:
+            target = self._branch(branch)
+            for token in target.sealed:  # a commit in flight holds them
+                token.clear()
+            target.staging, target.sealed = {}, []
+
+    def reset_prefix(self, branch: str, prefix: str) -> None:
+        """Take back what is changed below a prefix. The tokens are sealed; an identical re-upload stays staged."""
+        with self._lock:
+            target = self._branch(branch)
+            head = self.refs.tree(target.commit_id)
+            above: Staging = {}
+            for path, _, _ in self.uncommitted(branch):
+                if path.startswith(prefix):
+                    _cover(above, target.staging, head, path)
+            target.sealed.insert(0, target.staging)
+            target.staging = above
+
+    def reset_path(self, branch: str, path: str) -> None:
+        """Take back what is changed at a path: its entry in the head is staged, or a tombstone where there is none.
+
+        An identical re-upload stays staged.
+        """
+        with self._lock:
+            target = self._branch(branch)
+            head = self.refs.tree(target.commit_id)
+            staged = target.staged()
+            if path in staged and not same(staged[path], head.get(path)):
+                _cover(target.staging, target.staging, head, path)
 
     def entry(self, ref: str, path: str) -> Entry:
         """What a reference shows under a path."""
@@ -201,6 +237,22 @@ class Objects:
                 elif old is None or old.identity != entry.identity:
                     rows.append((path, "added" if old is None else "changed", entry))
             return rows
+
+
+def same(left: Entry | None, right: Entry | None) -> bool:
+    """Whether lakeFS takes two entries for the same: by what they claim, not by where their data lies."""
+    if left is None or right is None:
+        return left is right
+    return left.identity == right.identity
+
+
+def _cover(above: Staging, staging: Staging, head: Tree, path: str) -> None:
+    """Hide a change at a path: under the head's own entry in the token above, or by a tombstone in the present one."""
+    committed = head.get(path)
+    if committed is None:
+        staging[path] = None
+    else:
+        above[path] = committed
 
 
 def _filler(path: str, size: int) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lakegc_core.sandbox.graveler_writer import FULL, Commit, Entry, rules_file
-from lakegc_core.sandbox.objects import NOW, OCTETS, Objects, Place
+from lakegc_core.sandbox.objects import NOW, OCTETS, Objects, Place, same
 from lakegc_core.sandbox.refs import Branch, Refs, SandboxError
 from lakegc_core.sandbox.tree import Changes, Tree, TreeWriter, diff
 
@@ -96,12 +96,12 @@ class Repository(Objects):
     def commit_metarange(self, branch: str, message: str, metarange_id: str, *, date: datetime | None = None) -> Commit:
         """Commit the content of a metarange that is stored already, whatever commits refer to it."""
         with self._lock:
-            target = self._branch(branch)
-            if self.uncommitted(branch):
-                raise SandboxError(400, "cannot use source MetaRange: uncommitted changes (dirty branch)")
+            target = self._sealed(branch, "cannot use source MetaRange: ")
             if metarange_id not in self.refs.trees:
                 raise SandboxError(404, f"metarange '{metarange_id}': not found")
-            return self._move(target, self.refs.trees[metarange_id], message, date=date)
+            commit = self._move(target, self.refs.trees[metarange_id], message, date=date)
+            target.sealed = []
+            return commit
 
     def create_branch(self, name: str, source: str, *, hidden: bool = False) -> str:
         """Branch off a reference; return the new head."""
@@ -161,9 +161,7 @@ class Repository(Objects):
     ) -> Commit:
         """Three-way merge of a reference into a branch; `source-wins` and `dest-wins` settle conflicts."""
         with self._lock:
-            target = self._branch(branch)
-            if self.uncommitted(branch):
-                raise SandboxError(400, "uncommitted changes (dirty branch)")
+            target = self._sealed(branch)
             ours, theirs = self.refs.resolve(branch), self.refs.resolve(source)
             base = self.refs.tree(self.refs.merge_base(ours, theirs).id)
             head = self.refs.tree(ours.id)
@@ -175,7 +173,7 @@ class Repository(Objects):
                 changes = self._carry_over(base, self.refs.tree(theirs.id), head, force=bool(strategy))
             if not changes:
                 raise SandboxError(400, "merge: no changes")
-            return self._advance(
+            commit = self._advance(
                 target,
                 changes,
                 message or f"Merge '{source}' into '{branch}'",
@@ -183,39 +181,43 @@ class Repository(Objects):
                 metadata={_STRATEGY: strategy} if strategy else {},
                 second_parent=None if squash else theirs.id,
             )
+            target.sealed = []
+            return commit
 
     def revert(self, branch: str, ref: str, *, parent_number: int = 1, date: datetime | None = None) -> Commit:
         """Commit the opposite of a commit."""
         with self._lock:
-            target = self._branch(branch)
             commit = self.refs.resolve(ref)
             parent = self._parent_tree(commit, parent_number)
+            target = self._sealed(branch)
             head = self.refs.tree(target.commit_id)
             changes = self._carry_over(self.refs.tree(commit.id), parent, head)
-            return self._advance(target, changes, f"Revert {commit.id}", date=date)
+            reverted = self._advance(target, changes, f"Revert {commit.id}", date=date)
+            target.sealed = []
+            return reverted
 
     def cherry_pick(self, branch: str, ref: str, *, parent_number: int = 1, date: datetime | None = None) -> Commit:
         """Commit what another commit changed."""
         with self._lock:
-            target = self._branch(branch)
             commit = self.refs.resolve(ref)
+            parent = self._parent_tree(commit, parent_number)
+            target = self._sealed(branch)
             head = self.refs.tree(target.commit_id)
-            changes = self._carry_over(self._parent_tree(commit, parent_number), self.refs.tree(commit.id), head)
+            changes = self._carry_over(parent, self.refs.tree(commit.id), head)
             origin = {"cherry-pick-origin": commit.id, "cherry-pick-committer": commit.committer}
-            return self._advance(target, changes, commit.message, date=date, metadata={**commit.metadata, **origin})
-
-    def reset(self, branch: str, prefix: str = "") -> None:
-        """Forget what is staged below a prefix."""
-        with self._lock:
-            target = self._branch(branch)
-            for token in (target.staging, *target.sealed):
-                for path in [path for path in token if path.startswith(prefix)]:
-                    del token[path]
+            metadata = {**commit.metadata, **origin}
+            picked = self._advance(target, changes, commit.message, date=date, metadata=metadata)
+            target.sealed = []
+            return picked
 
     def hard_reset(self, branch: str, ref: str) -> None:
-        """Move a branch to another commit; what is staged stays staged."""
+        """Move a branch to another commit; what is staged stays staged. Refused over visible sealed changes."""
         with self._lock:
-            self._branch(branch).commit_id = self.refs.resolve(ref).id
+            target = self._branch(branch)
+            sealed = Branch("", "", sealed=target.sealed).staged()
+            if _effective(self.refs.tree(target.commit_id), sealed):
+                raise SandboxError(400, "uncommitted changes (dirty branch)")
+            target.commit_id = self.refs.resolve(ref).id
 
     def import_objects(
         self,
@@ -234,8 +236,10 @@ class Repository(Objects):
             checksum = hashlib.md5(address.encode(), usedforsecurity=False).hexdigest()
             changes[path] = Entry(address, size, checksum, at, FULL, {}, OCTETS)
         with self._lock:
-            target = self._branch(branch)
-            return self._advance(target, changes, message, date=date, metadata={_STRATEGY: "source-wins"})
+            target = self._sealed(branch)
+            commit = self._advance(target, changes, message, date=date, metadata={_STRATEGY: "source-wins"})
+            target.sealed = []
+            return commit
 
     # --- the server's database ---
 
@@ -267,12 +271,23 @@ class Repository(Objects):
 
     # --- within ---
 
+    def _sealed(self, branch: str, what: str = "") -> Branch:
+        """A branch whose head is about to move, its staging sealed. Refused where it shows changes.
+
+        What was sealed is hidden behind the head. It is dropped when the new head stands; it stays if none does.
+        """
+        target = self._branch(branch)
+        if self.uncommitted(branch):
+            raise SandboxError(400, f"{what}uncommitted changes (dirty branch)")
+        target.seal()
+        return target
+
     def _carry_over(self, old: Tree, new: Tree, head: Tree, force: bool = False) -> Changes:
         """The changes from `old` to `new`, for `head`; a path that `head` changed otherwise is a conflict."""
         changes = diff(old, new)
         if not force:
             for path, entry in changes.items():
-                if not _same(head.get(path), old.get(path)) and not _same(head.get(path), entry):
+                if not same(head.get(path), old.get(path)) and not same(head.get(path), entry):
                     raise SandboxError(409, f"conflict found in path {path}")
         return _effective(head, changes)
 
@@ -319,15 +334,9 @@ class Repository(Objects):
         return commit
 
 
-def _same(left: Entry | None, right: Entry | None) -> bool:
-    if left is None or right is None:
-        return left is right
-    return left.identity == right.identity
-
-
 def _effective(head: Tree, changes: Changes) -> Changes:
     """The changes that lakeFS sees as such: an entry of the head's identity keeps the head's address."""
-    return {path: entry for path, entry in changes.items() if not _same(head.get(path), entry)}
+    return {path: entry for path, entry in changes.items() if not same(head.get(path), entry)}
 
 
 def _int32(number: int) -> int:

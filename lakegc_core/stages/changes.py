@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from lakegc_core.context import MarkContext
 from lakegc_core.errors import ObjectNotFoundError
-from lakegc_core.hashing import hash_strings
+from lakegc_core.hashing import hash_strings, mixed
 from lakegc_core.namespace import Namespace, xid_times
 from lakegc_core.spark import Mapped, empty
 from lakegc_core.stages import inventory, range_reading, uncommitted_addresses
-from lakegc_core.stages.candidates import ABSENT, MISSING, Unreferenced
+from lakegc_core.stages.candidates import ABSENT, MISSING, MISSTATED, MISSTATED_SCHEMA, Unreferenced
 from lakegc_core.stages.findings import KEPT
 from lakegc_core.stages.findings import STAGE as FINDINGS
 from lakegc_core.stages.gathering import (
@@ -50,7 +50,7 @@ from lakegc_core.stages.hash_scan import (
 from lakegc_core.stages.inventory import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.judging import FOREIGN
 from lakegc_core.stages.layers import Layer
-from lakegc_core.stages.range_reading import DROPPED, INDEX, RANGES
+from lakegc_core.stages.range_reading import DROPPED, INDEX, RANGES, by_reading, reading_keys
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, rows_of, spark_width, write
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
 CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
+_VERDICTS = (CANDIDATES, FREED, ASKED, SWEPT, MISSTATED)
 _FOUND, _LEFT, _LOOSE, _INDEXED = "found", "left", "loose", "indexed"
 _ASKED_PER_TASK = 200
 _INDEX_ROWS = 250_000  # of which those that count are sought out in a pass of its own
@@ -72,6 +73,7 @@ ROWS = pa.schema(
         pa.field("range_id", pa.string()),  # of a retained range that holds the address
         pa.field("carried", pa.bool_()),  # whether its unit is taken over
         pa.field("asks", pa.bool_()),  # whether it has to lie there
+        pa.field("exact", pa.bool_()),  # of an entry: whether this is the likely reading of its address
     ]
 )
 _COUNTED = pa.schema([KIND, HASH, ROWS.field("range_id"), ROWS.field("asks")])
@@ -132,6 +134,7 @@ class _Changes:
             missing=absent("live").select("address") if parts[ABSENT] else None,
             holding=lambda: absent("range_id is not null").select("address", "range_id"),
             learnt=parts[LEARNT],
+            misstated=decided[MISSTATED],
         )
 
     def _decide(self) -> dict[str, list[Part]]:
@@ -158,7 +161,7 @@ class _Changes:
             for _, layer, stage, dataset in told
         )
         sought = Wanted(self.context.workspace, places, ("address",), by_address)
-        held = self.own.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=_by_reading)
+        held = self.own.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
         sieve = filter_of if few(sought.rows) else sieve_of  # the table of a filter for few is quicker
         index: list[Feed] = []
         for layer in every:
@@ -173,6 +176,7 @@ class _Changes:
         partitions = self.context.settings.scale.address_num_partitions or partitions_for(rows)
         frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
         schemas = {CANDIDATES: inventory.SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), _SOUGHT_SCHEMA)}
+        schemas[MISSTATED] = MISSTATED_SCHEMA
         return self._write(frame, schemas, _by_verdict)
 
     def _put_down(self, index: Sequence[Feed]) -> list[Feed]:
@@ -217,7 +221,7 @@ _COLUMNS = {
     ANEW: tuple(inventory.SCHEMA.names),
     GONE_SINCE: ("address",),
     DROPPED_SINCE: ("address",),
-    NEW: ("address", "exact"),
+    NEW: ("address", "exact", "size"),  # the size that the entry claims
     STAGED: ("address", "exact"),
     MISSED: ("address",),
 }
@@ -246,6 +250,7 @@ class _Told:
             return only(told, told["carried"])
         asks = ~(xid_times(addresses) >= self.listed_from)
         if "exact" in rows.schema.names:
+            told["exact"] = rows["exact"]
             asks &= rows["exact"].to_numpy(zero_copy_only=False)
         return told | {"asks": asks}
 
@@ -267,23 +272,14 @@ class _Indexed:
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
         rows = rows.take(pa.array(self.sieve(self.sought).rows(rows["hash"].to_numpy())))
         ranges = rows["range_id"].cast(pa.string())
-        held = filter_of(self.held).rows(_reading(ranges, pa.repeat(self.layer, len(ranges))))
+        held = filter_of(self.held).rows(reading_keys(ranges, pa.repeat(self.layer, len(ranges))))
         return {"kind": self.kind, "hash": rows["hash"].to_numpy()[held], "range_id": ranges.take(pa.array(held))}
-
-
-def _by_reading(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
-    return (_reading(rows["range_id"], rows["read_in"]),)
-
-
-def _reading(range_ids: pa.Array, layers: pa.Array) -> np.ndarray:
-    """A key for a range and the mark that read it."""
-    return hash_strings(pc.binary_join_element_wise(range_ids, layers, "@"))
 
 
 def decide(rows: pa.Table) -> Iterator[pa.Table]:
     """What is to be done about addresses, of which the table holds all that is told."""
     kind, hashes = rows["kind"].to_numpy(), rows["hash"].to_numpy()
-    carried, asks = (pc.fill_null(rows[name], False).to_numpy() for name in ("carried", "asks"))
+    carried, asks, exact = (pc.fill_null(rows[name], False).to_numpy() for name in ("carried", "asks", "exact"))
 
     def among(*kinds: int) -> np.ndarray:
         return np.isin(hashes, hashes[np.isin(kind, kinds)])
@@ -298,6 +294,8 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
         FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
         ASKED: asks & ~lies & ~settled & ~gone,
         SWEPT: asks & ~lies & gone,
+        # What is not listed yet counts as well: no later optimized mark compares it.
+        MISSTATED: exact & (kind == NEW) & ~settled & ~_agree(hashes, rows["size"], known),
     }
     holding = rows.filter(pa.array(live & (kind >= HELD))).select(["hash", "range_id"])
     holding = holding.sort_by([("hash", "ascending"), ("range_id", "ascending")])
@@ -316,8 +314,15 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
         yield found.append_column("verdict", pa.repeat(verdict, len(numbers)))
 
 
+def _agree(hashes: np.ndarray, sizes: pa.Array, known: np.ndarray) -> np.ndarray:
+    """Whether the size of a row is that of a row of the same hash which is known to lie there."""
+    pairs = mixed(hashes, pc.fill_null(sizes, -1).to_numpy())
+    agree: np.ndarray = np.isin(pairs, pairs[known])
+    return agree
+
+
 def _by_verdict(table: pa.Table) -> dict[str, pa.Table]:
-    return {name: table.filter(pc.equal(table["verdict"], name)) for name in (CANDIDATES, FREED, ASKED, SWEPT)}
+    return {name: table.filter(pc.equal(table["verdict"], name)) for name in _VERDICTS}
 
 
 @dataclass(frozen=True)

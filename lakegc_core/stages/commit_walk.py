@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs import graveler
-from lakegc_core.retention import Graph, Rules, held_rows, retain
+from lakegc_core.retention import Graph, Rules, held_rows, idle_holds, retain
 from lakegc_core.spark import Json
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, PartWriter, part_results, read_part
@@ -25,7 +25,7 @@ from lakegc_core.store.parquet import Part, PartWriter, part_results, read_part
 COMMITS = "retention_commits"
 REFS = "refs"
 OTHERS = "others"
-"""Commits that are not retained; written only where a hold by path needs them."""
+"""Commits that are not retained: holds by path look through them, and so does who brings paths back."""
 
 COMMITS_SCHEMA = pa.schema(
     [
@@ -70,12 +70,13 @@ class CommitWalk:
         ids, metaranges, created, parents, versions = self._commits()
         graph, unknown = Graph.build(ids, metaranges, created, parents, versions)
         row = {commit_id: number for number, commit_id in enumerate(ids)}
-        named = self._named(row, unknown)
+        named, unlisted = self._named(row, unknown)
         heads, tags = named["branch"], named["tag"]
         server = self._server(row, metaranges, unknown)
         if unknown:
             yield {"unknown": sorted(unknown)}
             return
+        yield from self._write_refs(unlisted)
         protected = tags if self.protect_tags else []
         held = held_rows(graph, heads, tags, self.holds)
         kept = retain(
@@ -83,9 +84,8 @@ class CommitWalk:
         ).kept_by
         ours = retain(graph, heads, protected, self.rules, self.now, margin=self.margin, held=held).kept_by
         yield from self._write(COMMITS, self.folder, ids, metaranges, kept)
-        if any(hold.startswith("path:") for hold in self.holds):
-            others = {number: "not retained" for number in range(len(ids)) if number not in kept}
-            yield from self._write(OTHERS, f"{self.folder}/{OTHERS}", ids, metaranges, others)
+        others = {number: "not retained" for number in range(len(ids)) if number not in kept}
+        yield from self._write(OTHERS, f"{self.folder}/{OTHERS}", ids, metaranges, others)
         server_rows = set(server)
         yield {
             "facts": {
@@ -96,6 +96,7 @@ class CommitWalk:
                 "tags": len(tags),
                 "tags_protected": self.protect_tags,
                 "holds": list(self.holds),
+                "holds_idle": idle_holds(held, self.holds),
                 "former_heads_unknown": len(self._former() - row.keys()),
                 "refs_not_retained": len({number for _, number in (*heads, *protected)} - set(kept)),
                 "server_retained": len(server_rows) if self.server_csv else None,
@@ -162,10 +163,16 @@ class CommitWalk:
         graveler.verify_identity(data, identifier)
         return data
 
-    def _named(self, row: Mapping[str, int], unknown: set[str]) -> dict[str, list[tuple[str, int]]]:
+    def _write_refs(self, refs: Sequence[Json]) -> Iterator[Json]:
+        writer = PartWriter(self.artifacts, f"{self.folder}/{REFS}", REFS_SCHEMA)
+        writer.write(pa.RecordBatch.from_pylist(list(refs), schema=REFS_SCHEMA))
+        yield from part_results(REFS, writer.close())
+
+    def _named(self, row: Mapping[str, int], unknown: set[str]) -> tuple[dict[str, list[tuple[str, int]]], list[Json]]:
         """Names and rows of heads and tags; a branch that moved between two listings counts with both heads.
 
-        Those of the dump count as well: a listing that is short by a page does not show that it is.
+        Those of the dump count as well: a listing that is short by a page does not show that it is. They come a second
+        time, as refs that no listing has.
         """
         named: dict[str, set[tuple[str, int]]] = {"branch": set(), "tag": set()}
 
@@ -176,15 +183,20 @@ class CommitWalk:
             else:
                 named[kind].add((name, number))
 
+        listed: set[tuple[str, str, str]] = set()
+        unlisted: list[Json] = []
         for part in self.refs:
             for batch in read_part(self.artifacts, f"{self.folder}/{REFS}", part):
                 for ref in batch.to_pylist():
                     add(ref["kind"], ref["name"], ref["commit_id"])
+                    listed.add((ref["kind"], ref["name"], ref["commit_id"]))
         for kind, metarange_id in (("branch", self.branches_metarange), ("tag", self.tags_metarange)):
             for table in self._tables(metarange_id, functools.partial(graveler.read_refs, entity=kind)):
                 for ref in table.to_pylist():
                     add(kind, ref["name"], ref["commit_id"])
-        return {kind: sorted(found) for kind, found in named.items()}
+                    if (kind, ref["name"], ref["commit_id"]) not in listed:
+                        unlisted.append({"kind": kind, **ref})
+        return {kind: sorted(found) for kind, found in named.items()}, unlisted
 
     def _server(self, row: Mapping[str, int], metaranges: Sequence[str], unknown: set[str]) -> list[int]:
         """Rows of the commits that the server's CSV retains. Each must be known, with the same metarange."""

@@ -9,25 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakegc_core.context import MarkContext
+from lakegc_core.policy.holds import PATH
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
 from lakegc_core.stages.commit_walk import COMMITS, OTHERS
+from lakegc_core.stages.elsewhere import ELSEWHERE, authorities, merged
+from lakegc_core.stages.idle_paths import idle_paths
 from lakegc_core.stages.layers import below
-from lakegc_core.stages.path_holds import held_by_path
+from lakegc_core.stages.path_holds import HELD, held_by_path
 from lakegc_core.stages.range_changes import read_changes
 from lakegc_core.stages.range_reading import STAGE
+from lakegc_core.store.parquet import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-HELD = "held"
-"""Addresses that holds by path keep, of commits that nothing else retains."""
 
 
 def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
     """Read what retained commits refer to. Columns: range_id, address, exact, size, e_tag: of the ranges read here.
 
     Datasets: `ranges`, all that are retained, with the mark that read each; `index`, hashes of what was read here;
-    `checksums` of all retained metaranges; `held`, and `dropped`: what was referred to at the mark before, and is not.
+    `checksums` of all retained metaranges; `held`, and `dropped`: what was referred to at the mark before, and is not;
+    `elsewhere`: of what was read here, the addresses that lie in other namespaces.
     """
 
     def body(spark: SparkSession, context: MarkContext) -> StageOutput:
@@ -35,10 +37,21 @@ def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResul
         folder = context.mark.stage_folder(COMMITS)
         expected = context.mark.require(COMMITS).facts["retained_metaranges"]
         target = context.mark.stage_folder(STAGE)
-        output = read_changes(spark, context, below(context), commits, target, expected=expected)
+        layers = below(context)
+        output = read_changes(spark, context, layers, commits, target, expected=expected)
         others = context.mark.require(COMMITS).datasets[OTHERS]
-        held = held_by_path(spark, context, folder, others, f"{target}/{HELD}")
-        facts = {**output.facts, "held_by_path": sum(part.rows for part in held)}
-        return StageOutput({**output.datasets, HELD: held}, facts)
+        held = held_by_path(spark, context, folder, others, f"{target}/{HELD}", f"{target}/{ELSEWHERE}")
+        search = idle_paths(spark, context, held.idle)
+        away = [*output.datasets[ELSEWHERE], *held.elsewhere]
+        facts = {
+            **output.facts,
+            "held_by_path": rows_of(held.parts),
+            "holds_idle": [f"{PATH}:{glob}" for glob in search.idle],
+            "holds_untold": [f"{PATH}:{glob}" for glob in search.untold],
+            ELSEWHERE: merged(
+                authorities(parts) for parts in (away, *(each.parts(STAGE, ELSEWHERE) for each in layers))
+            ),
+        }
+        return StageOutput({**output.datasets, HELD: held.parts, ELSEWHERE: away}, facts)
 
     return run_stage(STAGE, spark, context, body)

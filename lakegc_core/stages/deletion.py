@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from lakegc_core.lease import Proof, lost
 from lakegc_core.namespace import Namespace
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
+from lakegc_core.store.clock import earliest, shared_clock
 from lakegc_core.store.pace import Gate, Pace, shared
 from lakegc_core.store.parquet import Part, PartWriter, read_part
 
@@ -76,14 +77,27 @@ class Piece:
     def ranges(self) -> tuple[Range, ...]:
         return ((0, self.part.rows),) if self.left is None else self.left
 
+    @property
+    def rows(self) -> int:
+        """How many rows are left."""
+        return sum(stop - start for start, stop in self.ranges)
+
 
 @dataclass(frozen=True)
 class Deletion:
     """Deletes pieces of a plan; a picklable value that tasks carry.
 
     `until`: unix seconds, by the collector's clock, up to which this may go on without asking the server again.
-    `lease`: what shows that the collector is still the only one; None where the operator sees to that.
-    `rate`: objects a second, at most, for each task; 0: no ceiling.
+    `lease`: what shows that the collector is still the only one; None where the operator sees to that. It names an
+    owner and compares no clocks.
+    `rate`: objects a second, at most, for each task; 0: no ceiling. `unknown_names`: whether objects below data/ may go
+    whose names lakeFS never gives.
+    `ahead`: seconds by which the data's store is at least ahead of the collector's clock, as `run_wave` measures it.
+
+    An executor's own clock is never compared with the collector's. A task learns what time it is for the collector from
+    the store, which both ask (`store.clock`): a request every ten seconds for each process, and one a wave. A duration
+    that counts from when a task begins would not do: tasks wait for their turn, and Spark runs one that failed again
+    much later; each would have all of it anew.
     """
 
     data: StoreConfig
@@ -96,6 +110,12 @@ class Deletion:
     until: float
     lease: Proof | None
     rate: float = 0.0
+    unknown_names: bool = False
+    ahead: float = 0.0
+
+    def now(self, *, ask: bool = True) -> float:
+        """Unix seconds that the collector's clock has not passed yet, wherever this runs. See `StoreClock.latest`."""
+        return shared_clock(self.data).latest(ask=ask) - self.ahead
 
     def run(self, piece: Piece) -> Iterator[Json]:
         """Delete one piece, batch by batch, until it is done or the time is up; tell which rows are left.
@@ -104,7 +124,7 @@ class Deletion:
         another collector has taken over: the process that sent this task may be dead.
         """
         left = list(piece.ranges)
-        if clock.now().timestamp() < self.until:
+        if self.now() < self.until:
             left = self._delete(piece)
             if left and not self._is_alone():
                 raise lost("somebody else took it")
@@ -161,7 +181,8 @@ class Deletion:
 
     def _judge(self, batch: pa.RecordBatch) -> None:
         cutoff = pa.scalar(datetime.fromtimestamp(self.cutoff, UTC), _MOMENT)
-        fit = pc.and_(self.namespace.collectable(batch["address"]), pc.less(batch["last_modified"], cutoff))
+        named = self.namespace.deletable(batch["address"], unknown_names=self.unknown_names)
+        fit = pc.and_(named, pc.less(batch["last_modified"], cutoff))
         if not pc.all(fit).as_py():
             raise MarkError(
                 "The plan names an object that is not lakeFS's or too young. It was altered: make a new mark."
@@ -174,7 +195,7 @@ class Deletion:
 
         def may() -> bool:
             nonlocal proved
-            if clock.now().timestamp() >= self.until:
+            if self.now() >= self.until:
                 return False
             if time.monotonic() - proved < _PROOF:
                 return True
@@ -203,12 +224,13 @@ class _Journal:
         if len(outcomes) != batch.num_rows:
             raise MarkError("The store answered for another number of keys than were sent.")
         told = pa.array(outcomes, pa.string())
+        at = datetime.fromtimestamp(self._work.now(ask=False), UTC)  # nothing may fail before this is on record
         columns = [
             batch["address"],
             batch["size"],
             told,
             pa.repeat(pa.scalar(self._work.attempt, pa.int32()), batch.num_rows),
-            pa.repeat(pa.scalar(clock.now(), _MOMENT), batch.num_rows),
+            pa.repeat(pa.scalar(at, _MOMENT), batch.num_rows),
         ]
         found = pa.RecordBatch.from_arrays(columns, schema=OUTCOMES_SCHEMA)
         if NOT_ASKED in outcomes:
@@ -238,6 +260,9 @@ class _Journal:
 
 def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> list[Piece]:
     """Delete pieces of a plan on the executors, `tasks` side by side at most; what is left of them when time is up."""
+    # The store first, so that the difference is never too large: the time that passes between counts as used up.
+    reached = earliest(work.data)
+    work = replace(work, ahead=reached - clock.now().timestamp())
     told = {each["part"]: each["left"] for each in run_tasks(spark, pieces, work.run, width=tasks)}
     missing = [piece.part.name for piece in pieces if piece.part.name not in told]
     if missing:

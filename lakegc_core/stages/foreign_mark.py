@@ -19,7 +19,9 @@ from lakegc_core.context import MarkContext, RepositoryContext
 from lakegc_core.errors import CorruptFileError, MarkError, SettingsError
 from lakegc_core.spark import many
 from lakegc_core.stages import findings, inventory
+from lakegc_core.stages.judging import UNASKED
 from lakegc_core.stages.layers import all_layers
+from lakegc_core.stages.rescues import UNCONFIRMED
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import read
 
@@ -37,7 +39,7 @@ FOLDERS = {
 
 REFUSED = "refused:"
 LIVE, YOUNG, FOREIGN, NOT_LISTED = (f"{REFUSED}{why}" for why in ("live", "young", "foreign", "not_listed"))
-_BY_REASON = {"staged": LIVE, "young": YOUNG, "foreign": FOREIGN}
+_BY_REASON = {"staged": LIVE, "young": YOUNG, "foreign": FOREIGN, "unknown": FOREIGN, UNASKED: UNCONFIRMED}
 _ADDRESS = pa.schema([pa.field("address", pa.string(), nullable=False)])
 
 

@@ -2,6 +2,9 @@
 
 A unit is taken over where nothing new can have appeared in it since it was listed. What sweeps deleted since is
 subtracted, by their journals. Listing itself is in `namespace_listing`.
+
+A unit is a folder directly below the root or below data/, mostly a slice. A sharded namespace has a folder of the same
+slice in many shards: these are one unit together, so that there are not more units than lakeFS began slices.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from lakegc_core.context import MarkContext
 from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.hashing import hash_strings
 from lakegc_core.mark import STAGES, MarkArtifacts, decode, marks
-from lakegc_core.namespace import slice_time
+from lakegc_core.namespace import sharded_slices, slice_time
 from lakegc_core.spark import Mapped, many
 from lakegc_core.stages.gathering import HASH, Feed, gather, only, partitions_for, rows_in
 from lakegc_core.stages.hash_scan import MOST, Source, Wanted, by_address, filter_of, read_named, scan
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 STAGE = STAGES[0]
 DATA = "data/"
+SHARDED = "data/!/"
+"""How the names of units begin that are slices of a sharded namespace: `data/!/<slice>/`, which is no folder."""
 UNITS = "units"
 GONE = "gone"
 _UNSURE = "unsure"
@@ -42,10 +47,10 @@ LEARNT = "learnt"
 
 _DATASETS = ((STAGE, ""), (STAGES[-1], LEARNT))
 
-SCHEMA = pa.schema(
+SCHEMA: pa.Schema = pa.schema(
     [
         *LISTING_SCHEMA,
-        pa.field("unit", pa.string(), nullable=False),  # folder it was listed in; "" for the namespace's root
+        pa.field("unit", pa.string(), nullable=False),  # what it was listed in; "" for the namespace's root
         pa.field("foreign", pa.bool_(), nullable=False),  # not lakeFS's: never a candidate
     ]
 )
@@ -87,14 +92,26 @@ def _rows(layer: Layer, stage: str, dataset: str) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
+def known_slices(layers: Sequence[Layer]) -> list[str]:
+    """The units of the mark below that are slices of a sharded namespace."""
+    if not layers:
+        return []
+    return [row["unit"] for row in _rows(layers[0], STAGE, UNITS) if row["unit"].startswith(SHARDED)]
+
+
 def _begun(unit: str) -> int | None:
     """When a unit was begun, if it is a slice."""
-    return slice_time(unit[len(DATA) : -1]) if unit.startswith(DATA) else None
+    head = next((each for each in (SHARDED, DATA) if unit.startswith(each)), None)
+    return None if head is None else slice_time(unit[len(head) : -1])
 
 
 def unit_of(addresses: pa.Array) -> pa.Array:
     """The unit in which each address is listed."""
-    return pc.struct_field(pc.extract_regex(addresses, "^(?P<unit>data/[^/]*/|data/|[^/]*/|)"), "unit")
+    folders = pc.struct_field(pc.extract_regex(addresses, "^(?P<unit>data/[^/]*/|data/|[^/]*/|)"), "unit")
+    if not pc.any(pc.starts_with(addresses, "data/!")).as_py():
+        return folders
+    slices = sharded_slices(addresses)
+    return pc.if_else(pc.is_valid(slices), pc.binary_join_element_wise(SHARDED, slices, "/", ""), folders)
 
 
 @dataclass(frozen=True)

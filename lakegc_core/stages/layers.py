@@ -98,7 +98,7 @@ def choose(context: MarkContext) -> Basis:
     if before is None:
         return Basis((), "the first of its kind, or the last one did not come to its end")
     try:
-        layers = _layers_of(context, before)
+        layers = layers_of(before)
         problem = _problem(context, layers)
     except LakegcError as error:
         return Basis((), str(error))
@@ -125,7 +125,7 @@ def likely(context: MarkContext) -> bool:
 
 def below(context: MarkContext) -> tuple[Layer, ...]:
     """The layers below a mark whose listing stands, newest first. MarkError if one is not what was sealed."""
-    return _read_layers(context, context.mark.require(_LISTING).facts[RESTS_ON])
+    return _read_layers(context.mark, context.mark.require(_LISTING).facts[RESTS_ON])
 
 
 def all_layers(context: MarkContext) -> tuple[Layer, ...]:
@@ -142,15 +142,16 @@ def rests_on(mark: MarkArtifacts) -> list[str]:
     return [mark_id for mark_id, _ in manifest.facts[RESTS_ON]] if manifest else []
 
 
-def _layers_of(context: RepositoryContext, newest: MarkArtifacts) -> tuple[Layer, ...]:
+def layers_of(newest: MarkArtifacts) -> tuple[Layer, ...]:
+    """A complete mark and those that it rests on, newest first. MarkError if one is not what was sealed."""
     chain = newest.chain()
-    return (Layer(newest, chain), *_read_layers(context, chain[_LISTING].facts[RESTS_ON]))
+    return (Layer(newest, chain), *_read_layers(newest, chain[_LISTING].facts[RESTS_ON]))
 
 
-def _read_layers(context: RepositoryContext, seals: Sequence[Sequence[str]]) -> tuple[Layer, ...]:
+def _read_layers(beside: MarkArtifacts, seals: Sequence[Sequence[str]]) -> tuple[Layer, ...]:
     layers = []
     for mark_id, seal in seals:
-        layer = Layer(mark := context.artifacts(mark_id), mark.chain())
+        layer = Layer(mark := MarkArtifacts(beside.config, mark_id, beside.home), mark.chain())
         if layer.manifests[_LAST].digest != seal:
             raise MarkError(
                 f"Mark {mark_id}, which a later one rests on, is not the one that it was. Make a new mark: it will be "

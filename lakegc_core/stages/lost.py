@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.errors import ObjectNotFoundError
-from lakegc_core.stages.suspects import RESCUED
+from lakegc_core.stages.rescues import RESCUED
 from lakegc_core.store.base import Store, StoreConfig, connect
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
 """Holds by path: what any known commit shows under a held path is kept, however old the commit.
 
-Only ranges whose keys can lie below the held path are read, of commits that are not retained anyway.
+Only ranges whose keys can lie below the held path are read, of commits that are not retained anyway. Which of the
+holds hold nothing is told by `idle_paths`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,27 +16,31 @@ import pyarrow.compute as pc
 from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.namespace import Namespace
+from lakegc_core.policy.holds import PATH, PathGlobs, fixed_prefix, patterns_of
+from lakegc_core.spark import Json, run_on_rows
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
+from lakegc_core.stages.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
 from lakegc_core.stages.protected import ROWS_SCHEMA, protected_rows
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parquet import Part, read, spark_width, write
+from lakegc_core.store.parquet import Part, PartWriter, part_results, parts_of, read, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KIND = "path:"
+HELD = "held"
+"""Addresses that holds by path keep, of commits that nothing else retains."""
 
 
-def path_pattern(glob: str) -> str:
-    """A regular expression for a path glob: `*` and `?` stay within a folder, `**` crosses folders."""
-    parts = re.split(r"(\*\*|\*|\?)", glob)
-    translated = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "^" + "".join(translated.get(part, re.escape(part)) for part in parts) + "$"
+@dataclass(frozen=True)
+class HeldByPath:
+    """What holds by path keep: parts of ROWS_SCHEMA, and those of the globs that no commit looked through shows.
 
+    `elsewhere`: parts of ELSEWHERE_SCHEMA, what they keep of other namespaces.
+    """
 
-def fixed_prefix(glob: str) -> bytes:
-    """What every path that the glob matches begins with."""
-    return re.split(r"[*?]", glob, maxsplit=1)[0].encode()
+    parts: list[Part]
+    elsewhere: list[Part]
+    idle: tuple[str, ...]
 
 
 def held_by_path(
@@ -45,21 +49,23 @@ def held_by_path(
     commits_folder: str,
     others: Sequence[Part],
     folder: str,
-) -> list[Part]:
-    """Write the addresses that holds by path keep to `folder`; none where no hold is by path.
+    elsewhere: str,
+) -> HeldByPath:
+    """Write the addresses that holds by path keep to `folder`, and those that lie in other namespaces to the folder
+    `elsewhere`; none where no hold is by path.
 
     `others` are the commits that are not retained (dataset `others` of retention_commits).
     """
-    globs = tuple(
-        hold.removeprefix(KIND)
-        for hold in sorted({*context.header.holds, *context.policy.holds})
-        if hold.startswith(KIND)
-    )
+    globs = patterns_of({*context.header.holds, *context.policy.holds}, PATH)
     if not globs or not others:
-        return []
+        return HeldByPath([], [], globs)
     commits = read(spark, context.workspace, f"{commits_folder}/{OTHERS}", others, COMMITS_SCHEMA, ["metarange_id"])
-    rows = _rows_at(spark, context, commits, globs)
-    return write(rows, context.workspace, {"held": folder}, ROWS_SCHEMA)["held"]
+    work = _reader(context, globs)
+    writing = _Writing(work, context.workspace, folder, elsewhere)
+    results = run_on_rows(_ranges(spark, context, commits, work), writing)
+    shown = {glob for result in results for glob in result.get("shown", ())}
+    parts = parts_of(results, [HELD, ELSEWHERE])
+    return HeldByPath(parts[HELD], parts[ELSEWHERE], tuple(glob for glob in globs if glob not in shown))
 
 
 def addresses_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> DataFrame:
@@ -67,18 +73,37 @@ def addresses_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]
     others = context.mark.require(COMMITS).datasets[OTHERS]
     folder = context.mark.stage_folder(COMMITS, OTHERS)
     commits = read(spark, context.workspace, folder, others, COMMITS_SCHEMA, ["metarange_id"])
-    return _rows_at(spark, context, commits, tuple(globs)).select("address").distinct()
+    work = _reader(context, globs)
+    return _ranges(spark, context, commits, work).mapInArrow(work.addresses, "address string").distinct()
 
 
-def _rows_at(spark: SparkSession, context: MarkContext, commits: DataFrame, globs: tuple[str, ...]) -> DataFrame:
-    """What the commits (column metarange_id) show at paths that match a glob: ROWS_SCHEMA."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+def may_hold(ranges: pa.Table, prefix: bytes) -> pa.Array:
+    """For each range (columns `min_key` and `max_key`) whether it can hold a key that begins with `prefix`."""
+    first, last = (ranges[name].combine_chunks() for name in ("min_key", "max_key"))
+    start = pc.binary_slice(first, 0, len(prefix)) if prefix else first
+    reaches = pc.greater_equal(last, pa.scalar(prefix, last.type))
+    return pc.and_(reaches, pc.less_equal(start, pa.scalar(prefix, first.type))) if prefix else reaches
 
-    work = _PathReader(context.data, context.header.block_prefix, context.namespace, globs)
+
+def _reader(context: MarkContext, globs: Sequence[str]) -> _PathReader:
+    return _PathReader(context.data, context.header.block_prefix, context.namespace, PathGlobs(tuple(globs)))
+
+
+def _ranges(spark: SparkSession, context: MarkContext, commits: DataFrame, work: _PathReader) -> DataFrame:
+    """The ranges (column range_id) of commits (column metarange_id) that can hold a path that matches, each once."""
     width = context.settings.scale.range_num_partitions or 2 * spark_width(spark)
     metaranges = commits.where("metarange_id != ''").distinct().repartition(width)
-    ranges = metaranges.mapInArrow(work.ranges, "range_id string").distinct().repartition(width)
-    return ranges.mapInArrow(work.rows, from_arrow_schema(ROWS_SCHEMA))
+    return metaranges.mapInArrow(work.ranges, "range_id string").distinct().repartition(width)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the entries of a range at matching paths protect (ROWS_SCHEMA), what of other namespaces they refer to
+    (ELSEWHERE_SCHEMA), and which globs they match."""
+
+    rows: pa.Table
+    elsewhere: pa.Table
+    shown: set[str]
 
 
 @dataclass(frozen=True)
@@ -88,38 +113,65 @@ class _PathReader:
     data: StoreConfig
     prefix: str
     namespace: Namespace
-    globs: tuple[str, ...]
+    paths: PathGlobs
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The ranges that can hold a matching path, by metarange."""
         store = connect(self.data)
-        prefixes = [fixed_prefix(glob) for glob in self.globs]
+        prefixes = {fixed_prefix(glob) for glob in self.paths.globs}
         for batch in batches:
             for metarange_id in batch.column("metarange_id").to_pylist():
                 table = graveler.read_metarange(store.read(f"{self.prefix}/{metarange_id}"), expected_id=metarange_id)
-                found = [
-                    row["range_id"]
-                    for row in table.to_pylist()
-                    if any(_may_hold(row["min_key"], row["max_key"], prefix) for prefix in prefixes)
-                ]
-                yield pa.RecordBatch.from_pydict({"range_id": pa.array(found, pa.string())})
+                fit = pa.repeat(False, len(table))
+                for prefix in prefixes:
+                    fit = pc.or_(fit, may_hold(table, prefix))
+                found = table["range_id"].filter(fit).combine_chunks()
+                yield pa.RecordBatch.from_pydict({"range_id": found.cast(pa.string())})
 
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What the entries at matching paths protect."""
+    def found(self, batches: Iterator[pa.RecordBatch]) -> Iterator[_Found]:
+        """What lies at matching paths, a range at a time."""
         store = connect(self.data)
-        patterns = "|".join(path_pattern(glob) for glob in self.globs)
         for batch in batches:
             for range_id in batch.column("range_id").to_pylist():
                 data = store.read(f"{self.prefix}/{range_id}")
                 entries = graveler.read_range(data, paths=True, expected_id=range_id)
-                at_path = entries.filter(pc.match_substring_regex(entries["path"], patterns))
-                rows = protected_rows(self.namespace, [range_id], [len(at_path)], at_path.drop_columns(["path"]))
+                masks = dict(zip(self.paths.globs, self.paths.each(entries["path"]), strict=True))
+                shown = {glob for glob, mask in masks.items() if pc.any(mask).as_py()}
+                at_path = pa.repeat(False, len(entries))
+                for glob in shown:
+                    at_path = pc.or_(at_path, masks[glob])
+                held = entries.filter(at_path).drop_columns(["path"])
+                rows = protected_rows(self.namespace, [range_id], [len(held)], held)
                 # Long expired: the data may be gone already, so none of it counts as missing.
                 place = ROWS_SCHEMA.get_field_index("exact")
                 rows = rows.set_column(place, ROWS_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
-                yield from rows.to_batches()
+                # Not by their range: the mark does not retain it.
+                yield _Found(rows, elsewhere_rows(self.namespace, [""], [len(held)], held), shown)
+
+    def addresses(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What entries at matching paths protect: column `address`."""
+        for found in self.found(batches):
+            yield from found.rows.select(["address"]).to_batches()
 
 
-def _may_hold(first: bytes, last: bytes, prefix: bytes) -> bool:
-    """Can a range of keys from `first` to `last` hold a key that begins with `prefix`?"""
-    return last >= prefix and (first[: len(prefix)] <= prefix)
+@dataclass(frozen=True)
+class _Writing:
+    """Writes what a reader finds in ranges; a picklable value that tasks carry."""
+
+    work: _PathReader
+    artifacts: StoreConfig
+    folder: str
+    elsewhere: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        protected = PartWriter(self.artifacts, self.folder, ROWS_SCHEMA)
+        elsewhere = PartWriter(self.artifacts, self.elsewhere, ELSEWHERE_SCHEMA, sum_authorities)
+        seen: set[str] = set()
+        for found in self.work.found(batches):
+            seen |= found.shown
+            for writer, rows in ((protected, found.rows), (elsewhere, found.elsewhere)):
+                for batch in rows.to_batches():
+                    writer.write(batch)
+        yield {"shown": sorted(seen)}
+        yield from part_results(HELD, protected.close())
+        yield from part_results(ELSEWHERE, elsewhere.close())

@@ -21,6 +21,7 @@ from lakegc_core.hashing import hash_strings
 from lakegc_core.spark import Json, run_on_rows
 from lakegc_core.stages.base import StageOutput
 from lakegc_core.stages.commit_walk import COMMITS
+from lakegc_core.stages.elsewhere import ELSEWHERE
 from lakegc_core.stages.gathering import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
 from lakegc_core.stages.hash_scan import sources_of
 from lakegc_core.stages.layers import Layer
@@ -100,7 +101,7 @@ def read_changes(
     metaranges = _read_metaranges(spark, context, layers, commits, folder, expected)
     check_metaranges(metaranges[CHECKSUMS], expected)
     results = _read_ranges(spark, context, layers, metaranges, folder)
-    parts = parts_of(results, [STAGE, INDEX, RANGES, DROPPED])
+    parts = parts_of(results, [STAGE, INDEX, ELSEWHERE, RANGES, DROPPED])
     facts = summary(metaranges[CHECKSUMS], parts[RANGES], parts)
     check_references(facts)
     changed = {name: sum(each[name] for each in results if name in each) for name in _FACTS}

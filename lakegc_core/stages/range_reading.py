@@ -22,6 +22,7 @@ from lakegc_core.lakefs import graveler
 from lakegc_core.mark import STAGES
 from lakegc_core.namespace import Namespace
 from lakegc_core.spark import Json
+from lakegc_core.stages.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
 from lakegc_core.stages.protected import ROWS_SCHEMA, protected_rows
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, PartWriter, part_results, rows_of
@@ -127,6 +128,7 @@ class Reading:
         """Read every range of the batches and write what it protects."""
         addresses = PartWriter(self.artifacts, f"{self.folder}", SCHEMA)
         index = PartWriter(self.artifacts, f"{self.folder}/{INDEX}", INDEX_SCHEMA)
+        elsewhere = PartWriter(self.artifacts, f"{self.folder}/{ELSEWHERE}", ELSEWHERE_SCHEMA, sum_authorities)
         ranges = PartWriter(self.artifacts, f"{self.folder}/{RANGES}", RANGES_SCHEMA, sum_ranges)
         for batch in batches:
             for each in batch.to_pylist():
@@ -135,31 +137,36 @@ class Reading:
                         f"Two metaranges disagree on range {each['range_id']}: {each['count']:,} and "
                         f"{each['most']:,} entries."
                     )
-            for rows in self._entries(batch.to_pylist()):
-                addresses.write(rows)
-                index.write(_indexed(rows))
+            for read_ids, entries, counts in self._entries(batch.to_pylist()):
+                for rows in protected_rows(self.namespace, read_ids, counts, entries).to_batches():
+                    addresses.write(rows)
+                    index.write(_indexed(rows))
+                for rows in elsewhere_rows(self.namespace, read_ids, counts, entries).to_batches():
+                    elsewhere.write(rows)
             own = {name: batch.column(name) for name in ("range_id", "references", "count")}
             own["read_in"] = pa.repeat(self.mark_id, batch.num_rows)
             ranges.write(pa.RecordBatch.from_pydict(own, schema=RANGES_SCHEMA))
         yield from part_results(STAGE, addresses.close())
         yield from part_results(INDEX, index.close())
+        yield from part_results(ELSEWHERE, elsewhere.close())
         yield from part_results(RANGES, ranges.close())
 
     def dropped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """Read ranges (range_id, count) that nothing refers to any more, and write the addresses that they held."""
         writer = PartWriter(self.artifacts, f"{self.folder}/{DROPPED}", ADDRESSES_SCHEMA)
         for batch in batches:
-            for rows in self._entries([each | {"min_key": None, "max_key": None} for each in batch.to_pylist()]):
-                columns = [rows["address"], pa.array(hash_strings(rows["address"]))]
-                writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
+            told = [each | {"min_key": None, "max_key": None} for each in batch.to_pylist()]
+            for read_ids, entries, counts in self._entries(told):
+                for rows in protected_rows(self.namespace, read_ids, counts, entries).to_batches():
+                    columns = [rows["address"], pa.array(hash_strings(rows["address"]))]
+                    writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
         yield from part_results(DROPPED, writer.close())
 
-    def _entries(self, wanted: Sequence[Json]) -> Iterator[pa.RecordBatch]:
-        """What ranges protect: SCHEMA. `wanted` says range_id, count, min_key and max_key of each."""
+    def _entries(self, wanted: Sequence[Json]) -> Iterator[_Found]:
+        """The entries of ranges. `wanted` says range_id, count, min_key and max_key of each."""
         # The id too: another range of the same paths would have the same count and keys.
         told = [graveler.Told(each["range_id"], each["count"], each["min_key"], each["max_key"]) for each in wanted]
-        for own, entries, counts in self._read("Range", told, graveler.read_ranges):
-            yield from protected_rows(self.namespace, own, counts, entries).to_batches()
+        yield from self._read("Range", told, graveler.read_ranges)
 
     def _read(self, kind: str, told: Sequence[graveler.Told], reader: _Reader) -> Iterator[_Found]:
         """Every file that is told of, small ones decoded together."""
@@ -212,6 +219,16 @@ class Reading:
             f"that is so. Bring {self.data.root}/{self.prefix}/{name} back from a version or a backup of the store, "
             "and run the mark again."
         )
+
+
+def by_reading(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
+    """The keys of RANGES rows: of each range and the mark that read it."""
+    return (reading_keys(rows["range_id"], rows["read_in"]),)
+
+
+def reading_keys(range_ids: pa.Array, marks: pa.Array) -> np.ndarray:
+    """A key for each range and the mark that read it."""
+    return hash_strings(pc.binary_join_element_wise(range_ids, marks, "@"))
 
 
 def _metarange_rows(metarange_ids: Sequence[str], ranges: pa.Table, counts: Sequence[int]) -> pa.Table:

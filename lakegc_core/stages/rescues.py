@@ -12,6 +12,11 @@ from lakegc_core.store.parquet import list_parts, read
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+RESCUED = "rescued"
+"""Outcome of what was found live again."""
+UNCONFIRMED = "unconfirmed"
+"""Outcome of what is not deleted yet: no two askings a gap apart have found it unreferenced."""
+
 SCHEMA = pa.schema(
     [
         pa.field("address", pa.string(), nullable=False),

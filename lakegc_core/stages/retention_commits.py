@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -50,11 +50,17 @@ def retention_commits(spark: SparkSession, context: MarkContext) -> StageResult:
 
 
 def find_retained(
-    spark: SparkSession, context: MarkContext, folder: str, *, former: MarkArtifacts | None
+    spark: SparkSession,
+    context: MarkContext,
+    folder: str,
+    *,
+    former: MarkArtifacts | None,
+    heads: Sequence[Part] = (),
 ) -> StageOutput:
     """The retained commits as of now, into parts below `folder`: for the mark, and for every look of a sweep.
 
-    `former`: the mark whose heads and tags the server must still know.
+    `former`: the mark whose heads and tags the server must still know. `heads`: parts of heads that were seen before,
+    and count as well.
     """
     began = clock.now().timestamp()
     client, header = context.client, context.header
@@ -69,7 +75,8 @@ def find_retained(
     judged_by, memories = remember(context, in_force)
     prepared = client.prepare_commits(header.repository) if rules is not None else None
     dump = client.dump(header.repository)
-    refs = _refs(context, f"{folder}/{REFS}")
+    digest, refs = _refs(context, f"{folder}/{REFS}")
+    refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
     walk = CommitWalk(
         outputs=context.outputs,
         data=context.data,
@@ -93,42 +100,67 @@ def find_retained(
     facts = next(result["facts"] for result in results if "facts" in result)
     facts |= {
         "began_at": began,
+        "heads": digest,
         "rules": rules_json(in_force),
         "judged_by": rules_json(judged_by),
         "rules_remembered": memories,
         "dump": dump.commits_metarange_id,
         "run_id": prepared.run_id if prepared else None,
     }
-    parts = parts_of(results, [STAGE, OTHERS])
-    return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: refs}, facts)
+    parts = parts_of(results, [STAGE, OTHERS, REFS])
+    return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: [*refs, *parts[REFS]]}, facts)
 
 
-def _refs(context: MarkContext, folder: str) -> list[Part]:
-    """All branches and tags. Branches are listed until two listings agree: one that is renamed between two pages
-    would be missed. After three tries the union counts."""
+@dataclass(frozen=True)
+class ListedRefs:
+    """Parts of refs (REFS_SCHEMA), and the digest of their names and commits."""
+
+    digest: str
+    parts: list[Part]
+
+
+def _refs(context: MarkContext, folder: str) -> tuple[str, list[Part]]:
+    """All branches and tags, and the digest of the heads. Branches are listed until two listings agree: one that is
+    renamed between two pages would be missed. After three tries the union counts."""
     client, repository = context.client, context.header.repository
-    tags = _write_refs(context, folder, "tag", client.tags(repository))[1]
+    tags = _write_refs(context, folder, "tag", client.tags(repository)).parts
     seen: set[str] = set()
     every: list[Part] = []
     for _ in range(_TRIES):
-        fingerprint, parts = _write_refs(context, folder, "branch", client.branches(repository))
-        if not parts:
-            raise IncompleteError(f"lakeFS lists no branch of {repository}; every repository has one.")
-        if fingerprint in seen:
-            return [*tags, *parts]
-        seen.add(fingerprint)
-        every += parts
-    return [*tags, *every]
+        listed = write_heads(context, folder)
+        if listed.digest in seen:
+            return listed.digest, [*tags, *listed.parts]
+        seen.add(listed.digest)
+        every += listed.parts
+    return listed.digest, [*tags, *every]
 
 
-def _write_refs(context: MarkContext, folder: str, kind: str, refs: Iterable[Ref]) -> tuple[str, list[Part]]:
+def write_heads(context: MarkContext, folder: str) -> ListedRefs:
+    """One listing of all branches. IncompleteError if there is none."""
+    repository = context.header.repository
+    listed = _write_refs(context, folder, "branch", context.client.branches(repository))
+    if not listed.parts:
+        raise IncompleteError(f"lakeFS lists no branch of {repository}; every repository has one.")
+    return listed
+
+
+def heads_digest(refs: Iterable[Ref]) -> str:
+    """The digest of names and commits, in their order."""
+    found = hashlib.sha256()
+    for ref in refs:
+        found.update(repr((ref.name, ref.commit_id)).encode())
+    return found.hexdigest()
+
+
+def _write_refs(context: MarkContext, folder: str, kind: str, refs: Iterable[Ref]) -> ListedRefs:
     writer = PartWriter(context.workspace, folder, REFS_SCHEMA)
-    fingerprint = hashlib.sha256()
+    found = hashlib.sha256()
     for page in _batched(refs, 1000):
         rows = [{"kind": kind, "name": ref.name, "commit_id": ref.commit_id} for ref in page]
-        fingerprint.update(repr([(row["name"], row["commit_id"]) for row in rows]).encode())
+        for ref in page:
+            found.update(repr((ref.name, ref.commit_id)).encode())
         writer.write(pa.RecordBatch.from_pylist(rows, schema=REFS_SCHEMA))
-    return fingerprint.hexdigest(), writer.close()
+    return ListedRefs(found.hexdigest(), writer.close())
 
 
 def _batched(refs: Iterable[Ref], size: int) -> Iterator[tuple[Ref, ...]]:

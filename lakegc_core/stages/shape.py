@@ -1,4 +1,5 @@
-"""Of what ages and sizes the expired objects are, and where the most bytes of them lie: for people, decides nothing.
+"""Of what ages and sizes the expired objects are, and where the most bytes of them and of foreign ones lie: for people,
+decides nothing.
 
 Ages and sizes are counted in fixed classes while parts are written, so that they cost no pass of their own.
 """
@@ -6,6 +7,7 @@ Ages and sizes are counted in fixed classes while parts are written, so that the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +16,9 @@ import pyarrow.compute as pc
 
 from lakegc_core.hashing import hash_strings
 from lakegc_core.spark import run_on_rows
-from lakegc_core.stages.gathering import HASH, Feed, gather, partitions_for, rows_in
+from lakegc_core.stages.gathering import HASH, KIND, Feed, gather, partitions_for, rows_in
 from lakegc_core.stages.hash_scan import Source
+from lakegc_core.stages.inventory import unit_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +40,8 @@ _CLASSES = {
     "size": ([size for _, size in SIZES], [*(name for name, _ in SIZES), LARGEST]),
 }
 _DAY = 86_400
-_LARGEST = pa.schema([("prefix", pa.string()), ("objects", pa.int64()), ("bytes", pa.int64())])
+_EXPIRED, _KEPT = range(2)
+_LARGEST = pa.schema([KIND, ("prefix", pa.string()), ("objects", pa.int64()), ("bytes", pa.int64())])
 _FOLDERS = pa.schema([HASH, *_LARGEST])
 
 
@@ -71,28 +75,54 @@ def classes(total: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def largest_prefixes(spark: SparkSession, expired: Sequence[Source]) -> list[dict[str, Any]]:
-    """The folders with the most expired bytes: {prefix, objects, bytes}, at most PREFIXES of them.
+def largest(
+    spark: SparkSession, expired: Sequence[Source], kept: Sequence[Source], reasons: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """`prefixes`, the folders with the most expired bytes, and `foreign_prefixes`, the units with the most bytes of
+    those that are kept for one of these reasons: {prefix, objects, bytes} each, at most PREFIXES of them.
 
-    `expired`: parts with address and size.
+    `expired`: parts with address and size; `kept`: with reason too.
     """
     feeds = [Feed(source, ("address", "size"), _folders) for source in expired]
-    largest = gather(spark, feeds, _FOLDERS, _largest, _LARGEST, partitions_for(rows_in(feeds)))
-    rows = run_on_rows(largest, lambda batches: (row for batch in batches for row in batch.to_pylist()))
-    return sorted(rows, key=lambda row: (-row["bytes"], row["prefix"]))[:PREFIXES]
+    feeds += [Feed(source, ("address", "size", "reason"), _Units(tuple(reasons))) for source in kept]
+    made = gather(spark, feeds, _FOLDERS, _largest, _LARGEST, partitions_for(rows_in(feeds)))
+    rows = run_on_rows(made, lambda batches: (row for batch in batches for row in batch.to_pylist())) if feeds else []
+    rows = sorted(rows, key=lambda row: (-row["bytes"], row["prefix"]))
+    return {
+        name: [{key: row[key] for key in ("prefix", "objects", "bytes")} for row in rows if row["kind"] == kind][
+            :PREFIXES
+        ]
+        for name, kind in (("prefixes", _EXPIRED), ("foreign_prefixes", _KEPT))
+    }
 
 
 def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    prefixes = pc.replace_substring_regex(rows["address"], "[^/]*$", "")
-    found = _summed(pa.table({"prefix": prefixes, "objects": pa.repeat(1, len(rows)), "bytes": rows["size"]}))
-    columns = {name: found[name].combine_chunks() for name in found.column_names}
-    return columns | {"hash": hash_strings(found["prefix"])}
+    return _found(_EXPIRED, pc.replace_substring_regex(rows["address"], "[^/]*$", ""), rows["size"])
+
+
+@dataclass(frozen=True)
+class _Units:
+    """The units of what is kept for some reasons; a picklable value that tasks carry."""
+
+    reasons: tuple[str, ...]
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        rows = rows.filter(pc.is_in(rows["reason"], pa.array(self.reasons, pa.string())))
+        return _found(_KEPT, unit_of(rows["address"]), rows["size"])
+
+
+def _found(kind: int, prefixes: pa.Array, sizes: pa.Array) -> Mapping[str, Any]:
+    columns = {"kind": pa.repeat(pa.scalar(kind, pa.int8()), len(sizes)), "prefix": prefixes}
+    found = _summed(pa.table({**columns, "objects": pa.repeat(1, len(sizes)), "bytes": sizes}))
+    return {name: found[name].combine_chunks() for name in found.column_names} | {"hash": hash_strings(found["prefix"])}
 
 
 def _largest(rows: pa.Table) -> Iterator[pa.Table]:
-    yield _summed(rows).sort_by([("bytes", "descending"), ("prefix", "ascending")]).slice(0, PREFIXES)
+    found = _summed(rows).sort_by([("bytes", "descending"), ("prefix", "ascending")])
+    for kind in (_EXPIRED, _KEPT):
+        yield found.filter(pc.equal(found["kind"], kind)).slice(0, PREFIXES)
 
 
 def _summed(rows: pa.Table) -> pa.Table:
-    found = rows.group_by("prefix").aggregate([("objects", "sum"), ("bytes", "sum")])
+    found = rows.group_by(["kind", "prefix"]).aggregate([("objects", "sum"), ("bytes", "sum")])
     return found.rename_columns({"objects_sum": "objects", "bytes_sum": "bytes"}).combine_chunks()

@@ -24,7 +24,7 @@ from lakegc_core.mark import decode, digest, encode
 from lakegc_core.spark import clear_errors, many
 from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.lost import LOST
-from lakegc_core.stages.suspects import RESCUED, UNCONFIRMED
+from lakegc_core.stages.rescues import RESCUED, UNCONFIRMED
 from lakegc_core.store.base import ALREADY_GONE, DELETED, Store, connect
 from lakegc_core.store.parquet import Part, list_parts, read
 
@@ -134,8 +134,12 @@ class SweepRecord:
 
     def lost_before(self) -> int:
         """How many objects earlier sweeps of this mark report as lost."""
-        keys = [f"{self._context.mark.folder}/sweeps/{number}/report.json" for number in range(1, self.number)]
-        return sum(decode(self._store.read(key), key).get("outcomes", {}).get(LOST, 0) for key in keys)
+        lost = 0
+        for number in range(1, self.number):
+            key = f"{self._context.mark.folder}/sweeps/{number}/report.json"
+            with suppress(ObjectNotFoundError):  # of a sweep that broke off, which a dry run passes over
+                lost += decode(self._store.read(key), key).get("outcomes", {}).get(LOST, 0)
+        return lost
 
     def plan(self) -> dict[str, Any]:
         """plan.json, after checking that nobody changed it and that it belongs to this mark."""

@@ -2,6 +2,9 @@
 
 On blockstore `local` the server's dump forgets staged objects that were linked or staged by address, so that there
 every branch is also listed through the object API, and every address it shows is protected.
+
+The dump leaves out what is staged under an address outside of the namespace. On `local` the listings show it; on other
+stores it is known only once it is committed.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.namespace import Namespace
 from lakegc_core.spark import Json, run_tasks
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
+from lakegc_core.stages.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, elsewhere_rows, sum_authorities
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parquet import PartWriter, part_results, parts_of
+from lakegc_core.store.parquet import Part, PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +44,7 @@ SCHEMA = pa.schema(
 
 
 def uncommitted_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
-    """Dump what is staged. Columns: address, exact."""
+    """Dump what is staged. Columns: address, exact. Dataset `elsewhere`: what branches show of other namespaces."""
     return run_stage(STAGE, spark, context, lambda s, c: dump_staged(s, c, c.mark.stage_folder(STAGE)))
 
 
@@ -54,9 +58,9 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
     parts = parts_of(run_tasks(spark, shares, work.read), [STAGE])[STAGE]
     dumped = sum(part.rows for part in parts)
-    shown = 0
+    shown, elsewhere = 0, list[Part]()
     if context.namespace.is_local:
-        listed = _list_branches(context, folder)
+        listed, elsewhere = _list_branches(context, folder)
         shown = sum(part.rows for part in listed)
         parts = [*parts, *listed]
     facts: dict[str, Any] = {
@@ -67,8 +71,9 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
         "files": len(keys),
         "rows": dumped,
         "rows_of_branch_listings": shown,
+        "elsewhere": authorities(elsewhere),
     }
-    return StageOutput({STAGE: parts}, facts)
+    return StageOutput({STAGE: parts, ELSEWHERE: elsewhere}, facts)
 
 
 def _files(context: MarkContext, locations: Sequence[str]) -> list[str]:
@@ -134,14 +139,26 @@ def read_dump_file(data: bytes, key: str) -> Iterator[pa.RecordBatch]:
         raise CorruptFileError(f"{key} does not read as parquet ({error}). Run the mark again.") from None
 
 
-def _list_branches(context: MarkContext, folder: str) -> list[Any]:
-    """Every physical address that any branch shows, through the object API, in parts; streamed page by page."""
+def _list_branches(context: MarkContext, folder: str) -> tuple[list[Part], list[Part]]:
+    """Every physical address that any branch shows, through the object API, in parts; streamed page by page. Then those
+    that may lie elsewhere."""
     writer = PartWriter(context.workspace, folder, SCHEMA)
+    elsewhere = PartWriter(context.workspace, f"{folder}/{ELSEWHERE}", ELSEWHERE_SCHEMA, sum_authorities)
     client, repository = context.client, context.header.repository
     for branch in client.branches(repository):
         for page in objects_of(client, repository, branch.name):
-            writer.write(protect_listed(context.namespace, [stats.physical_address for stats in page]))
-    return writer.close()
+            shown = [stats.physical_address for stats in page]
+            writer.write(protect_listed(context.namespace, shown))
+            table = pa.table(
+                {
+                    "address": pa.array(shown, pa.string()),
+                    "address_type": pa.array([_FULL] * len(shown), pa.int8()),
+                    "size": pa.array([stats.size_bytes for stats in page], pa.int64()),
+                }
+            )
+            for rows in elsewhere_rows(context.namespace, [""], [len(shown)], table).to_batches():
+                elsewhere.write(rows)
+    return writer.close(), elsewhere.close()
 
 
 def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[list[ObjectStats]]:
@@ -149,9 +166,14 @@ def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[l
     try:
         yield from client.objects(repository, branch)
     except LakeFSError as error:
-        said_by_lakefs = error.status == 404 and error.message and UNKNOWN_CALL not in error.message
-        if not said_by_lakefs or any(each.name == branch for each in client.branches(repository)):
+        if not has_vanished(client, repository, branch, error):
             raise
+
+
+def has_vanished(client: LakeFSClient, repository: str, branch: str, error: LakeFSError) -> bool:
+    """Whether an error is lakeFS's own 404 about a branch that is no longer there."""
+    said_by_lakefs = error.status == 404 and error.message and UNKNOWN_CALL not in error.message
+    return bool(said_by_lakefs) and all(each.name != branch for each in client.branches(repository))
 
 
 def protect_listed(namespace: Namespace, addresses: Sequence[str]) -> pa.RecordBatch:

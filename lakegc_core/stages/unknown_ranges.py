@@ -12,6 +12,7 @@ from lakegc_core.errors import IncompleteError
 from lakegc_core.spark import Mapped, clear_errors, many, run_on_rows
 from lakegc_core.stages.base import StageOutput
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA
+from lakegc_core.stages.elsewhere import ELSEWHERE
 from lakegc_core.stages.range_reading import (
     CHECKSUMS,
     CHECKSUMS_SCHEMA,
@@ -45,7 +46,7 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
     with clear_errors():
         expected = unknown.count()
     if expected == 0:  # the usual case: nothing was committed since
-        return StageOutput({STAGE: (), INDEX: ()}, {"metaranges": 0})
+        return StageOutput(dict.fromkeys((STAGE, INDEX, ELSEWHERE, RANGES), ()), {"metaranges": 0})
     work, width = reading(context, folder), spark_width(spark)
     told = context.settings.scale.range_num_partitions
     found = write(
@@ -75,7 +76,7 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
         .join(many(_marked_ranges(spark, context)), "range_id", "left_anti")
         .repartition(told or tasks_for(references, 32, 8 * width))
     )
-    parts = parts_of(run_on_rows(ranges, work.ranges), [STAGE, INDEX, RANGES])
+    parts = parts_of(run_on_rows(ranges, work.ranges), [STAGE, INDEX, ELSEWHERE, RANGES])
     return StageOutput(parts, summary(found[CHECKSUMS], parts[RANGES], parts))
 
 

@@ -9,11 +9,13 @@ A blob's name is `prefix + "/" + address`, or the address alone under an empty p
 from __future__ import annotations
 
 import builtins
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
@@ -41,12 +43,15 @@ from lakegc_core.store.base import (
     ObjectInfo,
     StoreConfig,
     StoreProbe,
+    pause,
 )
 from lakegc_core.store.pace import Gate, Told, delete_all
 
 _COPY_AT_ONCE = 256 << 20  # bytes: larger blobs are copied block by block
 _COPY_BLOCK = 1 << 30  # bytes
 
+_CLOCK_TRIES = 4
+_NO_DATE = "the store's answers bear no date, so that ages cannot be judged"
 _ABSENT = {"BlobNotFound", "ResourceNotFound"}
 _CONDITION_FAILED = {"ConditionNotMet", "BlobAlreadyExists", "TargetConditionNotMet"}
 _BATCH_REFUSED = {400, 405, 415, 501}  # one name can spoil a whole batch, and some servers have none
@@ -91,6 +96,7 @@ class AzureStore:
     """`Store` over one container client. Safe to share between threads."""
 
     deletes = Deletes(batch=256)  # the most blobs a request takes
+    proves = False
 
     def __init__(self, config: AzureConfig) -> None:
         self.root = config.root
@@ -178,7 +184,7 @@ class AzureStore:
             return False
 
     def head(self, key: str) -> ObjectInfo:
-        """Size, time and ETag of one blob."""
+        """Size, time and ETag of one blob. Never a digest: anyone may set a blob's Content-MD5."""
         with self._errors("Get Blob Properties", key):
             found = self._blob(key).get_blob_properties()
         if found.size is None or found.last_modified is None:
@@ -278,11 +284,24 @@ class AzureStore:
         with self._errors("Put Blob", key):
             self._blob(key).upload_blob(file, overwrite=True)
 
+    def clock(self) -> datetime:
+        """The date of the answer to a request for properties; one without a date is asked for again."""
+        dates: builtins.list[str] = []
+        for attempt in range(1, _CLOCK_TRIES + 1):
+            with suppress(ObjectNotFoundError), self._errors("Get Blob Properties", PROBE_KEY):
+                self._blob(PROBE_KEY).get_blob_properties(
+                    raw_response_hook=lambda answer: dates.append(answer.http_response.headers.get("date") or "")
+                )
+            if dates and dates[-1]:
+                return parsedate_to_datetime(dates[-1]).astimezone(UTC)
+            time.sleep(pause(attempt))
+        raise StoreError(f"{self.root}: {_NO_DATE}")
+
     def probe(self) -> StoreProbe:
         """Clock, conditional writes, versioning and soft delete, each found out by asking."""
         answer = self._write(PROBE_KEY, uuid.uuid4().bytes, False, None)
         if not answer.get("date"):
-            raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
+            raise StoreError(f"{self.root}: {_NO_DATE}")
         conditional = self._refuses(if_absent=True) and self._refuses(if_match="0x0")
         versioning = bool(answer.get("version_id"))
         return StoreProbe(answer["date"].astimezone(UTC), conditional, versioning, self._soft_delete())

@@ -37,14 +37,21 @@ NOT_ASKED = "not_asked"  # the gate was shut before the store took the request: 
 PROBE_KEY = "_lakefs/retention/gc/lakegc/probe"
 
 
+MD5_DIGEST = "md5:"  # followed by 32 hex digits in lower case
+
+
 @dataclass(frozen=True)
 class ObjectInfo:
-    """One object as a HEAD request shows it. `size` in bytes."""
+    """One object as a HEAD request shows it. `size` in bytes.
+
+    `digest`: MD5_DIGEST of the whole content, only where the store vouches for it; None says nothing of the content.
+    """
 
     address: str
     size: int
     last_modified: datetime
     etag: str | None
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class Store(Protocol):
 
     root: str  # URI of the root, for messages: never holds a secret
     deletes: Deletes
+    proves: bool  # whether `head` may show a digest
 
     def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
         """Every object whose key starts with `prefix`, at any depth, as batches of LISTING_SCHEMA.
@@ -96,7 +104,7 @@ class Store(Protocol):
         """Write the object and return its ETag. PreconditionFailedError if a condition does not hold."""
 
     def head(self, key: str) -> ObjectInfo:
-        """Size, time and ETag of one object. ObjectNotFoundError if absent."""
+        """Size, time, ETag and, where it is proven, the digest of one object. ObjectNotFoundError if absent."""
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete the objects and return one outcome per key, in order: `deleted`, `already_gone` or `failed:CODE`.
@@ -117,6 +125,9 @@ class Store(Protocol):
 
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Write what the file holds from its place on, of any size, over whatever lies under the key."""
+
+    def clock(self) -> datetime:
+        """The store's own time, by one request: the date of its answer, in whole seconds where it gives no more."""
 
     def probe(self) -> StoreProbe:
         """Ask the store what it is. Writes nothing outside `_lakefs/retention/gc/lakegc/`."""

@@ -9,6 +9,7 @@ A name is `prefix + "/" + address`, or the address alone under an empty prefix: 
 
 from __future__ import annotations
 
+import base64
 import builtins
 import functools
 import time
@@ -17,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import IO, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -50,6 +52,7 @@ from lakegc_core.store.base import (
     ALREADY_GONE,
     DELETED,
     LISTING_SCHEMA,
+    MD5_DIGEST,
     PROBE_KEY,
     Deletes,
     Level,
@@ -129,6 +132,7 @@ class GCSStore:
     """`Store` over one client. Safe to share between threads."""
 
     deletes = Deletes(batch=1000, calls=2, requests=2 * _DELETES)
+    proves = True
 
     def __init__(self, config: GCSConfig, client: storage.Client, session: AuthorizedSession) -> None:
         self.root = config.root
@@ -225,12 +229,16 @@ class GCSStore:
         return blob
 
     def head(self, key: str) -> ObjectInfo:
-        """Size, time and ETag (generation) of one object."""
+        """Size, time, ETag (generation) and digest of one object.
+
+        The digest is md5Hash, which the service computes by itself, for all objects that are not composed of others.
+        """
         blob = self._blob(key)
         self._call("looking at", key, lambda: blob.reload(retry=None, timeout=self._time))
         if blob.size is None or blob.updated is None:
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
-        return ObjectInfo(key, blob.size, blob.updated.astimezone(UTC), str(blob.generation))
+        digest = _digest(blob.md5_hash)
+        return ObjectInfo(key, blob.size, blob.updated.astimezone(UTC), str(blob.generation), digest)
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete, one request an object, many at once.
@@ -298,6 +306,22 @@ class GCSStore:
 
         self._call("writing", key, send)
 
+    def clock(self) -> datetime:
+        """The date of the answer to one request for an object's metadata."""
+        url = f"{_service(self._config)}/storage/v1/b/{quote(self._config.bucket, safe='')}/o/"
+
+        def ask() -> str | None:
+            answer = self.session.get(url + quote(self._base + PROBE_KEY, safe=""), timeout=self._time)
+            if answer.status_code not in (200, 403, 404):  # absent or refused, but answered, and so dated
+                raise from_http_response(answer)
+            date: str | None = answer.headers.get("date")
+            return date
+
+        date = self._call("asking for the time by", PROBE_KEY, ask)
+        if not date:
+            raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
+        return parsedate_to_datetime(date).astimezone(UTC)
+
     def probe(self) -> StoreProbe:
         """Clock, conditional writes, versioning and soft delete, each found out by asking."""
         written = self._write(PROBE_KEY, uuid.uuid4().bytes, False, None)
@@ -359,8 +383,7 @@ class _Page:
 
     def __call__(self) -> dict[str, Any]:
         config = self.store._config
-        base = (config.endpoint_url or "https://storage.googleapis.com").rstrip("/")
-        url = f"{base}/storage/v1/b/{quote(config.bucket, safe='')}/o"
+        url = f"{_service(config)}/storage/v1/b/{quote(config.bucket, safe='')}/o"
         answer = self.store.session.get(url, params=self.asked, timeout=self.store._time)
         if answer.status_code != 200:
             raise from_http_response(answer)
@@ -371,6 +394,10 @@ class _Page:
         if not isinstance(page, dict) or page.get("kind") != _KIND:
             raise IncompleteError(f"{self.store.root}: the store's answer was no list of objects")
         return page
+
+
+def _service(config: GCSConfig) -> str:
+    return (config.endpoint_url or "https://storage.googleapis.com").rstrip("/")
 
 
 def _batch(items: Sequence[dict[str, Any]], cut: int, where: str) -> pa.RecordBatch:
@@ -384,6 +411,14 @@ def _batch(items: Sequence[dict[str, Any]], cut: int, where: str) -> pa.RecordBa
     except (KeyError, TypeError, ValueError) as error:
         raise IncompleteError(f"{where}: the store listed an object without size, time or generation") from error
     return pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
+
+
+def _digest(md5_hash: str | None) -> str | None:
+    try:
+        digest = base64.b64decode(md5_hash or "", validate=True)
+    except ValueError:
+        return None
+    return f"{MD5_DIGEST}{digest.hex()}" if len(digest) == 16 else None
 
 
 def _generation(etag: str | None) -> int | None:

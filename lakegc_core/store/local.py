@@ -68,6 +68,7 @@ class LocalStore:
     """`Store` over one folder. Symbolic links below it are neither listed nor followed."""
 
     deletes = Deletes(calls=1, requests=1)  # threads would only wait for each other
+    proves = False
 
     def __init__(self, config: LocalConfig) -> None:
         self.root = config.root
@@ -205,7 +206,7 @@ class LocalStore:
             os.replace(temporary, path)
 
     def head(self, key: str) -> ObjectInfo:
-        """Size, time and ETag of one file."""
+        """Size, time and ETag of one file. Never a digest: nobody but a reader of the file knows it."""
         try:
             found = os.lstat(self._path(key))
         except OSError as error:
@@ -285,6 +286,17 @@ class LocalStore:
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Write the file whole or not at all."""
         self._put(key, file)
+
+    def clock(self) -> datetime:
+        """The time that the file system gives a new file: a file server's own, where there is one."""
+        self._start("")
+        path = self._path(PROBE_KEY)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with self._temporary(path, io.BytesIO()) as (temporary, _):
+                return _EPOCH + timedelta(microseconds=os.lstat(temporary).st_mtime_ns // 1000)
+        except OSError as error:
+            raise self._error(error, "asking for the time below", PROBE_KEY) from error
 
     def probe(self) -> StoreProbe:
         """The collector's own clock, and whether conditional writes work on this file system."""

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -38,6 +38,7 @@ from lakegc_core.store.base import (
     ALREADY_GONE,
     DELETED,
     FAILED,
+    MD5_DIGEST,
     PROBE_KEY,
     Deletes,
     Level,
@@ -67,6 +68,8 @@ _IN_PARTS = TransferConfig(multipart_chunksize=512 << 20)  # bytes
 # What XML 1.0 cannot hold, so that no DeleteObjects can name it.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _GONE = Told(DELETED)
+_MD5 = re.compile("[0-9a-f]{32}")
+_EXPRESS, _DIRECTORY_BUCKET = "EXPRESS_ONEZONE", "--x-s3"  # their ETags are no digests
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ class S3Store:
     """`Store` over one boto3 client. Safe to share between threads."""
 
     deletes: Deletes = Deletes()
+    proves = True
 
     def __init__(self, config: S3Config, client: Any, deleting: Callable[[], Any]) -> None:
         self.root = config.root
@@ -212,12 +216,25 @@ class S3Store:
             return False
 
     def head(self, key: str) -> ObjectInfo:
-        """Size, time and ETag of one object."""
+        """Size, time, ETag and digest of one object.
+
+        The ETag is the content's MD5 for an object that was uploaded in one piece, neither under KMS nor under a
+        customer's key, nor lies in a directory bucket. A listing does not tell these apart, HEAD does.
+        """
         answer = self._call("head_object", key, Key=self._base + key)
         if not {"ContentLength", "LastModified"} <= answer.keys():
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
         modified = answer["LastModified"].astimezone(UTC)
-        return ObjectInfo(key, answer["ContentLength"], modified, bare(answer.get("ETag")))
+        etag = bare(answer.get("ETag"))
+        return ObjectInfo(key, answer["ContentLength"], modified, etag, self._digest(answer, etag))
+
+    def _digest(self, answer: Mapping[str, Any], etag: str | None) -> str | None:
+        own_key = any(name.startswith(("SSECustomer", "SSEKMS")) for name in answer)
+        if own_key or answer.get("ServerSideEncryption") not in (None, "AES256"):
+            return None
+        if answer.get("StorageClass") == _EXPRESS or self._config.bucket.endswith(_DIRECTORY_BUCKET):
+            return None
+        return f"{MD5_DIGEST}{etag}" if etag and _MD5.fullmatch(etag) else None
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete, 1000 keys a request. S3 does not tell what was there: `deleted` either way."""
@@ -308,10 +325,23 @@ class S3Store:
             answer = error.response
         except SDK_ERRORS as error:
             raise self._error(error, "get_bucket_versioning", "") from None  # a trace would quote the server
+        return StoreProbe(self._date(answer), self._conditional_writes(), versioning)
+
+    def clock(self) -> datetime:
+        """The date of the answer to one HEAD."""
+        try:
+            answer = self.client.head_object(Bucket=self._config.bucket, Key=self._base + PROBE_KEY)
+        except ClientError as error:  # absent or refused, but answered, and so dated
+            answer = error.response
+        except SDK_ERRORS as error:
+            raise self._error(error, "head_object", PROBE_KEY) from None  # a trace would quote the server
+        return self._date(answer)
+
+    def _date(self, answer: Mapping[str, Any]) -> datetime:
         date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
         if not date:
             raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
-        return StoreProbe(parsedate_to_datetime(date).astimezone(UTC), self._conditional_writes(), versioning)
+        return parsedate_to_datetime(date).astimezone(UTC)
 
     def _conditional_writes(self) -> bool:
         # Every write has its own content, so that none is taken for the lost answer of another.

@@ -18,24 +18,29 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.context import MarkContext
-from lakegc_core.errors import ServerError
 from lakegc_core.guards import shrunk
 from lakegc_core.mark import STAGES, Manifest, MarkArtifacts
+from lakegc_core.marks.neighbours import REFERS
 from lakegc_core.namespace import Namespace, xid_times
-from lakegc_core.spark import Json, Mapped, run_tasks
-from lakegc_core.stages import committed_addresses, range_reading, shape, uncommitted_addresses
+from lakegc_core.spark import Json, Mapped, many, run_tasks
+from lakegc_core.stages import path_holds, range_reading, shape, uncommitted_addresses
 from lakegc_core.stages.base import StageOutput, StageResult, run_stage
-from lakegc_core.stages.candidates import MISSING, against_all
+from lakegc_core.stages.candidates import MISSING, MISSTATED, against_all
 from lakegc_core.stages.changes import against_changes
+from lakegc_core.stages.elsewhere import ELSEWHERE, merged
+from lakegc_core.stages.expired_addresses.heads import heads_of_mark
+from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
+from lakegc_core.stages.expired_addresses.reuploads import WAITING, Candidates, find_reuploads
 from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, instant, moment, with_since
-from lakegc_core.stages.hash_scan import Source, by_address, scan, sources_of
+from lakegc_core.stages.hash_scan import Source, by_address, sources_of
 from lakegc_core.stages.inventory import LEARNT
-from lakegc_core.stages.judging import FOREIGN, HELD, STAGED, YOUNG, Judge, Keeper
+from lakegc_core.stages.judging import FOREIGN, HELD, NEIGHBOUR, STAGED, UNASKED, UNKNOWN, YOUNG, Judge, Keeper
 from lakegc_core.stages.layers import Layer, all_layers
 from lakegc_core.stages.missing_paths import missing_paths
-from lakegc_core.stages.previous_mark import previous_mark
+from lakegc_core.stages.neighbour_references import NEIGHBOURS, References, read_references
+from lakegc_core.stages.previous_mark import previous_findings, previous_mark
 from lakegc_core.stages.protected import ROWS_SCHEMA
-from lakegc_core.stages.suspects import PLANNED, RESCUED, find_suspects, heads_of_mark
+from lakegc_core.stages.rescues import RESCUED, UNCONFIRMED
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import Part, read, read_part, remove_leftovers, write
 
@@ -45,14 +50,18 @@ if TYPE_CHECKING:
 TEXT_FOLDER = "deleted.text"
 """Where the documented rclone recipes find one address a line."""
 
+_COMPARED = ("listed", "committed", "uncommitted", "held", "expired")
 _ROW_GROUPS = (STAGE, KEPT, MISSING)
+_STRANGE = (FOREIGN, UNKNOWN)
+"""Why objects are kept that are not lakeFS's."""
 
 
 def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
     """Find the garbage. Columns: address, size, last_modified, etag, reason, since.
 
-    Datasets: `kept` (unreferenced by commits, but staged, held, too young or foreign), `missing` (live addresses that
-    the store does not hold) and `learnt` (objects that nobody had listed, in units that were taken over).
+    Datasets: `kept` (unreferenced by commits, but staged, held, referred to by another repository, too young, foreign,
+    of unknown name), `missing` (live addresses that the store lacks), `learnt` (objects that nobody had listed, in
+    units that were taken over) and `neighbours` (what other repositories refer to here).
     """
     return run_stage(STAGE, spark, context, _subtract)
 
@@ -67,32 +76,47 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     else:
         known = against_all(spark, context, own, listed_from)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
-    parts = _judged(spark, context, own, known.objects, folders)
+    neighbours = read_references(spark, context, context.mark.stage_folder(STAGE, NEIGHBOURS))
+    parts = _judged(spark, context, own, known.objects, neighbours, folders)
     parts[MISSING] = []
     if known.missing is not None:
         gone = {MISSING: folders[MISSING]}
         parts |= write(_missing(known.missing), context.workspace, gone, SCHEMA, summarise=_Summary.of(context))
-    parts = _without_reuploads(spark, context, parts, folders)
+    asked = _without_reuploads(spark, context, parts, folders, known.misstated, own.manifests[STAGES[2]].finished_at)
+    parts = asked.parts
     text = _TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
     # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
     remove_leftovers(context.workspace, text.target)
     lists = run_tasks(spark, parts[STAGE], text.write)
     facts = _facts(parts, manifests, known.learnt, sorted(each["list"] for each in lists))
-    if parts[STAGE]:
-        facts["prefixes"] = shape.largest_prefixes(spark, _sources(context, folders[STAGE], parts[STAGE]))
+    strange = [part for part in parts[KEPT] if any(part.sums.get(f"{each}:objects") for each in _STRANGE)]
+    kept = _sources(context, folders[KEPT], strange)
+    facts |= shape.largest(spark, _sources(context, folders[STAGE], parts[STAGE]), kept, _STRANGE)
     if facts["missing"]:
         missing = read(spark, context.workspace, folders[MISSING], parts[MISSING], SCHEMA, ["address"])
         facts["missing_paths"] = missing_paths(spark, context, missing, known.holding())
-    return StageOutput(parts | {LEARNT: known.learnt}, facts | {"previous": _previous_facts(context)})
+    facts |= asked.facts | {
+        "previous": _previous_facts(context),
+        NEIGHBOURS: neighbours.facts,
+        REFERS: merged(manifests[stage].facts[ELSEWHERE] for stage in (STAGES[1], STAGES[3])),
+    }
+    others = {LEARNT: known.learnt, MISSTATED: known.misstated, WAITING: asked.waiting, DIGESTS: asked.digests}
+    return StageOutput({**parts, **others, NEIGHBOURS: neighbours.parts}, facts)
 
 
 def _judged(
-    spark: SparkSession, context: MarkContext, own: Layer, objects: Mapped, folders: Mapping[str, str]
+    spark: SparkSession,
+    context: MarkContext,
+    own: Layer,
+    objects: Mapped,
+    neighbours: References,
+    folders: Mapping[str, str],
 ) -> dict[str, list[Part]]:
     """The objects in parts, by what keeps them."""
     keepers = (
+        neighbours.keeper(spark, context),
         _keeper(spark, own, STAGED, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA),
-        _keeper(spark, own, HELD, range_reading.STAGE, committed_addresses.HELD, ROWS_SCHEMA),
+        _keeper(spark, own, HELD, range_reading.STAGE, path_holds.HELD, ROWS_SCHEMA),
     )
     rows = with_since(spark, context, objects, own.manifests[STAGES[2]].finished_at)
     for keeper in keepers:
@@ -113,40 +137,84 @@ def _keeper(spark: SparkSession, own: Layer, reason: str, stage: str, dataset: s
     return Keeper(reason, wanted, lambda: own.frame(spark, stage, dataset, schema))
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What became of the expired rows once lakeFS was asked what branches show."""
+
+    parts: dict[str, list[Part]]
+    facts: dict[str, Any]
+    waiting: Sequence[Part] = ()
+    digests: Sequence[Part] = ()
+
+
 def _without_reuploads(
-    spark: SparkSession, context: MarkContext, parts: dict[str, list[Part]], folders: Mapping[str, str]
-) -> dict[str, list[Part]]:
-    """The parts, after moving identical re-uploads that a branch shows from the expired rows to the kept ones.
+    spark: SparkSession,
+    context: MarkContext,
+    parts: dict[str, list[Part]],
+    folders: Mapping[str, str],
+    misstated: Sequence[Part],
+    read_at: float,
+) -> _Asked:
+    """Move what a branch shows, and what is new and could not be asked for, from the expired rows to the kept ones.
 
-    Only to say what is garbage: the sweep's look finds them again, so a server that cannot answer is no failure here.
+    A series begins with the first asking that does not show the object: what was unreferenced for the first time when
+    commits were read (`read_at`, unix seconds) is so since lakeFS was asked. The sweep's look asks once more.
     """
-    from pyspark.sql import functions as F
-
-    if context.namespace.is_local or not parts[STAGE]:
-        return parts
-    planned = scan(spark, _sources(context, folders[STAGE], parts[STAGE]), PLANNED, None)
-    heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE, "suspects"))
-    try:
-        found = find_suspects(spark, context, heads, planned, context.level)
-    except ServerError as error:
-        context.say(f"{STAGE}: identical re-uploads are left to the sweep ({error})")
-        return parts
+    candidates = Candidates(folders[STAGE], parts[STAGE])
+    heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE), misstated=misstated)
+    found = find_reuploads(spark, context, heads, candidates, _waited(context), _known(context))
     if found is None:
-        return parts
-    shown = found.where(F.col("verdict") == RESCUED).select("address")
+        return _Asked(parts, {"asked_at": None, "pages_asked": 0, "heads": 0, "waiting": {"objects": 0, "bytes": 0}})
     expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA)
-    moved = expired.join(shown.withColumn("shown", F.lit(True)), "address", "left").withColumn(
-        "reason", F.when(F.col("shown"), STAGED).otherwise(F.col("reason"))
-    )
     again = write(
-        moved.select(*SCHEMA.names),
+        expired.join(many(found.verdicts), "address", "left"),
         context.workspace,
         {name: folders[name] for name in (STAGE, KEPT)},
         SCHEMA,
+        prepare=_Answers(read_at, found.asked_at),
         split=_split,
         summarise=_Summary.of(context),
     )
-    return {**parts, STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]]}
+    moved = {**parts, STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]]}
+    facts = {"asked_at": found.asked_at, "pages_asked": found.pages, "heads": found.heads, "waiting": found.left}
+    return _Asked(moved, facts, found.waiting, found.digests)
+
+
+def _waited(context: MarkContext) -> tuple[str, Sequence[Part]] | None:
+    """The classes of candidates for which the mark before could not ask."""
+    before = previous_findings(context)
+    if before is None:
+        return None
+    return before.stage_folder(STAGE, WAITING), before.require(STAGE).datasets.get(WAITING, ())
+
+
+def _known(context: MarkContext) -> Known:
+    """What HEADs of the mark before proved, and how many this one may make."""
+    budget = context.settings.scale.store_heads or context.level.heads
+    before = previous_findings(context)
+    if before is None:
+        return Known("", (), budget)
+    return Known(before.stage_folder(STAGE, DIGESTS), before.require(STAGE).datasets.get(DIGESTS, ()), budget)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """Says by column `verdict` what became of expired rows; a picklable value that tasks carry. Unix seconds."""
+
+    read_at: float
+    asked_at: float
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        before = rows["since"].cast(SCHEMA.field("since").type)
+        new = pc.equal(before, instant(self.read_at))
+        shown = pc.fill_null(pc.equal(rows["verdict"], RESCUED), False)
+        unasked = pc.and_(pc.fill_null(pc.equal(rows["verdict"], UNCONFIRMED), False), new)
+        reasons = pc.if_else(shown, STAGED, pc.if_else(unasked, UNASKED, rows["reason"]))
+        since = pc.if_else(
+            new, instant(max(self.read_at, self.asked_at)), rows["since"].cast(SCHEMA.field("since").type)
+        )
+        rows = rows.set_column(rows.schema.get_field_index("reason"), "reason", reasons)
+        return rows.set_column(rows.schema.get_field_index("since"), "since", since).select(SCHEMA.names)
 
 
 def _sources(context: MarkContext, folder: str, parts: Sequence[Part]) -> list[Source]:
@@ -167,7 +235,7 @@ def _previous_facts(context: MarkContext) -> dict[str, Any] | None:
         return earlier
     return {
         "mark_id": before.mark_id,
-        STAGE: {group: facts[group] for group in ("listed", "committed", "uncommitted", "expired")},
+        STAGE: {group: facts[group] for group in _COMPARED if group in facts},
     }
 
 
@@ -199,6 +267,7 @@ class _Summary:
     """Counts the rows of a part by reason, and judges once more, apart from Spark, that each expired row may go."""
 
     namespace: Namespace
+    unknown_names: bool  # whether names that lakeFS never gives may be expired
     cutoff: float
     now: float  # unix seconds
     confirmed: float  # what is unreferenced at least since then may be swept now
@@ -206,7 +275,9 @@ class _Summary:
     @classmethod
     def of(cls, context: MarkContext) -> _Summary:
         now = clock.now().timestamp()
-        return cls(context.namespace, context.header.cutoff, now, now - context.level.gap.total_seconds())
+        header = context.header
+        confirmed = now - context.level.gap.total_seconds()
+        return cls(context.namespace, header.collect_unknown_names, header.cutoff, now, confirmed)
 
     def __call__(self, table: pa.Table) -> dict[str, int]:
         grouped = table.group_by("reason").aggregate([("size", "sum"), ("size", "count")]).to_pylist()
@@ -216,7 +287,7 @@ class _Summary:
             found[f"{row['reason']}:bytes"] = row["size_sum"]
         expired = table.filter(pc.equal(table["reason"], UNREFERENCED))
         old = pc.less(expired["last_modified"], instant(self.cutoff))
-        fit = pc.and_(self.namespace.collectable(expired["address"]), old)
+        fit = pc.and_(self.namespace.deletable(expired["address"], unknown_names=self.unknown_names), old)
         ready = expired.filter(pc.less_equal(expired["since"], instant(self.confirmed)))
         found["confirmed:objects"] = ready.num_rows
         found["confirmed:bytes"] = pc.sum(ready["size"]).as_py() or 0
@@ -239,8 +310,11 @@ def _facts(
     groups = {
         "expired": of(UNREFERENCED),
         "uncommitted": of(STAGED),
+        "held": of(HELD),
+        "neighbour": of(NEIGHBOUR),
         "young": of(YOUNG),
-        "foreign": of(FOREIGN),
+        "unasked": of(UNASKED),
+        "foreign": {name: sum(of(each)[name] for each in _STRANGE) for name in ("objects", "bytes")},
     }
     everything = {
         "objects": listed["objects"] + sum(part.rows for part in learnt),
@@ -251,11 +325,11 @@ def _facts(
         "listed": everything,
         "committed": kept,
         **groups,
+        "unknown": of(UNKNOWN),
         "confirmed": of("confirmed"),
         "missing": of(MISSING)["objects"],
         "violations": sums.get("violations", 0),
         **shape.classes(sums),
-        "prefixes": [],
         "text_lists": lists,
     }
 

@@ -1,7 +1,8 @@
 """The look: before anything is deleted, what refers to what is read once more, and what came back to life is taken out.
 
 A look is one whole staged dump, then everything that counts as of now; only ranges that the mark did not know are read.
-It is believed for `look_validity`, then taken again; a glance looks at refs and rules alone, every minute or so.
+It is believed for `look_validity`, then taken again; a glance looks at refs and rules alone, right before the first
+delete and every minute or so after it.
 What is done with what they see is decided in `swept_report`.
 """
 
@@ -19,8 +20,10 @@ from lakegc_core.retention import Rules
 from lakegc_core.spark import clear_errors
 from lakegc_core.stages import range_reading, uncommitted_addresses
 from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
+from lakegc_core.stages.elsewhere import ELSEWHERE
+from lakegc_core.stages.neighbour_references import KEYS_SCHEMA, NEIGHBOURS, read_references
 from lakegc_core.stages.path_holds import held_by_path
-from lakegc_core.stages.retention_commits import fetch_commit, find_retained
+from lakegc_core.stages.retention_commits import fetch_commit, find_retained, heads_digest, write_heads
 from lakegc_core.stages.rules_memory import rules_json
 from lakegc_core.stages.uncommitted_addresses import dump_staged
 from lakegc_core.stages.unknown_ranges import read_unknown
@@ -42,16 +45,30 @@ class Look:
     refs: Sequence[Part]
     committed: Sequence[Part]
     index: Sequence[Part]
+    ranges: Sequence[Part]
+    elsewhere: Sequence[Part]
+    """What entries of the ranges refer to outside of the namespace."""
+    neighbours: Sequence[Part] = ()
+    """What other repositories refer to here."""
+    heads: Sequence[str] = ()
+    """Digests of all heads, as they were before the staged dump and after it."""
     facts: dict[str, Any] = field(default_factory=dict)
 
     def live(self, spark: SparkSession, context: MarkContext) -> DataFrame:
-        """Hashes (column `h`, xxhash64 of the address) of all that is staged now or newly committed since the mark."""
+        """Hashes (column `h`, xxhash64 of the address) of all that is staged now or newly committed since the mark, and
+        of what other repositories refer to."""
         from pyspark.sql import functions as F
 
         staged = _read(spark, context, f"{self.folder}/uncommitted", self.staged, uncommitted_addresses.SCHEMA)
         committed = _read(spark, context, f"{self.folder}/committed", self.committed, range_reading.SCHEMA)
-        both = staged.select("address").unionByName(committed.select("address"))
-        return both.select(F.xxhash64("address").alias("h")).distinct()
+        theirs = _read(spark, context, f"{self.folder}/{NEIGHBOURS}", self.neighbours, KEYS_SCHEMA)
+        every = staged.select("address").unionByName(committed.select("address")).unionByName(theirs)
+        return every.select(F.xxhash64("address").alias("h")).distinct()
+
+    def heads_moved(self, context: MarkContext) -> bool:
+        """Whether heads of branches are others now than before the staged dump or after it."""
+        now = heads_digest(context.client.branches(context.header.repository))
+        return any(seen != now for seen in self.heads)
 
     def read_refs(self, spark: SparkSession, context: MarkContext) -> DataFrame:
         """Heads and tags as the look saw them: kind, name, commit_id."""
@@ -69,8 +86,9 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
     """
     began = clock.now().timestamp()
     _check_same_server(context)
+    heads = write_heads(context, f"{folder}/commits/{REFS}")
     staged = dump_staged(spark, context, f"{folder}/uncommitted")
-    commits = find_retained(spark, context, f"{folder}/commits", former=context.mark)
+    commits = find_retained(spark, context, f"{folder}/commits", former=context.mark, heads=heads.parts)
     if commits.facts["former_heads_unknown"]:
         raise RefusedError(
             f"{commits.facts['former_heads_unknown']:,} heads that the mark saw are unknown to lakeFS now: the server "
@@ -78,7 +96,9 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         )
     retained = _read(spark, context, f"{folder}/commits", commits.datasets[COMMITS], COMMITS_SCHEMA)
     committed = read_unknown(spark, context, retained, f"{folder}/committed")
-    held = held_by_path(spark, context, f"{folder}/commits", commits.datasets[OTHERS], f"{folder}/committed")
+    target = f"{folder}/committed"
+    held = held_by_path(spark, context, f"{folder}/commits", commits.datasets[OTHERS], target, f"{target}/{ELSEWHERE}")
+    neighbours = read_references(spark, context, f"{folder}/{NEIGHBOURS}")
     return Look(
         began_at=began,
         finished_at=clock.now().timestamp(),
@@ -86,19 +106,24 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         staged=staged.datasets[uncommitted_addresses.STAGE],
         commits=commits.datasets[COMMITS],
         refs=commits.datasets[REFS],
-        committed=[*committed.datasets[range_reading.STAGE], *held],
+        committed=[*committed.datasets[range_reading.STAGE], *held.parts],
         index=committed.datasets[range_reading.INDEX],
+        ranges=committed.datasets[range_reading.RANGES],
+        elsewhere=committed.datasets[ELSEWHERE],
+        neighbours=neighbours.parts,
+        heads=(heads.digest, commits.facts["heads"]),
         facts={
             "uncommitted_addresses": staged.facts,
             "retention_commits": commits.facts,
             "committed_addresses": committed.facts,
+            NEIGHBOURS: neighbours.facts,
         },
     )
 
 
 @dataclass
 class Glance:
-    """Watches the refs and the rules between two looks. Knows every commit that a look has taken into account."""
+    """Watches the refs and the rules from a look on. Knows every commit that a look has taken into account."""
 
     spark: SparkSession
     context: MarkContext
@@ -137,6 +162,8 @@ class Glance:
             refs=(),
             committed=committed.datasets[range_reading.STAGE],
             index=committed.datasets[range_reading.INDEX],
+            ranges=committed.datasets[range_reading.RANGES],
+            elsewhere=committed.datasets[ELSEWHERE],
         )
 
 

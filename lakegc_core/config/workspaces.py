@@ -1,0 +1,49 @@
+"""Where a workspace must not lie: in the data of a repository, whose collector would list lakegc's own artifacts.
+
+What lies below `data/` and is referred to by nothing is garbage to a collector, lakegc's or another; the rest would
+turn up in listings. Nothing is asked here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from lakegc_core.errors import SettingsError
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.local import LocalConfig
+
+_METADATA = "_lakefs"
+
+
+def check_workspace(
+    written: str, workspace: StoreConfig, repository: str, own: StoreConfig, others: Iterable[tuple[str, StoreConfig]]
+) -> None:
+    """SettingsError if the workspace lies in the data of a repository, or around another one's.
+
+    `written`: as lakegc.yaml has it; `own`: the root of the namespace of `repository`, below whose `_lakefs/` it may
+    lie; `others`: names and roots of all others.
+    """
+    place = _place(workspace)
+    inside = f"{place}{repository}/"  # where the artifacts of this repository lie
+    for name, root in ((repository, own), *others):
+        namespace = _place(root)
+        is_inside = any(_in_data(each, namespace) for each in (place, inside))
+        if is_inside or (name != repository and namespace.startswith(place)):
+            raise SettingsError(
+                f"The workspace {written} of repository {repository} lies {'in' if is_inside else 'around'} the "
+                f"namespace of repository {name}, {root.root}. lakegc's artifacts would lie among its data, where a "
+                "collector takes them for garbage. Set `workspace` in lakegc.yaml to a place of its own, or leave it "
+                f"out: artifacts then lie below {own.root.rstrip('/')}/{_METADATA}/."
+            )
+
+
+def _in_data(place: str, namespace: str) -> bool:
+    """Whether a place lies in a namespace, and not below its metadata."""
+    return place.startswith(namespace) and not place.startswith(f"{namespace}{_METADATA}/")
+
+
+def _place(config: StoreConfig) -> str:
+    """The root of a store as text that can be compared, with one slash at its end."""
+    root = f"local://{os.path.realpath(config.path)}" if isinstance(config, LocalConfig) else config.root
+    return f"{root.rstrip('/')}/"

@@ -1,0 +1,221 @@
+"""The other repositories of the same lakeFS: where their marks lie, and which of them is the newest complete one.
+
+A neighbour may have imported objects of this repository by their full address, and only its own marks say so. Here is
+found what marks there are; what they refer to is read by `stages.neighbour_references`, what nobody knows is told by
+the guard `neighbours`. A neighbour that cannot be read is a finding, never an error.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakegc_core.context import RepositoryContext, workspace_at
+from lakegc_core.errors import LakegcError
+from lakegc_core.lakefs.models import Repository
+from lakegc_core.mark import HOME, STAGES, Header, MarkArtifacts, marks
+from lakegc_core.namespace import Namespace
+from lakegc_core.settings import NeighbourSettings
+from lakegc_core.spark import Json, run_tasks
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.factory import config_for
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.parquet import spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REFERS = "refers_elsewhere"
+"""Fact of a mark's last stage: how many addresses outside of its namespace it noted, by authority."""
+
+_FEW = 64  # neighbours that are asked for in this process; more are by tasks
+_TOGETHER = 16  # that one process asks for at a time
+_PATIENCE = 90.0  # seconds in which at least one of them has to answer
+_NAMED = 3  # in a warning
+_WORDS = 60  # characters of an error
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another repository, and where its marks lie; None, and the reason, where that cannot be said. Picklable."""
+
+    name: str
+    namespace: str
+    created: int
+    config: StoreConfig | None
+    home: str = HOME
+    problem: str = ""
+
+    def artifacts(self, mark_id: str) -> MarkArtifacts:
+        assert self.config is not None  # who has none has no marks
+        return MarkArtifacts(self.config, mark_id, self.home)
+
+    def owns(self, header: Header) -> bool:
+        """Whether a mark is of this repository as it is now, not of one that was re-created since."""
+        place = (header.repository, header.storage_namespace, header.repository_created)
+        return place == (self.name, self.namespace, self.created)
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """The newest complete mark of a neighbour; "" if it has none. `marked_at`: when that was begun, unix seconds.
+
+    `refers`: the fact REFERS of it. `problem`: why a newer one, or any, could not be read.
+    """
+
+    name: str
+    mark_id: str = ""
+    marked_at: float = 0.0
+    refers: Mapping[str, int] = field(default_factory=dict)
+    problem: str = ""
+
+
+def neighbours_of(context: RepositoryContext) -> list[Neighbour]:
+    """Every other repository that lakeFS lists."""
+    others = (each for each in context.client.repositories() if each.id != context.repository.id)
+    return [_neighbour(context, each) for each in others]
+
+
+def sightings(spark: SparkSession, neighbours: Sequence[Neighbour]) -> list[Sighting]:
+    """The newest complete mark of each neighbour, in the same order."""
+    if len(neighbours) <= _FEW:
+        found = _sight_all(neighbours)
+    else:
+        width = 4 * spark_width(spark)
+        shares = [tuple(neighbours[number::width]) for number in range(width)]
+        results = run_tasks(spark, [share for share in shares if share], _as_results)
+        found = {each["name"]: Sighting(**each) for each in results}
+    return [found[each.name] for each in neighbours]
+
+
+def sight(neighbour: Neighbour, before: float = math.inf) -> Sighting:
+    """The newest complete mark of a neighbour that was begun before a moment (unix seconds)."""
+    if neighbour.config is None:
+        return Sighting(neighbour.name, problem=f"its store is not known: {neighbour.problem}")
+    problems: dict[str, str] = {}
+    found: list[tuple[float, MarkArtifacts]] = []
+    try:
+        ids = marks(neighbour.config, neighbour.home)
+    except LakegcError as error:
+        return Sighting(neighbour.name, problem=f"its marks cannot be listed: {in_short(error)}")
+    for mark_id in ids:
+        try:
+            header = (mark := neighbour.artifacts(mark_id)).header()
+        except LakegcError as error:
+            problems[mark_id] = unread(error)
+            continue
+        if header is not None and neighbour.owns(header) and header.started_at < before:
+            found.append((header.started_at, mark))
+    for started, mark in sorted(found, key=lambda each: each[0], reverse=True):
+        try:
+            last = mark.manifest(STAGES[-1])
+            refers = last.facts[REFERS] if last else None
+        except (LakegcError, KeyError) as error:
+            problems[mark.mark_id] = unread(error)
+            continue
+        if refers is not None:
+            # Whether one that does not read is newer only its id can tell.
+            newer = [problem for mark_id, problem in problems.items() if mark_id > mark.mark_id]
+            return Sighting(neighbour.name, mark.mark_id, started, dict(refers), newer[0] if newer else "")
+    return Sighting(neighbour.name, problem=next(iter(problems.values()), ""))
+
+
+def facts_of(found: Sequence[Sighting], wanted: NeighbourSettings, now: float) -> Json:
+    """What the guard judges by: how many neighbours there are, and of which nothing, or too little, is known."""
+    told = [
+        [each.name, why]
+        for each in sorted(found, key=lambda each: each.name)
+        if not any(fnmatch.fnmatchcase(each.name, pattern) for pattern in wanted.ignore)
+        and (why := _unknown(each, wanted, now))
+    ]
+    return {
+        "repositories": len(found),
+        "unknown": len(told),
+        "named": told[:_NAMED],
+        "within": wanted.within.total_seconds(),
+    }
+
+
+def unread(error: Exception) -> str:
+    """Why the newest mark of a neighbour is no help."""
+    return f"its newest mark does not read: {in_short(error)}"
+
+
+def in_short(error: Exception) -> str:
+    """The beginning of what an error says."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _WORDS else f"{text[:_WORDS]} …"
+
+
+def _unknown(found: Sighting, wanted: NeighbourSettings, now: float) -> str:
+    """Why too little is known of a neighbour; "" where enough is."""
+    if found.problem:
+        return found.problem
+    if not found.mark_id:
+        return "no complete mark"
+    age = now - found.marked_at
+    return f"last marked {age / 86400:.1f} days ago" if age > wanted.within.total_seconds() else ""
+
+
+def _neighbour(context: RepositoryContext, other: Repository) -> Neighbour:
+    settings = context.settings
+    told = (other.id, other.storage_namespace, other.creation_date)
+    try:
+        policy = settings.policy_for(other.id)
+        if policy.workspace:
+            return Neighbour(*told, *_at_root(workspace_at(policy.workspace, settings), other.id))
+        namespace = Namespace(other.storage_namespace)
+        config = config_for(namespace, settings, local_folder=_folder_beside(context, namespace))
+    except LakegcError as error:
+        return Neighbour(*told, config=None, problem=in_short(error))
+    return Neighbour(*told, *_at_root(config, HOME))
+
+
+def _at_root(config: StoreConfig, home: str) -> tuple[StoreConfig, str]:
+    """The same place by the root of its bucket: thousands of namespaces then share a few clients."""
+    prefix = getattr(config, "prefix", "")
+    if not prefix:
+        return config, home
+    shared: Any = config
+    return replace(shared, prefix=""), f"{prefix}/{home}"
+
+
+def _folder_beside(context: RepositoryContext, namespace: Namespace) -> str | None:
+    """Where a `local://` namespace lies, by where this repository's own does: below one folder of the server."""
+    own = context.namespace
+    if not (namespace.is_local and own.is_local and isinstance(context.data, LocalConfig)):
+        return None
+    below = Path(own.authority, own.path.strip("/"))
+    folder = Path(context.data.path)
+    if folder.parts[-len(below.parts) :] != below.parts:
+        return None
+    base = Path(*folder.parts[: -len(below.parts)])
+    return str(base / namespace.authority / namespace.path.strip("/"))
+
+
+def _sight_all(neighbours: Sequence[Neighbour]) -> dict[str, Sighting]:
+    """What is known of each. A store that does not answer is not waited for without end."""
+    pool = ThreadPoolExecutor(_TOGETHER)
+    try:
+        waiting = {pool.submit(sight, each): each.name for each in neighbours}
+        found: dict[str, Sighting] = {}
+        while waiting:
+            done, _ = wait(waiting, timeout=_PATIENCE, return_when=FIRST_COMPLETED)
+            if not done:
+                problem = f"its store did not answer within {_PATIENCE:.0f} s"
+                return found | {name: Sighting(name, problem=problem) for name in waiting.values()}
+            for future in done:
+                found[waiting.pop(future)] = future.result()
+        return found
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _as_results(share: Sequence[Neighbour]) -> Iterator[Json]:
+    for each in _sight_all(share).values():
+        yield asdict(each)

@@ -1,0 +1,77 @@
+"""What counts at a sweep: in every setting the stricter of what the mark was begun with and what lakegc.yaml says now.
+
+A setting that lakegc.yaml leaves out says nothing against the mark's. What is done with the settings is decided where
+they are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from lakegc_core import safety
+from lakegc_core.clock import unsafe_allowed
+from lakegc_core.context import MarkContext
+from lakegc_core.errors import RefusedError
+from lakegc_core.safety import Level
+
+
+def effective_level(context: MarkContext) -> Level:
+    """The level a mark is swept by: its own or that of lakegc.yaml, the stricter."""
+    policy = context.policy.safety
+    return safety.stricter(context.level, safety.level(policy)) if policy else context.level
+
+
+def as_swept(context: MarkContext) -> MarkContext:
+    """The mark as if it had been begun with the stricter of both in every setting.
+
+    Level: the stricter. Minimum age: the longer, counted back from when the mark was begun. Tags are protected, and
+    rules required, if either says so. Holds: those of both.
+    """
+    header, policy = context.header, context.policy
+    longest = max(header.min_age, policy.min_age.total_seconds() if policy.min_age is not None else 0.0)
+    level = effective_level(context)
+    strict = replace(
+        header,
+        safety=level.name,
+        min_age=longest,
+        cutoff=header.cutoff - (longest - header.min_age),
+        protect_tags=header.protect_tags or policy.protect_tags is True,
+        rules=policy.rules if policy.rules == "required" else header.rules,
+        holds=tuple(sorted({*header.holds, *policy.holds})),
+    )
+    return replace(context, header=strict, level=level)
+
+
+def stricter_than_mark(context: MarkContext) -> list[str]:
+    """The settings, as `name value`, in which lakegc.yaml is stricter than the mark, for people."""
+    header, strict = context.header, as_swept(context).header
+    age = safety.hours(timedelta(seconds=strict.min_age))
+    added = sorted({*strict.holds} - {*header.holds})
+    changes = [
+        (strict.safety != header.safety, f"safety {strict.safety}"),
+        (strict.min_age != header.min_age, f"min_age {age}"),
+        (strict.protect_tags != header.protect_tags, "protect_tags true"),
+        (strict.rules != header.rules, f"rules {strict.rules}"),
+        (bool(added), f"holds {', '.join(added)}"),
+    ]
+    return [said for is_stricter, said in changes if is_stricter]
+
+
+def check_min_age(context: MarkContext) -> None:
+    """RefusedError for a mark whose minimum age is shorter than lakeFS's grace period, asked now, and the level demand.
+
+    A mark may have been begun with LAKEGC_UNSAFE=yes, or while the grace period was shorter.
+    """
+    level, age = effective_level(context), timedelta(seconds=context.header.min_age)
+    grace = timedelta(seconds=context.client.grace_period())
+    least = safety.least_min_age(grace, level)
+    if age >= least or unsafe_allowed():
+        return
+    header = context.header
+    raise RefusedError(
+        f"Mark {header.mark_id} of {header.repository} was made with a minimum age of {safety.hours(age)}, but this "
+        f"lakeFS lets a client link an upload for {safety.hours(grace)}, and level {level.name!r} demands "
+        f"{safety.hours(least)}: an upload that is not linked yet looks like garbage to it. Nothing is deleted. Make "
+        f"a new mark: lakegc mark {header.repository} --min-age {safety.hours(least)}."
+    )
