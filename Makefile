@@ -6,7 +6,7 @@ STAMP := $(VENV)/.lakegc-setup
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-ui test-soak test-golden ui bench lint format lock clean
+.PHONY: help setup demo test test-slow test-ui test-soak test-golden ui bench bench-big lint format lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ ui: $(STAMP)  ## the Dagster UI on the sandbox, with its partitions there
 
 bench: $(STAMP)  ## measure, and print a table
 	@$(BIN)/python -m benchmarks
+
+bench-big: $(STAMP)  ## measure what it costs to ask lakeFS about 100,000 files that look alike
+	@$(BIN)/python -m benchmarks big
 
 lint: $(STAMP)  ## style, formatting and types
 	$(BIN)/ruff check .

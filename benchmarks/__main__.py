@@ -1,4 +1,7 @@
-"""`make bench`: every measurement as one table. Ratios within one run mean more than seconds between machines."""
+"""`make bench`: every measurement as one table. Ratios within one run mean more than seconds between machines.
+
+`make bench-big` runs what takes longer, and only when it is named.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,22 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import decode, listing, mark, sweep
+from benchmarks import big, decode, listing, mark, sweep
 
 SUITES: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "decode": decode.run,
     "listing": listing.run,
     "sweep": sweep.run,
     "mark": mark.run,
+    "big": big.run,
 }
+_NAMED_ONLY = {"big"}
 
 
 def main(names: list[str]) -> int:
-    """Run the suites named, or all; print a table each."""
+    """Run the suites named, or all but the big one; print a table each."""
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    for name in names or list(SUITES):
+    for name in names or [each for each in SUITES if each not in _NAMED_ONLY]:
         if name not in SUITES:
             sys.stderr.write(f"There is no benchmark {name!r}; there are {', '.join(SUITES)}.\n")
             return 2

@@ -1,17 +1,16 @@
 """Makes large repositories of the sandbox quickly, none of their objects over REST.
 
-Here: what a repository of a given shape holds, written as lakeFS would have written it: empty object files of the
-right age in slices, ranges and metaranges, and commits, branches and staged entries in the sandbox's memory. How much
-of it is garbage follows from the shape. Not here: serving it (`lake`), and what it is measured for (`mark`).
+Here: what a repository of a given shape holds, written as lakeFS would have written it: object files of the right age
+and size in slices (`uploads`), ranges and metaranges, and commits, branches and staged entries in the sandbox's memory.
+How much of it is garbage follows from the shape. Not here: serving it (`lake`), and what it is measured for (`mark`).
 
-The sandbox's own trees stay empty: what commits hold stands in their files alone, as in lakeFS. So the endpoints that
-a mark asks all answer, while objects cannot be read through lakeFS.
+The sandbox's own trees stay empty: what commits hold stands in their files alone, as in lakeFS. What branches show is
+read from there (`shown`). So the endpoints that a mark asks all answer, while objects cannot be read through lakeFS.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,9 +18,10 @@ from functools import cached_property
 from math import prod
 from pathlib import Path
 
+from benchmarks.uploads import Uploaded, Uploads
 from lakegc_core.sandbox.graveler_writer import RELATIVE, Commit, Entry, RangeInfo, Record, write_metarange, write_range
 from lakegc_core.sandbox.lakefs import Sandbox
-from lakegc_core.sandbox.names import SLICE_NAMES, SLICE_SECONDS, Names
+from lakegc_core.sandbox.names import SLICE_NAMES, SLICE_SECONDS
 from lakegc_core.sandbox.objects import OCTETS
 from lakegc_core.sandbox.refs import Branch
 from lakegc_core.sandbox.tree import Tree
@@ -34,7 +34,6 @@ BRANCH_OBJECTS = 3
 """Objects that each branch but main has of its own."""
 
 _DAY = 86_400
-_XID = 20  # letters of an object's name
 _OLD = (80, 20)  # days before now: commits that the rule does not retain, but for the last one
 _RECENT = (10, 2)  # those that it does; all of them older than the youngest age of garbage
 
@@ -48,6 +47,9 @@ class Shape:
     deleted, and in uploads that nobody linked. `spare`: branches that are there to be deleted, with so many objects.
     `touched`: so many ranges of that many objects, which every retained commit of main writes anew. `lean`: commits
     that are not retained have no metadata files, which no mark reads.
+
+    Each object has a size that no other has. `sizes`: so many different ones, dealt out in turn; where there is one,
+    there is one content. `by_lot`: what is uploaded together, and so lives and expires together, shares a size.
     """
 
     objects: int
@@ -62,6 +64,8 @@ class Shape:
     lean: bool = False
     range_entries: int = 20_000
     slice_objects: int = SLICE_NAMES
+    sizes: int = 0
+    by_lot: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.slice_objects <= SLICE_NAMES:
@@ -128,42 +132,6 @@ def shares(total: int, parts: int) -> list[int]:
     return [total * (number + 1) // parts - total * number // parts for number in range(parts)]
 
 
-class _Uploads:
-    """Puts empty objects into a folder, a slice after the other, evenly over a period.
-
-    All objects of a slice are links to one file, of one age: file systems make links several times as fast as files.
-    """
-
-    def __init__(self, folder: Path, names: Names, slice_objects: int) -> None:
-        self._folder, self._names, self._slice_objects = folder, names, slice_objects
-        self._first = ""  # object of this slice
-        self.at = 0  # unix seconds at which uploads happen now
-
-    def over(self, begin: float, end: float, objects: int) -> None:
-        """Spread the next objects over this period."""
-        self.at = int(begin) // SLICE_SECONDS * SLICE_SECONDS
-        slices = max(1, -(-objects // self._slice_objects))
-        self._step = int(end - begin) // slices // SLICE_SECONDS * SLICE_SECONDS
-        self._left = self._slice_objects
-
-    def upload(self) -> str:
-        """The address of a new object."""
-        if not self._left:
-            self.at, self._left = self.at + self._step, self._slice_objects
-        self._left -= 1
-        address = self._names.data_address(self.at)
-        path = f"{self._folder}/{address}"
-        if self._first[:-_XID] == path[:-_XID]:
-            os.link(self._first, path)
-        else:
-            self._first = path
-            file = Path(path)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch()
-            os.utime(path, (self.at, self.at))
-        return address
-
-
 class GeneratedLake:
     """A repository of a shape in a sandbox of its own, below `root`. `note` is told every address that is garbage.
 
@@ -181,7 +149,9 @@ class GeneratedLake:
         self.garbage = 0
         self._note = note
         self._live: dict[str, int] = {}  # ranges of retained commits, and how many entries they have
-        self._uploads = _Uploads(self.folder, self.sandbox.names, shape.slice_objects)
+        self._uploads = Uploads(
+            self.folder, self.sandbox.names, shape.slice_objects, sizes=shape.sizes, by_lot=shape.by_lot
+        )
         self._full: list[RangeInfo] = []  # of the growing table
         self._open: list[Record] = []  # its last range, to which the next commit adds
         self._rows = 0
@@ -189,7 +159,7 @@ class GeneratedLake:
         self._table: list[RangeInfo] = []  # the rewritten table
         self._touched: list[list[tuple[bytes, Entry]]] = []  # ranges of the table whose objects stay the same
         self._touching: list[RangeInfo] = []  # these as they are now
-        self._spare: list[tuple[str, list[RangeInfo], list[str]]] = []
+        self._spare: list[tuple[str, list[RangeInfo], list[Uploaded]]] = []
         now = self.sandbox.clock()
         self._uploads.over(now - _OLD[0] * _DAY, now - _OLD[1] * _DAY, shape.uploaded_before)
         self._old_period()
@@ -206,11 +176,11 @@ class GeneratedLake:
         now = self.sandbox.clock()
         self._uploads.over(now, now, SLICE_NAMES)
         self._add(uploads, f"change at {now}", retained=True)
-        name, ranges, addresses = self._spare.pop(0)
+        name, ranges, uploaded = self._spare.pop(0)
         self.repository.delete_branch(name)
         for info in ranges:
             del self._live[info.id]
-        self._give_up(addresses)
+        self._give_up(uploaded)
 
     # --- history ---
 
@@ -219,17 +189,19 @@ class GeneratedLake:
         for number in range(shape.expired):
             self._next(number)
         for number, objects in enumerate(shape.left_behind):
-            own, addresses = self._write(f"dropped/{number:05}", objects, files=not shape.lean)
+            own, uploaded = self._write(f"dropped/{number:05}", objects, files=not shape.lean)
             shown = None if shape.lean else [*own, *self._shown]
             self._commit(MAIN, f"dropped {number}", shown, moves=False)
-            self._give_up(addresses)
+            self._give_up(uploaded)
         for number, objects in enumerate(shape.spare):
-            own, addresses = self._write(f"spare/{number:05}", objects)
+            own, uploaded = self._write(f"spare/{number:05}", objects)
             name = f"spare-{number}"
             self._branch(name, own)
-            self._spare.append((name, own, addresses))
+            self._spare.append((name, own, uploaded))
+        self._uploads.begin_lot()
         for _ in range(shape.unlinked):
             self._give_up([self._uploads.upload()])
+        self._uploads.begin_lot()
         for number in range(shape.touched[0]):
             paths = (f"tables/accounts/{number:04}/part-{row:08}".encode() for row in range(shape.touched[1]))
             self._touched.append([(path, self._entry(self._uploads.upload())) for path in paths])
@@ -244,6 +216,7 @@ class GeneratedLake:
         for name in names:
             self._branch(name, [*self._write(f"branches/{name}", BRANCH_OBJECTS)[0], *self._shown])
         names.append(MAIN)
+        self._uploads.begin_lot()
         for number in range(shape.staged):
             staging = self.repository.refs.branches[names[number % len(names)]].staging
             staging[f"staged/part-{number:012}"] = self._entry(self._uploads.upload())
@@ -253,15 +226,17 @@ class GeneratedLake:
         retained = number >= self.shape.expired
         if self.shape.rewritten:
             files = retained or not self.shape.lean
-            self._table, addresses = self._write("tables/customers", self.shape.rewritten, files=files)
+            folder = f"tables/customers/{number:05}"  # new paths: lakeFS takes one content at one path for unchanged
+            self._table, uploaded = self._write(folder, self.shape.rewritten, files=files)
             if not retained:
-                self._give_up(addresses)
+                self._give_up(uploaded)
         if retained:
             self._touching = [self._touch(entries, number) for entries in self._touched]
         self._add(self.shape.additions[number], f"commit {number}", retained=retained)
 
     def _add(self, added: int, message: str, *, retained: bool) -> None:
         """A commit of main, which adds to the growing table."""
+        self._uploads.begin_lot()
         for _ in range(added):
             self._open.append(self._record(f"tables/events/part-{self._rows:012}", self._uploads.upload()))
             self._rows += 1
@@ -306,21 +281,22 @@ class GeneratedLake:
     def _keep(self, ranges: Iterable[RangeInfo]) -> None:
         self._live |= {info.id: info.count for info in ranges}
 
-    def _give_up(self, addresses: Sequence[str]) -> None:
-        self.garbage += len(addresses)
-        for address in addresses:
-            self._note(address)
+    def _give_up(self, uploaded: Sequence[Uploaded]) -> None:
+        self.garbage += len(uploaded)
+        for each in uploaded:
+            self._note(each.address)
 
     # --- files ---
 
-    def _write(self, prefix: str, objects: int, *, files: bool = True) -> tuple[list[RangeInfo], list[str]]:
+    def _write(self, prefix: str, objects: int, *, files: bool = True) -> tuple[list[RangeInfo], list[Uploaded]]:
         """Upload objects below a prefix and, unless without `files`, write the ranges that hold them."""
-        addresses = [self._uploads.upload() for _ in range(objects)]
+        self._uploads.begin_lot()
+        uploaded = [self._uploads.upload() for _ in range(objects)]
         if not files:
-            return [], addresses
-        records = [self._record(f"{prefix}/part-{row:012}", address) for row, address in enumerate(addresses)]
+            return [], uploaded
+        records = [self._record(f"{prefix}/part-{row:012}", each) for row, each in enumerate(uploaded)]
         size = self.shape.range_entries
-        return [self._write_range(records[at : at + size]) for at in range(0, objects, size)], addresses
+        return [self._write_range(records[at : at + size]) for at in range(0, objects, size)], uploaded
 
     def _touch(self, entries: Sequence[tuple[bytes, Entry]], number: int) -> RangeInfo:
         """A range of the same objects, which is another one by what its first entry says."""
@@ -333,11 +309,11 @@ class GeneratedLake:
         self.repository.write_metadata(table.id, table.data)
         return table.info
 
-    def _record(self, path: str, address: str) -> Record:
-        return path.encode(), self._entry(address).value
+    def _record(self, path: str, uploaded: Uploaded) -> Record:
+        return path.encode(), self._entry(uploaded).value
 
-    def _entry(self, address: str) -> Entry:
-        """As if each object had content of its own. A folder knows no ETags, by which a store tells objects of one size
-        apart: so that no object looks like an upload of another's content, no entry says that it is empty."""
-        e_tag = hashlib.md5(address.encode(), usedforsecurity=False).hexdigest()
-        return Entry(address, 1, e_tag, self._uploads.at * 10**9, RELATIVE, {}, OCTETS)
+    def _entry(self, uploaded: Uploaded) -> Entry:
+        """What an upload of this object makes of it. All have contents of their own, unless all have one."""
+        content = "the same" if self.shape.sizes == 1 else uploaded.address
+        e_tag = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
+        return Entry(uploaded.address, uploaded.size, e_tag, self._uploads.at * 10**9, RELATIVE, {}, OCTETS)

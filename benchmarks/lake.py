@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.generate import GeneratedLake, Shape
+from benchmarks.shown import Shown
 from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY, SandboxServer
 
 _OURS = ("LAKEGC_", "LAKECTL_", "AWS_")
@@ -26,7 +27,8 @@ _OURS = ("LAKEGC_", "LAKECTL_", "AWS_")
 class Told:
     """What the process says of its repository: garbage as planned, entries in the ranges that count, seconds taken.
 
-    `requests` came in since it was asked last.
+    Since it was asked last, so many `requests` came in; of them `pages` were listings of branches, the first and last
+    of which lie `asking` seconds apart.
     """
 
     url: str
@@ -34,6 +36,8 @@ class Told:
     entries: int
     seconds: float
     requests: int
+    pages: int
+    asking: float
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,12 @@ def _serve(pipe: Connection, root: Path, shape: Shape) -> None:
     lake = GeneratedLake(root, shape)
     seconds = time.perf_counter() - began
     with SandboxServer(lake.sandbox) as server:
+        server.fault = shown = Shown(lake.repository, lake.folder)
         while True:
-            pipe.send(Told(server.url, lake.garbage, lake.entries, seconds, len(server.requests)))
+            calls = len(server.requests), shown.pages, shown.seconds
+            pipe.send(Told(server.url, lake.garbage, lake.entries, seconds, *calls))
             server.requests.clear()
+            shown.forget()
             try:
                 uploads: int = pipe.recv()
             except EOFError:

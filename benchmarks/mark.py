@@ -15,7 +15,8 @@ By environment:
 TMPDIR=/dev/shm makes repositories quicker.
 
 Columns: seconds of the process, as multiples of the floor and of the clean mark; then seconds by stage; peak memory of
-the driver's Python and of the JVM, which in local mode is the executors' too; calls to lakeFS; requests to the store.
+the driver's Python and of the JVM, which in local mode is the executors' too; calls to lakeFS; of them pages of what
+branches show; requests to the store.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ CASES = {
         touched=(40, 150),
         lean=True,
         range_entries=10_000,
+        by_lot=True,  # a file for each of so many objects would take as many inodes
     ),
 }
 """Of lakeFS's documentation, a repository of which 40 of 100 branches are deleted, a million objects of many commits,
@@ -102,7 +104,7 @@ def run() -> list[Row]:
     parts: dict[str, Callable[[float], list[Row]]] = {
         "sizes": _sizes,
         "changes": _changes,
-        "cases": lambda floor: [_row(f"case {name}", floor, *_one(CASES[name])) for name in _cases()],
+        "cases": lambda floor: [row_of(f"case {name}", floor, *clean_mark(CASES[name])) for name in _cases()],
         "growth": _growth,
         "requests": lambda floor: [_requests(commits) for commits in _numbers("LAKEGC_BENCH_COMMITS", "100,1000")],
     }
@@ -152,7 +154,7 @@ def _floor() -> process.Ran:
 
 
 @dataclass(frozen=True)
-class _Marked:
+class Marked:
     """A mark: its process, its report, and what the server says after it."""
 
     ran: process.Ran
@@ -160,7 +162,7 @@ class _Marked:
     told: Told
 
 
-def _mark(lake: ServedLake, shape: Shape, *options: str, **environment: str) -> _Marked:
+def _mark(lake: ServedLake, shape: Shape, *options: str, **environment: str) -> Marked:
     """Run `lakegc mark`, on the folder, or on the store that variables name. RuntimeError if it misses anything."""
     lake.ask()
     program = ["lakegc_core.cli"] if environment else ["benchmarks.on_folder", str(lake.root)]
@@ -170,21 +172,22 @@ def _mark(lake: ServedLake, shape: Shape, *options: str, **environment: str) -> 
     found = (report["objects"]["listed"], report["objects"]["expired"])
     if found != (shape.objects, told.garbage):
         raise RuntimeError(f"a mark found {found}; there are {shape.objects} objects, {told.garbage} of them garbage")
-    return _Marked(ran, report, told)
+    return Marked(ran, report, told)
 
 
-def _clean(lake: ServedLake, shape: Shape) -> _Marked:
+def _clean(lake: ServedLake, shape: Shape) -> Marked:
     """The quickest of the clean marks."""
     return _best([_mark(lake, shape, "--clean") for _ in range(_rounds())], CLEAN)
 
 
-def _best(marked: list[_Marked], mode: str) -> _Marked:
+def _best(marked: list[Marked], mode: str) -> Marked:
     if other := {mark.report["run"]["mode"] for mark in marked} - {mode}:
         raise RuntimeError(f"a mark was to be {mode} and is {', '.join(other)}")
     return min(marked, key=lambda mark: mark.ran.seconds)
 
 
-def _one(shape: Shape) -> tuple[Shape, _Marked]:
+def clean_mark(shape: Shape) -> tuple[Shape, Marked]:
+    """Make a repository of this shape, and mark it."""
     with served(shape) as lake:
         return shape, _clean(lake, shape)
 
@@ -202,7 +205,10 @@ def shape_of(objects: int) -> Shape:
 
 def _sizes(floor: float) -> list[Row]:
     """A clean mark of each size."""
-    return [_row("clean mark", floor, *_one(shape_of(size))) for size in _numbers("LAKEGC_BENCH_SIZES", "10000,100000")]
+    return [
+        row_of("clean mark", floor, *clean_mark(shape_of(size)))
+        for size in _numbers("LAKEGC_BENCH_SIZES", "10000,100000")
+    ]
 
 
 def steady_of(objects: int, changes: int) -> Shape:
@@ -232,8 +238,8 @@ def _changes(floor: float) -> list[Row]:
                 optimized.append(_mark(lake, shape))
                 clean.append(_mark(lake, shape, "--clean"))
         after = _best(clean, CLEAN)
-        rows.append(_row("after a change: clean", floor, shape, after))
-        quick = _row("  optimized", floor, shape, _best(optimized, INCREMENTAL))
+        rows.append(row_of("after a change: clean", floor, shape, after))
+        quick = row_of("  optimized", floor, shape, _best(optimized, INCREMENTAL))
         rows.append(quick | {"of_clean": round(quick["seconds"] / after.ran.seconds, 3)})
     return rows
 
@@ -246,7 +252,7 @@ def _growth(floor: float) -> list[Row]:
         "ten times the branches": replace(base, commits=190, branches=100),
         "ten times the staged": replace(base, staged=10_000),
     }
-    return [_row(what, floor, *_one(shape)) for what, shape in shapes.items()]
+    return [row_of(what, floor, *clean_mark(shape)) for what, shape in shapes.items()]
 
 
 # --- requests ---
@@ -266,8 +272,8 @@ def _requests(commits: int) -> Row:
         access = {**server.environment(), "AWS_ENDPOINT_URL_S3": between.endpoint}
         marked = _mark(lake, shape, "--clean", **access)
         kinds = Counter(map(_kind, between.requests))
-    row = _row("requests", None, shape, marked)
-    kept = {name: row[name] for name in ("what", "objects", "commits", "entries", "lakefs_calls")}
+    row = row_of("requests", None, shape, marked)
+    kept = {name: row[name] for name in ("what", "objects", "commits", "entries", "lakefs_calls", "pages_asked")}
     return kept | {f"store_{kind}": kinds[kind] for kind in ("list", "get", "head", "put")}
 
 
@@ -278,7 +284,8 @@ def _kind(request: Request) -> str:
 # --- rows ---
 
 
-def _row(what: str, floor: float | None, shape: Shape, marked: _Marked) -> Row:
+def row_of(what: str, floor: float | None, shape: Shape, marked: Marked) -> Row:
+    """What is printed of a mark. `floor`: seconds that Spark alone takes."""
     seconds = marked.report["seconds"]
     _say(f"{what.strip()}: {shape.objects:,} objects in {marked.ran.seconds} s")
     return {
@@ -293,6 +300,7 @@ def _row(what: str, floor: float | None, shape: Shape, marked: _Marked) -> Row:
         **{short: round(seconds[stage], 2) for stage, short in _STAGES.items()},
         **_memory(marked.ran),
         "lakefs_calls": marked.told.requests,
+        "pages_asked": marked.report["asked"]["pages"],
     }
 
 

@@ -21,7 +21,7 @@ from lakegc_core.sandbox.lakefs import Sandbox
 from lakegc_core.sandbox.server import SandboxServer
 from lakegc_core.settings import ServerSettings, Settings
 from lakegc_core.spark import session
-from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 
 
 def main(folder: str) -> None:
