@@ -33,7 +33,7 @@ from lakegc_core.sandbox import Repository, Sandbox, SandboxServer
 from lakegc_core.sandbox.refs import GoneError
 from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
 from lakegc_core.settings import ServerSettings, Settings
-from lakegc_core.stages.swept_report import SweepResult, swept_report
+from lakegc_core.stages.swept_report.stage import SweepResult, swept_report
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.parquet import list_parts, read_part
 from tests import oracle

@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,7 @@ class MortalStore:
     """`Store` over a folder, until it dies."""
 
     deletes = LocalStore.deletes
+    proves = LocalStore.proves
 
     def __init__(self, config: MortalConfig) -> None:
         self.root, self._script = config.root, config.script
@@ -166,6 +168,9 @@ class MortalStore:
 
     def head(self, key: str) -> ObjectInfo:
         return self._alive().head(key)
+
+    def clock(self) -> datetime:
+        return self._alive().clock()
 
     def probe(self) -> StoreProbe:
         return self._alive().probe()

@@ -2,7 +2,7 @@
 
 The recordings' form is in `tests/golden/README.md`. Nothing here imports lakegc: a replay that shared its
 reader with the code under test would share its mistakes. What a recording does not hold is answered with 404,
-but for what follows from the files it holds: `stat` and reading of *committed* objects, and single refs.
+but for what follows from the files it holds: single refs, and the objects that a ref shows (`_listing`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +23,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import cramjam
+import pyarrow.parquet as pq
 
 API = "/api/v1"
 RECORDED_FOLDER = "/srv/lakefs"  # how recordings write the folder of a server whose blockstore is `local`
@@ -143,6 +145,12 @@ class Recording:
         """What one metarange holds, by path: read from the recorded files, each once."""
         return _metarange(self.folder, metarange_id)
 
+    def staged_dump(self) -> Sequence[str]:
+        """Addresses, relative to the namespace, that the recorded dump of staged objects names."""
+        base = self.folder / "namespace/_lakefs/retention/gc/uncommitted"
+        files = sorted(path for path in base.rglob("*") if path.is_file())
+        return [address for file in files for address in pq.read_table(file)["physical_address"].to_pylist()]
+
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
@@ -219,6 +227,8 @@ class ReplayServer:
         self._exists = there
         self._polls_left: dict[str, int] = {}
         self._lock = threading.Lock()
+        self._listing_lock = threading.Lock()
+        self._listings: dict[str, Mapping[str, Json]] = {}
         self._keys = {row.key: row.size for row in recording.listing}
         self._server = _QuietServer(("127.0.0.1", 0), _handler(self._answer))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -291,7 +301,7 @@ class ReplayServer:
             case ("GET", ["refs", ref, "commits"]):
                 return self._page(f"{{repo}}/refs/{ref}/commits", query, in_order=False)
             case ("GET", ["refs", ref, "objects", "ls"]):
-                return self._page(f"{{repo}}/refs/{ref}/objects/ls", query, key="path")
+                return self._objects_page(ref, query)
             case ("GET", ["refs", ref, "objects", "stat"]):
                 return 200, json.dumps(self._stat(ref, query["path"]))
             case ("GET", ["refs", ref, "objects"]):
@@ -313,14 +323,7 @@ class ReplayServer:
             items = items[[item[key] for item in items].index(after) + 1 :]
         amount = min(int(query.get("amount", "100")), 1000)
         page = items[:amount]
-        more = len(items) > amount
-        pagination = {
-            "has_more": more,
-            "max_per_page": 1000,
-            "next_offset": page[-1][key] if more else "",
-            "results": len(page),
-        }
-        return 200, json.dumps({"pagination": pagination, "results": page})
+        return 200, json.dumps(_paged(page, len(items) > amount, key))
 
     def _staged_page(self, body: bytes) -> tuple[int, str]:
         token = (json.loads(body) if body else {}).get("continuation_token") or ""
@@ -352,31 +355,82 @@ class ReplayServer:
         refs = self.recording.all("GET", "{repo}/dump")[-1].answer["refs"]
         return _file(self.recording.folder, refs["commits_meta_range_id"])[0]
 
-    # Objects: the recorded listing of a ref where there is one, else what its commit holds.
+    # Objects: the recorded listing of a ref where there is one, else a derived one.
 
-    def _entries(self, ref: str) -> Mapping[str, Entry]:
-        commit_id = ref
-        for kind in ("tags", "branches"):
-            for item in self.recording.results("{repo}/" + kind):
-                if item["id"] == ref:
-                    commit_id = item["commit_id"]
-        return self.recording.committed(self.recording.commits[commit_id]["meta_range_id"])
+    def _listing(self, ref: str) -> Mapping[str, Json]:
+        """What a ref shows, by path, in the order of UTF-8 bytes; KeyError if there is no such ref.
 
-    def _stat(self, ref: str, path: str) -> Json:
+        Recorded: the listings of branches in rewrites, azure_rewrites and local_*. Derived for all other refs:
+        the entries of its commit, read from the recorded ranges. The default branch also shows what the recorded
+        dump of staged objects names, under made-up paths, since the dump tells no path and no branch. A derived
+        listing does not know which committed paths the staged entries cover: it shows those as committed.
+        """
+        with self._listing_lock:
+            if ref not in self._listings:
+                recorded = self._recorded_listing(ref)
+                self._listings[ref] = self._derived_listing(ref) if recorded is None else recorded
+            return self._listings[ref]
+
+    def _recorded_listing(self, ref: str) -> dict[str, Json] | None:
         try:
             shown = self.recording.results(f"{{repo}}/refs/{ref}/objects/ls")
         except KeyError:
-            entry = self._entries(ref)[path]
-            address = self._qualified() + "/" + entry.address if entry.relative else entry.address
-            return {
-                "path": path,
-                "path_type": "object",
-                "physical_address": address,
-                "checksum": entry.checksum,
-                "size_bytes": entry.size,
-                "mtime": entry.mtime,
-            }
-        return {item["path"]: item for item in shown}[path]
+            return None
+        return {item["path"]: item for item in sorted(shown, key=lambda item: str(item["path"]).encode())}
+
+    def _derived_listing(self, ref: str) -> dict[str, Json]:
+        recording = self.recording
+        heads = self._heads
+        entries = recording.committed(recording.commits[heads.get(ref, ref)]["meta_range_id"])
+        found = {path: self._row(path, entry) for path, entry in entries.items()}
+        if ref == recording.find("GET", "{repo}").answer["default_branch"]:
+            for address in recording.staged_dump():
+                entry = Entry(address, True, self._keys.get(address, 0), "0" * 32, recording.recorded_at)
+                found[f"staged, path not recorded/{address}"] = self._row(f"staged, path not recorded/{address}", entry)
+        return dict(sorted(found.items(), key=lambda item: item[0].encode()))
+
+    @functools.cached_property
+    def _heads(self) -> Mapping[str, str]:
+        """Commit ids of branches and tags; a branch prevails, as in lakeFS."""
+        kinds = ("tags", "branches")
+        return {item["id"]: item["commit_id"] for kind in kinds for item in self.recording.results("{repo}/" + kind)}
+
+    def _row(self, path: str, entry: Entry) -> Json:
+        return {
+            "checksum": entry.checksum,
+            "content_type": "application/octet-stream",
+            "mtime": entry.mtime,
+            "path": path,
+            "path_type": "object",
+            "physical_address": self._qualified() + "/" + entry.address if entry.relative else entry.address,
+            "size_bytes": entry.size,
+        }
+
+    def _objects_page(self, ref: str, query: Mapping[str, str]) -> tuple[int, str]:
+        """One page of `objects/ls`, cut as lakeFS cuts it: `after` may be any text, `amount` above 1000 is 1000."""
+        listing = self._listing(ref)
+        after, prefix, delimiter = (query.get(name, "") for name in ("after", "prefix", "delimiter"))
+        amount = min(int(query.get("amount", "100")), 1000)
+        paths = list(listing)
+        begin = bisect_right(paths, after.encode(), key=str.encode)
+        page: list[Json] = []
+        for path in paths[begin:]:
+            if not path.startswith(prefix):
+                continue
+            cut = path.find(delimiter, len(prefix)) if delimiter else -1
+            item = listing[path]
+            if cut >= 0:
+                group = path[: cut + len(delimiter)]
+                if group == after or (page and page[-1]["path"] == group):
+                    continue
+                item = {"path": group, "path_type": "common_prefix", "physical_address": "", "checksum": "", "mtime": 0}
+            page.append(item)
+            if len(page) > amount:
+                break
+        return 200, json.dumps(_paged(page[:amount], len(page) > amount, "path"))
+
+    def _stat(self, ref: str, path: str) -> Json:
+        return self._listing(ref)[path]
 
     def _qualified(self) -> str:
         """The namespace as physical addresses of this server begin, without a slash at its end."""
@@ -402,6 +456,16 @@ class ReplayServer:
         if self.target is not None:
             return (self.target / self.recording.place / key).is_file()
         return key in self._keys
+
+
+def _paged(page: list[Json], more: bool, key: str) -> Json:
+    pagination = {
+        "has_more": more,
+        "max_per_page": 1000,
+        "next_offset": page[-1][key] if more else "",
+        "results": len(page),
+    }
+    return {"pagination": pagination, "results": page}
 
 
 class _QuietServer(ThreadingHTTPServer):

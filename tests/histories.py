@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ FOREIGN = (
     "exports/x.csv",
     "0" * 31 + "G",
     "dataset/part-0",
+    "data/raw/customers.csv",
+    "data/_SUCCESS",
     "data.txt",
 )
 COMMITS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233)  # by number, from the first one on
@@ -134,8 +137,8 @@ class Player:
         number = hashlib.md5(repr((path, content, days)).encode(), usedforsecurity=False).hexdigest()
         key = (
             number,
-            f"data/{self.repository.name}-{branch}:{number[:8]}-{number[8:12]}/{number[:21]}",
-            f"data/{number}",
+            f"data/{self.repository.name}-{branch}:{uuid.UUID(number)}/{number[:21]}",
+            f"data/{number[:21]}",
             f"{number}-00001",
         )[layout]
         self.repository.files.write(key, content, self._date(days).timestamp())

@@ -12,11 +12,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_repository
 from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.marks import neighbours
+from lakegc_core.namespace import Namespace
 from lakegc_core.sandbox import Repository, Sandbox, SandboxServer
 from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
-from lakegc_core.settings import ServerSettings, Settings
+from lakegc_core.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.store.local import LocalConfig
 from tests.replays import environment
 
@@ -36,6 +40,7 @@ class Lake:
 
     server: SandboxServer
     folder: Path
+    policies: tuple[RepositoryPolicy, ...] = ()
 
     @property
     def sandbox(self) -> Sandbox:
@@ -49,14 +54,19 @@ class Lake:
         """The folder of a repository's namespace."""
         return self.folder / self.sandbox.repository(name).place.namespace.removeprefix("s3://")
 
+    def place_of(self, namespace: Namespace, *_: object, **__: object) -> LocalConfig:
+        """The folder in which a namespace lies."""
+        return LocalConfig(str(self.folder / namespace.authority / namespace.path))
+
     @property
     def client(self) -> LakeFSClient:
         server = ServerSettings(self.server.url, ACCESS_KEY, SECRET_KEY)
         return LakeFSClient(server, sleep=lambda seconds: None)
 
-    def open(self, name: str) -> RepositoryContext:
+    def open(self, name: str, **more: Any) -> RepositoryContext:
         """A repository, its stores being the folder."""
-        settings = Settings(server=ServerSettings(self.server.url, ACCESS_KEY, SECRET_KEY))
+        server = ServerSettings(self.server.url, ACCESS_KEY, SECRET_KEY)
+        settings = Settings(**{"server": server, "repositories": self.policies} | more)
         store = LocalConfig(str(self.files(name)))
         opened = open_repository(settings, name, client=self.client)
         return replace(opened, data=store, outputs=store, workspace=store)
@@ -78,7 +88,10 @@ def lake(folder: Path, **options: Any) -> Iterator[Lake]:
     options = {"blockstore": "s3", "clock": NOW.timestamp, "seed": 1, "range_modulus": 3} | options
     with ExitStack() as stack:
         stack.enter_context(environment({"LAKEGC_UNSAFE": "yes", "LAKEGC_NOW": str(NOW.timestamp())}))
-        yield Lake(stack.enter_context(SandboxServer(Sandbox(folder, **options))), folder.resolve())
+        found = Lake(stack.enter_context(SandboxServer(Sandbox(folder, **options))), folder.resolve())
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(neighbours, "config_for", found.place_of)
+        yield found
 
 
 @contextmanager

@@ -89,7 +89,14 @@ def is_foreign(world: World, name: str) -> bool:
     """Not written by lakeFS as data, whatever it is."""
     if re.fullmatch("[0-9a-f]{32}", name) or (world.local and re.fullmatch("[0-9a-f]{32}-[0-9]{5}", name)):
         return False
-    return not name.startswith("data/") or name.endswith("/") or name != name.rstrip() or "/_lakefs/" in name
+    if not name.startswith("data/") or name != name.rstrip() or "/_lakefs/" in name:
+        return True
+    *folders, last = name.removeprefix("data/").split("/")
+    last = re.sub("(,[0-9A-Za-z_-]{43})?([.]multipart|[.]part_[0-9]{5}[_0-9]*|_id|_size)?$", "", last)
+    old = re.fullmatch("[0-9A-Za-z_-]{21}", last) and (
+        not folders or re.search("-.*[:-][0-9a-f-]{36}$", "/".join(folders))
+    )
+    return not (old or (folders and all(re.fullmatch("[0-9a-v]{20}", each) for each in (folders[-1], last))))
 
 
 def is_young(world: World, name: str) -> bool:

@@ -6,6 +6,7 @@ and guards are lakegc's own functions. Spark, stores, files and requests are not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,9 @@ ACCEPTED = dict.fromkeys(("blast-radius", "shrink", "live-in-listing"), "a small
 NAMESPACE = Namespace("s3://bucket/repo")
 BATCH = 1  # objects a delete call takes
 _NAMES = pa.array([name_of(number) for number in range(1000)], pa.string())
-_COLLECTABLE = {number for number, may in enumerate(NAMESPACE.collectable(_NAMES).to_pylist()) if may}
+_COLLECTABLE = {
+    number for number, may in enumerate(NAMESPACE.deletable(_NAMES, unknown_names=False).to_pylist()) if may
+}
 Step = Iterator[str]  # names of steps, each yielded before it is done
 
 
@@ -161,6 +164,7 @@ class Collector:
             "expired": len(old),
         }
         facts |= {name: {"objects": count, "bytes": count} for name, count in groups.items()}
+        facts["neighbours"] = {"repositories": 0, "unknown": 0, "named": [], "within": 0}
         facts["violations"] = len(old - _COLLECTABLE)
         facts["missing"] = len((mark.committed | mark.staged) - mark.listing.keys())
         facts["previous"] = None
@@ -292,7 +296,7 @@ class Collector:
     def _delete(self, mark: Mark, look: Look, plan: list[int], deleted: set[int]) -> Iterator[str]:
         """True when the plan is done, False when a whole look is due."""
         expires = look.began + self.level.look_validity.total_seconds()
-        watched = self.now
+        watched = -math.inf  # the first batch is not sent without a glance either
         known = set(look.heads.values())
         for start in range(0, len(plan), BATCH):
             yield "delete again" if start else "delete"

@@ -20,7 +20,7 @@ Tree = dict[str, int]
 
 def name_of(number: int) -> str:
     """An object's name in the store."""
-    return f"data/{number}"
+    return f"data/{number:021}"
 
 
 def number_of(name: str) -> int:

@@ -30,7 +30,7 @@ from lakegc_core.sandbox.server import SandboxServer
 from lakegc_core.settings import ScaleSettings, ServerSettings, Settings, StoreMapping
 from lakegc_core.stages import deletion
 from lakegc_core.stages.sweep_record import FINAL
-from lakegc_core.stages.swept_report import SweepResult, swept_report
+from lakegc_core.stages.swept_report.stage import SweepResult, swept_report
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.parquet import list_parts, read_part
 from tests.azurite import AzureServer

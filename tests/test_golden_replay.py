@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -251,6 +252,63 @@ def test_every_committed_object_of_a_head_reads(recording: Recording, client: La
         for path, entry in list(entries.items())[:5]:
             assert client.read_byte(recording.repository, branch["id"], path) == (206 if entry.size else 416)
         assert client.read_byte(recording.repository, branch["id"], "no/such/path") == 404
+
+
+def shown(server: ReplayServer, branch: str, **query: Any) -> list[Any]:
+    """All rows of `objects/ls` of a branch, page by page, as long as there are any."""
+    path = f"/repositories/{server.recording.repository}/refs/{quote(branch, safe='')}/objects/ls"
+    found: list[Any] = []
+    after = query.pop("after", "")
+    while True:
+        answer = json.loads(ask(server, "GET", path, {"after": after, "amount": 1000} | query)[1])
+        assert answer["pagination"]["results"] == len(answer["results"])
+        found += answer["results"]
+        if not answer["pagination"]["has_more"]:
+            assert answer["pagination"]["next_offset"] == ""
+            return found
+        after = answer["pagination"]["next_offset"]
+
+
+def test_the_branches_show_all_that_is_staged_and_live_and_all_of_their_heads(
+    recording: Recording, server: ReplayServer
+) -> None:
+    qualified = server._qualified() + "/"
+    staged, committed = set(recording.outcome["live_staged_only"]), set(recording.outcome["live_committed"])
+    for branch in recording.results("{repo}/branches")[:300]:
+        rows = shown(server, branch["id"])
+        assert [row["path"].encode() for row in rows] == sorted({row["path"].encode() for row in rows})
+        addresses = (row["physical_address"].replace(RECORDED_FOLDER * 2, RECORDED_FOLDER) for row in rows)
+        inside = {address.removeprefix(qualified) for address in addresses if address.startswith(qualified)}
+        young = set(recording.outcome["young"] or ())
+        assert inside <= staged | committed | young | set(recording.outcome["live_missing_in_store"] or ())
+        staged -= inside
+    assert not staged
+
+
+def test_a_listing_of_objects_begins_behind_any_text_and_is_cut_in_any_size(
+    recording: Recording, server: ReplayServer
+) -> None:
+    branch = max(recording.results("{repo}/branches"), key=lambda found: str(found["id"] == "main"))["id"]
+    whole = shown(server, branch)
+    paths = [row["path"] for row in whole]
+    for amount in (1, 7) if len(whole) < 300 else (999,):
+        assert shown(server, branch, amount=amount) == whole
+    middle = paths[len(paths) // 2] if paths else "none"
+    for after in ("", middle, middle + "\x00", middle[:-1], middle + "é", "\U0010ffff"):
+        assert shown(server, branch, after=after) == [row for row in whole if row["path"].encode() > after.encode()]
+    prefix = middle[:6]
+    assert shown(server, branch, prefix=prefix) == [row for row in whole if row["path"].startswith(prefix)]
+    assert shown(server, branch, prefix=prefix, after=middle) == [
+        row for row in whole if row["path"].startswith(prefix) and row["path"].encode() > middle.encode()
+    ]
+    folders = dict.fromkeys(path.partition("/")[0] + "/" if "/" in path else path for path in paths)
+    assert [row["path"] for row in shown(server, branch, delimiter="/", amount=1)] == list(folders)
+    here = f"/repositories/{recording.repository}/refs"
+    for row in whole[:3]:
+        stat = ask(server, "GET", f"{here}/{quote(branch, safe='')}/objects/stat", {"path": row["path"]})
+        assert json.loads(stat[1]) == row
+    for path in (f"{here}/no-such-branch/objects/ls", f"{here}/{quote(branch, safe='')}/objects/stat?path=no/such"):
+        assert ask(server, "GET", path) == (404, '{"message": "not found"}')
 
 
 def test_a_local_server_lists_what_is_staged_by_full_address_too(local: Recording) -> None:

@@ -30,7 +30,7 @@ from lakegc_core.sandbox import PageLimits, Sandbox, SandboxServer
 from lakegc_core.sandbox.refs import GoneError
 from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
 from lakegc_core.settings import ServerSettings, Settings, StoreMapping
-from lakegc_core.stages.swept_report import SweepResult, swept_report
+from lakegc_core.stages.swept_report.stage import SweepResult, swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
 from tests import histories, oracle
 from tests.histories import NOW, PATHS, RANGE_MODULUS, Player, Step

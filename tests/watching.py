@@ -1,17 +1,22 @@
-"""Stores that tell who reads what, and stores in which one byte is another one."""
+"""Stores that tell who reads and lists what, and stores in which one byte is another one."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
+from lakegc_core.store.base import Level
 from lakegc_core.store.local import LocalStore
 
 
 @dataclass(frozen=True)
 class WatchedConfig:
-    """A folder as a store that notes each read in a file: the key, and the function of lakegc that asked."""
+    """A folder as a store that notes each read in a file: the key, and the function of lakegc that asked; and in
+    another, in `log`.listings, each prefix that is listed."""
 
     path: str
     log: str
@@ -27,9 +32,14 @@ class WatchedConfig:
         """Key and function of every read so far, of all processes."""
         return {(line.partition("\t")[0], line.partition("\t")[2]) for line in Path(self.log).read_text().splitlines()}
 
+    def listings(self) -> list[tuple[str, str]]:
+        """`list` or `list_level`, and the prefix, of every listing so far, of all processes."""
+        lines = Path(f"{self.log}.listings").read_text().splitlines()
+        return [(line.partition("\t")[0], line.partition("\t")[2]) for line in lines]
+
 
 class WatchedStore(LocalStore):
-    """`LocalStore` whose reads are noted."""
+    """`LocalStore` whose reads and listings are noted."""
 
     def __init__(self, config: WatchedConfig) -> None:
         super().__init__(config)  # type: ignore[arg-type]
@@ -39,6 +49,18 @@ class WatchedStore(LocalStore):
         with Path(self._log).open("a") as file:
             file.write(f"{key}\t{_asker()}\n")
         return super().read(key)
+
+    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
+        self._note("list", prefix)
+        return super().list(prefix)
+
+    def list_level(self, prefix: str = "") -> Iterator[Level]:
+        self._note("list_level", prefix)
+        return super().list_level(prefix)
+
+    def _note(self, how: str, prefix: str) -> None:
+        with Path(f"{self._log}.listings").open("a") as file:
+            file.write(f"{how}\t{prefix}\n")
 
 
 def _asker() -> str:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.generate import BRANCH_OBJECTS, GeneratedLake, Shape
+from benchmarks.generate import BRANCH_OBJECTS, BUCKET, REPOSITORY, GeneratedLake, Shape
 from lakegc_core.lakefs import graveler
-from lakegc_core.namespace import slice_time, xid_times
+from lakegc_core.namespace import Namespace, slice_time, xid_times
 from lakegc_core.sandbox.gc_prepare import PageLimits, prepare_commits, prepare_uncommitted
+from tests.servers import rclone_s3
 
 SHAPE = Shape(
     objects=2_000,
@@ -48,6 +50,11 @@ class Generated:
         root = self.lake.folder
         return {str(path.relative_to(root)): path.stat().st_mtime for path in root.glob("data/*/*")}
 
+    def sizes(self) -> dict[str, int]:
+        """All objects, and how long each file is."""
+        root = self.lake.folder
+        return {str(path.relative_to(root)): path.stat().st_size for path in root.glob("data/*/*")}
+
     def staged(self) -> list[str]:
         answer = prepare_uncommitted(self.lake.repository, None, PageLimits())
         table = pa.concat_tables(map(pq.read_table, self.file(answer["gc_uncommitted_location"]).iterdir()))
@@ -64,11 +71,23 @@ class Generated:
 
     def committed(self) -> list[str]:
         """The addresses in those ranges."""
-        found: list[str] = []
+        return [str(entry["address"]) for entry in self.entries()]
+
+    def entries(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
         for range_id, count in self.ranges().items():
-            entries = graveler.read_range(self.table(range_id), count=count, expected_id=range_id)
-            found += entries["address"].to_pylist()
+            found += graveler.read_range(self.table(range_id), count=count, expected_id=range_id).to_pylist()
         return found
+
+    def claimed(self) -> dict[str, int]:
+        """The sizes that entries claim, committed and staged ones, by address."""
+        claimed = {entry["address"]: entry["size"] for entry in self.entries()}
+        for branch in self.lake.repository.refs.branches.values():
+            claimed |= {entry.address: entry.size for entry in branch.staging.values() if entry}
+        return claimed
+
+    def e_tags(self) -> list[str]:
+        return [str(entry["e_tag"]) for entry in self.entries()]
 
     def table(self, table_id: str) -> bytes:
         return (self.lake.folder / "_lakefs" / table_id).read_bytes()
@@ -121,6 +140,52 @@ def test_every_object_is_as_old_as_its_name_and_its_slice_say(generated: Generat
         assert 2 * _DAY - 3600 <= now - modified <= 81 * _DAY
         slices[place] = slices.get(place, 0) + 1
     assert max(slices.values()) == SHAPE.slice_objects
+
+
+def test_every_object_has_a_size_of_its_own_which_its_entry_claims_and_takes_no_room(generated: Generated) -> None:
+    sizes = generated.sizes()
+    assert len(set(sizes.values())) == len(sizes) == SHAPE.objects
+    assert min(sizes.values()) > 0
+    claimed = generated.claimed()
+    assert len(claimed) > SHAPE.range_entries
+    assert {address: sizes[address] for address in claimed} == claimed
+    assert not any((generated.lake.folder / address).stat().st_blocks for address in sizes)
+
+
+def test_sizes_can_be_few_and_coincide_with_those_of_garbage(tmp_path: Path) -> None:
+    generated = Generated(tmp_path, replace(SHAPE, sizes=7))
+    sizes = generated.sizes()
+    assert len(set(sizes.values())) == 7
+    assert {sizes[address] for address in generated.noted} == set(generated.claimed().values()) == set(sizes.values())
+    assert generated.unreferenced() == set(generated.noted)
+
+
+def test_identical_files_are_of_one_content_and_are_rewritten_to_other_paths(tmp_path: Path) -> None:
+    generated = Generated(tmp_path, replace(SHAPE, sizes=1))
+    assert set(generated.sizes().values()) == {1}
+    assert len(set(generated.e_tags())) == 1
+    assert generated.unreferenced() == set(generated.noted)
+    assert len(generated.noted) == SHAPE.garbage
+
+
+def test_what_is_uploaded_together_can_share_a_size_but_garbage_shares_none_with_what_lives(tmp_path: Path) -> None:
+    generated = Generated(tmp_path, replace(SHAPE, by_lot=True))
+    sizes, garbage = generated.sizes(), set(generated.noted)
+    assert len(set(sizes.values())) < SHAPE.objects / 10
+    assert {sizes[address] for address in garbage}.isdisjoint(sizes[each] for each in sizes.keys() - garbage)
+
+
+def test_every_name_is_one_that_lakefs_gives(generated: Generated) -> None:
+    addresses = pa.array(generated.stored().keys(), pa.string())
+    assert pc.all(
+        Namespace(generated.lake.repository.place.namespace).deletable(addresses, unknown_names=False)
+    ).as_py()
+
+
+def test_a_store_on_the_same_files_tells_the_same_sizes(generated: Generated, tmp_path: Path) -> None:
+    with rclone_s3(generated.lake.sandbox.root, BUCKET, tmp_path) as server:
+        listed = pa.Table.from_batches(server.config(REPOSITORY).connect().list("data/"))
+    assert dict(zip(listed["address"].to_pylist(), listed["size"].to_pylist(), strict=True)) == generated.sizes()
 
 
 def test_a_change_commits_young_objects_and_drops_a_branch(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.backup import backup, backup_facts, restore
 from lakegc_core.errors import MarkError, SettingsError
-from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.base import connect
 from tests import servers
 from tests.replays import Replay, environment

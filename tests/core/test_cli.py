@@ -178,7 +178,8 @@ def test_failures_end_with_1(lakegc: Command) -> None:
 def test_a_mark_that_its_guards_do_not_authorise_is_complete_and_its_sweep_ends_with_3(lakegc: Command) -> None:
     """At level `standard` so large a share is not swept, and the mark that lists too short a time ago neither."""
     replay = lakegc.replay
-    (lakegc.home / "strict.yaml").write_text("repositories: [{match: '*', safety: standard}]", encoding="utf-8")
+    config = "lease: external\nrepositories: [{match: '*', safety: standard}]"  # rclone has no conditional writes
+    (lakegc.home / "strict.yaml").write_text(config, encoding="utf-8")
     before = replay.files()
     error = lakegc.json("sweep", replay.repository, "m1", "--yes", "--config", "strict.yaml", code=3)
     assert "Nothing was deleted" in error["error"]

@@ -18,7 +18,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.mark import STAGES
 from lakegc_core.stages import rules_memory
 from lakegc_core.stages.sweep_record import SweepRecord
-from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.parquet import Part, list_parts, read_part
@@ -42,7 +42,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A lake, kept with its mark (`marked`) and with a sweep that broke off half-way (`half`)."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("LAKEGC_UNSAFE", "yes")
-        environment.setattr("lakegc_core.stages.swept_report._ROWS_A_PART", 4)
+        environment.setattr("lakegc_core.stages.swept_report.stage._ROWS_A_PART", 4)
         with crash_lake.lake(spark, tmp_path_factory.mktemp("flips")) as found:
             found.mark()
             found.keep("marked")

@@ -15,6 +15,7 @@ from lakegc_core.safety import FULL, NONE, STANDARD, Level
 from tests.core.test_mark import HEADER
 
 START = HEADER.started_at
+WARNING = {"holds", "neighbours"}
 FACTS: Mapping[str, Mapping[str, Any]] = {
     "namespace_listing": {"clock_skew": 0.5, "overlapping": [], "nested": 0},
     "uncommitted_addresses": {"files": 2, "pages_with_location": 2, "pages": 7},
@@ -45,6 +46,7 @@ FACTS: Mapping[str, Mapping[str, Any]] = {
         "expired": {"objects": 80, "bytes": 800},
         "missing": 0,
         "violations": 0,
+        "neighbours": {"repositories": 2, "unknown": 0, "named": [], "within": 7 * 86_400.0, "addresses": 3},
     },
 }
 
@@ -93,9 +95,37 @@ def test_a_sound_mark_is_authorised_and_every_guard_says_why() -> None:
     assert guards.authorized(verdicts)
 
 
-def test_every_guard_names_the_danger_it_averts_and_stops_hard() -> None:
+def test_every_guard_names_the_danger_it_averts_and_stops_hard_unless_nothing_goes_wrong_by_it() -> None:
     assert len(BY_NAME) == len(GUARDS)
-    assert all(guard.danger and guard.severity == "ERROR" for guard in GUARDS)
+    assert all(guard.danger for guard in GUARDS)
+    assert {guard.name for guard in GUARDS if guard.severity == "WARN"} == WARNING
+
+
+def test_holds_that_hold_nothing_are_named_and_stop_no_sweep() -> None:
+    commits = {"holds": ["branch:main", "path:legl/**", "tag:v9"], "holds_idle": ["tag:v9"]}
+    found = evidence(retention_commits=commits, committed_addresses={"holds_idle": ["path:legl/**"]})
+    said = verdict("holds", found)
+    assert not said.passed and not said.stops
+    assert "2 of 3 holds hold nothing: tag:v9, path:legl/**." in said.description
+    assert "lakegc mark lake" in said.description
+    assert guards.authorized(guards.evaluate(found))
+
+
+def test_a_hold_that_was_not_looked_for_to_the_end_is_not_said_to_hold_nothing() -> None:
+    commits, paths = {"holds": ["path:**/x"], "holds_idle": []}, {"holds_idle": [], "holds_untold": ["path:**/x"]}
+    said = verdict("holds", evidence(retention_commits=commits, committed_addresses=paths))
+    assert said.passed and "not all was looked through for path:**/x" in said.description
+
+
+def test_what_only_a_hold_keeps_is_live_and_its_loss_is_a_loss_of_committed_objects() -> None:
+    had = {"committed": {"objects": 600}, "held": {"objects": 400}, "uncommitted": {"objects": 0}}
+    assert guards.shrunk(had, {**had, "committed": {"objects": 1000}, "held": {"objects": 0}}, FULL) == []
+    lifted = {**had, "held": {"objects": 0}}
+    assert guards.shrunk(had, lifted, FULL) == ["committed objects went from 1,000 to 600"]
+    older = {"committed": {"objects": 1000}, "uncommitted": {"objects": 0}}  # without a group of its own
+    assert guards.shrunk(older, had, FULL) == []
+    facts = {**evidence().expired, "committed": {"objects": 0, "bytes": 0}, "held": {"objects": 9_980, "bytes": 1}}
+    assert verdict("live-in-listing", evidence(expired_addresses=facts | {"missing": 9})).passed
 
 
 @pytest.mark.parametrize("stage", STAGES[1:])
@@ -254,3 +284,32 @@ def test_a_whole_backup_is_enough_and_none_is_asked_for_by_default() -> None:
     whole = {"place": "s3://b/x", "objects": 80, "problem": None}
     assert guards.authorized(guards.evaluate(replace(evidence(), backup_required=True, backup=whole)))
     assert guards.authorized(guards.evaluate(evidence()))
+
+
+UNKNOWN = {"repositories": 15, "unknown": 12, "named": [["a", "no complete mark"], ["b", "last marked 9.0 days ago"]]}
+
+
+def test_neighbours_that_are_not_known_are_named_and_stop_nothing() -> None:
+    found = evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 2 * 86_400.0}})
+    verdicts = guards.evaluate(found)
+    assert guards.authorized(verdicts)
+    [warning] = [each for each in verdicts if not each.passed]
+    assert (warning.name, warning.severity) == ("neighbours", "WARN")
+    for said in ("12 of the 15 other", "within 2 days", "a (no complete mark)", "b (last marked", "and 10 more"):
+        assert said in warning.description
+    assert "lakegc mark a" in warning.description and "ignore: [a]" in warning.description
+
+
+def test_neighbours_that_are_not_known_refuse_where_lakegc_yaml_is_strict_unless_accepted() -> None:
+    found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours_strict=True)
+    assert "--accept neighbours" in refused("neighbours", found)
+    assert guards.authorized(guards.evaluate(found, {"neighbours": "they are archives"}))
+
+
+def test_what_a_sweep_asks_of_neighbours_counts_instead_of_what_the_mark_found() -> None:
+    known = {"repositories": 15, "unknown": 0, "named": [], "within": 1.0}
+    found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours=known)
+    assert verdict("neighbours", found).passed
+    assert not verdict("neighbours", replace(evidence(), neighbours=UNKNOWN | {"within": 1.0})).passed
+    alone = replace(found, neighbours=known | {"repositories": 0})
+    assert verdict("neighbours", alone).description == "No other repository is on this lakeFS."

@@ -19,6 +19,7 @@ REPORT: dict[str, Any] = {
         "committed": 800,
         "uncommitted": 50,
         "foreign": 0,
+        "neighbour": 0,
         "young": 0,
         "expired": 150,
         "confirmed": 0,
@@ -28,6 +29,7 @@ REPORT: dict[str, Any] = {
         "committed": 0,
         "uncommitted": 0,
         "foreign": 0,
+        "neighbour": 0,
         "young": 0,
         "expired": 10**12,
         "confirmed": 0,
@@ -96,6 +98,14 @@ def test_the_page_says_what_the_screen_says_and_what_the_garbage_costs() -> None
     assert "Sweep 1: 5.0 kB deleted" in shown and "149" in shown and "already_gone" not in shown
 
 
+def test_what_holds_keep_is_a_line_of_its_own_with_the_holds() -> None:
+    kept = {kind: REPORT[kind] | {"held": 7, "committed": 793} for kind in ("objects", "bytes")}
+    commits = REPORT["commits"] | {"kept_by": {"head": 1, "hold": 3}}
+    report = REPORT | kept | {"commits": commits, "holds": ["path:legal/<x>/**", "tag:v*"]}
+    shown = read(html_report.page(report)).text
+    assert "Kept: held77 B0.7%by path:legal/<x>/** · the 3 commits held count as committed" in shown
+
+
 def test_a_sweep_has_the_price_that_was_set_when_it_was_made() -> None:
     swept = SWEEP | {"bytes_deleted": 10**12, "price": {"per_gb_month": 0.05, "currency": "<USD>"}}
     assert "1.0 TB deleted, about 50.00 <USD> a month" in read(html_report.page(REPORT, [swept])).text
@@ -124,3 +134,13 @@ def test_bars_grow_with_their_values_and_the_smallest_is_still_seen() -> None:
     )
     widths = [float(each.get("width", "")) for each in drawn.iter("{http://www.w3.org/2000/svg}rect")]
     assert widths[0] == 2 * widths[1] and widths[2] > 1 and widths[3] == 0
+
+
+def test_what_lies_below_data_under_unknown_names_is_told_with_what_to_do() -> None:
+    objects = REPORT["objects"] | {"foreign": 3, "unknown": 2}
+    size = REPORT["bytes"] | {"foreign": 4_000, "unknown": 3_000}
+    folders = [{"prefix": "data/raw/", "objects": 2, "bytes": 3_000}]
+    shown = read(html_report.page(REPORT | {"objects": objects, "bytes": size, "foreign_prefixes": folders})).text
+    for part in ("Of it below data/", "collect_unknown_names: true", "What is not lakeFS's", "data/raw/", "3.0 kB"):
+        assert part in shown
+    assert "Of it below data/" not in read(html_report.page(REPORT)).text

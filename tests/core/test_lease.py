@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,19 @@ def test_a_lease_that_somebody_else_took_is_noticed_before_the_next_delete(
         with pytest.raises(RefusedError, match="could not be renewed in time"):
             mine.check()
         monkeypatch.delenv("LAKEGC_NOW")
+
+
+@pytest.mark.parametrize("ahead", [-7200.0, 7200.0])
+def test_the_proof_on_an_executor_stands_whatever_its_clock_says(
+    config: LocalConfig, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    with _held(config) as mine:
+        assert mine is not None
+        monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+        monkeypatch.setenv("LAKEGC_NOW", str(time.time() + ahead))
+        assert mine.proof.stands()
+        monkeypatch.delenv("LAKEGC_NOW")
+    assert not mine.proof.stands()
 
 
 def test_stages_of_one_process_share_the_lease(config: LocalConfig) -> None:

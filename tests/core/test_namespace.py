@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import calendar
+import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.namespace import Namespace, overlapping, slice_time, xid_times
+from lakegc_core.namespace import Namespace, is_shard, overlapping, sharded_slices, slice_time, xid_times
 
 BY_PREFIX, RELATIVE, FULL = 0, 1, 2
 SIGNATURE = "Zm9vYmFyLV9mb29iYXItX2Zvb2Jhci1fZm9vYmFyLV8"  # 43 characters
@@ -26,9 +28,9 @@ def protected(uri: str, address: str, address_type: int = FULL) -> set[str]:
     return set(found["address"].to_pylist())
 
 
-def collectable(key: str, uri: str = "s3://b/ns") -> bool:
+def collectable(key: str, uri: str = "s3://b/ns", *, unknown_names: bool = False) -> bool:
     """May this key ever be deleted?"""
-    return bool(Namespace(uri).collectable(pa.array([key])).to_pylist()[0])
+    return bool(Namespace(uri).deletable(pa.array([key]), unknown_names=unknown_names).to_pylist()[0])
 
 
 @pytest.mark.parametrize(
@@ -130,6 +132,77 @@ def test_on_azure_the_decoded_path_counts_and_no_slash_at_its_end() -> None:
     assert {"data/x", "data/x/"} <= protected(namespace, f"{namespace}/data/x/")
 
 
+ODD = (
+    "",
+    "/",
+    "//",
+    "a",
+    "A",
+    "%61",
+    "a%2Fb",
+    "?",
+    "?x",
+    "\n",
+    "ns",
+    "b",
+    "team",
+    "x.y",
+    "c",
+    "account",
+    ".blob",
+    ":1",
+)
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://b/ns", "s3://b", "s3://b/ns//", "s3://b/a%20b.c/", "https://account.blob.x/c/n(s", "gs://b/ns/team"]
+)
+def test_what_is_ruled_out_quickly_protects_nothing(uri: str) -> None:
+    namespace, random = Namespace(uri), np.random.default_rng(1)
+    written = uri.partition("://")[2]
+    starts = [
+        uri,
+        f"{uri}/",
+        f"x://{written}",
+        f"s3://b/{namespace.path}/",
+        uri.replace("c/", "C/"),
+        "s3://",
+        "https://",
+    ]
+    addresses = [
+        f"{random.choice(starts)}{''.join(random.choice(ODD, int(random.integers(0, 6))))}" for _ in range(3000)
+    ]
+    ruled_out = [
+        address
+        for address, may in zip(addresses, namespace.may_hold(pa.array(addresses)).to_pylist(), strict=True)
+        if not may
+    ]
+    assert len(ruled_out) > 300
+    assert [address for address in ruled_out if protected(uri, address)] == []
+    assert all(
+        namespace.is_at(each.partition("://")[2].partition("/")[0]) for each in addresses if protected(uri, each)
+    )
+
+
+def test_an_address_may_lie_elsewhere_unless_it_plainly_lies_in_the_namespace() -> None:
+    rows = [
+        ("s3://b/ns/other/x", FULL, False),
+        ("s3://b/ns2/x", FULL, True),
+        ("s3://b/ns", FULL, True),
+        ("s3://b/ns/../ns2%2Fx", FULL, True),
+        ("s3://c/ns/x", BY_PREFIX, True),
+        ("data/x", BY_PREFIX, False),
+        ("s3://c/ns/x", RELATIVE, False),
+    ]
+    addresses, types, expected = (list(column) for column in zip(*rows, strict=True))
+    found = Namespace("s3://b/ns").may_lie_elsewhere(pa.array(addresses), pa.array(types, pa.int8()))
+    assert found.to_pylist() == expected
+    local = Namespace("local://lake").may_lie_elsewhere(
+        pa.array(["local:///base/lake/data/x"]), pa.array([FULL], pa.int8())
+    )
+    assert local.to_pylist() == [True], "it may be a key of any folder on its way"
+
+
 def test_only_the_first_reading_counts_as_exact() -> None:
     found = Namespace("s3://b/ns").protected_keys(
         pa.array(["data/r", "s3://b/ns/data/a%20b", "s3://b/other/x"]), pa.array([RELATIVE, FULL, FULL], pa.int8())
@@ -174,21 +247,55 @@ def test_t49_addresses_are_compared_as_they_are_written() -> None:
         assert protected("s3://b/ns", f"s3://b/ns/{address}") == {address}
 
 
+UUID = "5e6ff8b9-44c0-4b4f-8d4c-0f3f7c4c9f6e"
+NANOID = "V1StGXR8_Z5jdHi6B-myT"
 DATA = [
     f"data/{SLICE}/{XID}",
     f"data/{SLICE}/{XID},{SIGNATURE}",
-    f"data/shard-07/{SLICE}/{XID}",
+    f"data/!ab/c/{SLICE}/{XID}",
+    f"data/!ab/c/{SLICE}/{XID},{SIGNATURE}",
     f"data/shard-07/{SLICE}/{XID},{SIGNATURE}",
-    "data/repo-main:5e6ff8b9-44c0-4b4f-8d4c-0f3f7c4c9f6e/V1StGXR8_Z5jdHi6B-myT",
-    "data/repo-feature/x:5e6ff8b9-44c0-4b4f-8d4c-0f3f7c4c9f6e/V1StGXR8_Z5jdHi6B-myT",
-    "data/plain-name",
+    f"data/repo-main:{UUID}/{NANOID}",
+    f"data/repo-feature/x:{UUID}/{NANOID}",
+    f"data/repo-main:{UUID.replace('-', '')}/q8-Zx",
+    f"data/repo-main-{UUID}/{NANOID}",
+    f"data/repo-feature/x-{UUID}/{NANOID}",
+    f"data/{NANOID}",
+    f"data//{NANOID}",
     HEX,
     f"data/{SLICE}/{XID}.multipart",
     f"data/{SLICE}/{XID}.part_00001",
     f"data/{SLICE}/{XID}.part_00001_2",
+    f"data/{SLICE}/{XID}.part_00001_1_2",
     f"data/{SLICE}/{XID}_id",
     f"data/{SLICE}/{XID}_size",
+    f"data/!ab/c/{SLICE}/{XID}.part_00001",
+]
+UNKNOWN = [
+    "data/raw/customers.csv",
+    "data/plain-name",
+    "data/_SUCCESS",
+    "data/part-00000.parquet",
     "data/with space/100%+é//x",
+    f"data/{SLICE}/customers.csv",
+    f"data/{SLICE}/{XID}/x",
+    f"data/{SLICE}/{XID}x",
+    f"data/{SLICE}/{XID[:-1]}1",
+    f"data/{SLICE}/{XID}.parquet",
+    f"data/{SLICE}/{XID},{SIGNATURE[:-1]}",
+    f"data/{SLICE}/{XID},{SIGNATURE}x",
+    f"data/{SLICE}/{XID}.part_1",
+    f"data/{SLICE.upper()}/{XID}",
+    f"data/year=2024/{XID}",
+    f"data/{XID}",
+    f"data/{NANOID}x",
+    f"data/{NANOID[:-1]}.",
+    f"data/raw/{NANOID}",
+    f"data/repo:{UUID}/{NANOID}",
+    f"data/repo-main-{UUID}/part-00000",
+    f"data/repo-main:{UUID}/part-00000.parquet",
+    f"data/repo-main:{UUID[:-1]}/{NANOID}",
+    f"data/{HEX}",
 ]
 
 NEVER = [
@@ -234,21 +341,51 @@ def test_t26_what_lakefs_writes_as_data_may_be_collected(key: str) -> None:
     assert collectable(key)
 
 
+@pytest.mark.parametrize("key", UNKNOWN)
+def test_a_name_below_data_that_lakefs_never_gives_is_collected_only_where_that_is_wanted(key: str) -> None:
+    assert not collectable(key)
+    assert collectable(key, unknown_names=True)
+
+
 @pytest.mark.parametrize("key", NEVER)
 def test_t25_anything_else_is_never_collected(key: str) -> None:
     assert not collectable(key)
+    assert not collectable(key, unknown_names=True)
 
 
 @pytest.mark.parametrize("key", ["data/", "data/folder/", f"data/{SLICE}/"])
 def test_t38_a_marker_of_a_directory_is_never_collected(key: str) -> None:
-    assert not collectable(key)
-    assert collectable(f"{key}x")
+    assert not collectable(key, unknown_names=True)
+    assert collectable(f"{key}x", unknown_names=True)
 
 
 def test_parts_of_uploads_at_the_root_are_data_on_local_alone() -> None:
     assert collectable(f"{HEX}-00001", "local://q/ns")
     assert not collectable(f"{HEX}-0001", "local://q/ns")
     assert not collectable(f"{HEX}-00001")
+
+
+@pytest.mark.parametrize(
+    ("uri", "names"),
+    [
+        ("gs://b/ns", [f"{HEX}.multipart", f"{HEX}.part_00001", f"{HEX}.part_00001_1"]),
+        ("https://a.blob.core.windows.net/c/ns", [f"{HEX}_id", f"{HEX}_size"]),
+    ],
+)
+def test_what_multipart_uploads_of_old_servers_left_at_the_root_is_data_on_their_store(
+    uri: str, names: list[str]
+) -> None:
+    assert all(collectable(name, uri) for name in names)
+    assert not any(collectable(name) for name in names)
+
+
+@pytest.mark.parametrize("folder", sorted(Path(__file__).parent.parent.glob("golden/*/")), ids=lambda each: each.name)
+def test_recorded_servers_gave_names_that_may_be_collected_and_no_others(folder: Path) -> None:
+    outcome = json.loads((folder / "outcome.json").read_text())
+    namespace = json.loads((folder / "recording.json").read_text())["namespace"]
+    ours = {name for group in outcome if group.startswith(("garbage", "live")) for name in outcome[group] or ()}
+    for names, expected in ((sorted(ours), True), (sorted(outcome["foreign"] or ()), False)):
+        assert {name for name in names if collectable(name, namespace) is not expected} == set()
 
 
 def seconds(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
@@ -260,6 +397,20 @@ def test_t28_slices_and_runs_tell_when_they_were_begun() -> None:
     assert slice_time("gcnobu7n2efc74lfa5ug") == seconds(2024, 10, 28, 12, 1, 12)
     assert slice_time("gcoca17haabs73f2gtq0") == seconds(2024, 10, 27, 13, 19, 56)
     assert "gcnobu7n2efc74lfa5ug" < "gcoca17haabs73f2gtq0", "newer slices sort first"
+
+
+def test_slices_are_known_at_any_depth_below_a_shard() -> None:
+    found = {
+        f"data/!ab/c/{SLICE}/{XID}": SLICE,
+        f"data/!ab/{SLICE}/{XID}": SLICE,
+        f"data/!ab/c/d/{SLICE}/{SLICE}/{XID}": SLICE,
+        f"data/{SLICE}/{XID}": None,
+        f"data/!ab/c/{SLICE}": None,
+        f"data/!ab/c/{SLICE}x/y": None,
+        f"data/shard-07/{SLICE}/{XID}": None,
+    }
+    assert sharded_slices(pa.array(list(found))).to_pylist() == list(found.values())
+    assert [is_shard(each) for each in ("data/!ab/", "data/!/", "data/ab/", "data/!ab/c/")] == [True] + [False] * 3
 
 
 def test_t28_a_slices_seconds_wrap_at_thirty_two_bits() -> None:

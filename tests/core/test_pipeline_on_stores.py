@@ -21,7 +21,7 @@ from lakegc_core.sandbox.lakefs import Sandbox
 from lakegc_core.sandbox.repository import Repository
 from lakegc_core.sandbox.server import SandboxServer
 from lakegc_core.settings import ServerSettings, Settings, StoreMapping
-from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.azure import AzureStore
 from lakegc_core.store.base import StoreConfig, connect
 from tests.azurite import azurite

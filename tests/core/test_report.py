@@ -9,6 +9,23 @@ from lakegc_core import report
 from lakegc_core.settings import Price
 from lakegc_core.stages.sweep_result import SweepResult
 
+COUNTS = {"listed": 100, "committed": 50, "uncommitted": 0, "held": 40, "expired": 10}
+COUNTS |= dict.fromkeys(("neighbour", "foreign", "unknown", "young", "unasked"), 0)
+MARK: dict[str, Any] = {
+    "repository": "lake",
+    "mark_id": "m1",
+    "cutoff": "2026-11-20T01:00:00.000Z",
+    "confirmed_at": "2026-11-20T01:00:00.000Z",
+    "safety": "none",
+    "objects": COUNTS | {"missing": 0, "confirmed": 10},
+    "bytes": {name: 100 * count for name, count in COUNTS.items()},
+    "commits": {"known": 9, "retained": 4, "kept_by": {"head": 1, "rules": 3}},
+    "holds": ["path:legal/**", "tag:v*"],
+    "guards": [],
+    "seconds": {},
+    "run": {"mode": "clean", "why_clean": "the first"},
+    "price": None,
+}
 EUR = Price(0.02, "EUR")
 SWEPT = SweepResult("lake", "m1", 1, {"deleted": 3, "rescued": 1}, 2 * 10**12, 4, 1.0, None, price=EUR)
 
@@ -35,3 +52,20 @@ def test_little_money_is_not_called_none() -> None:
     assert report.monthly(1_000, price) == "less than 0.01 EUR a month"
     assert report.monthly(10**9, price) == "about 0.02 EUR a month"
     assert report.monthly(10**15, price) == "about 20,000.00 EUR a month"
+
+
+def test_the_screen_of_a_mark_says_what_only_holds_keep_and_by_which() -> None:
+    lines = report.mark_screen(MARK).splitlines()
+    assert "  kept: held                       40 objects     4.0 kB   by path:legal/**" in lines
+    held = MARK | {"commits": MARK["commits"] | {"kept_by": {"head": 1, "hold": 2}}, "holds": ["tag:v*"]}
+    (line,) = (line for line in report.mark_screen(held).splitlines() if "kept: held" in line)
+    assert line.endswith("the 2 commits held count as committed")
+
+
+def test_the_screen_of_a_mark_says_what_other_repositories_keep_where_they_keep_anything() -> None:
+    assert "neighbours" not in report.mark_screen(MARK)
+    kept = MARK | {"objects": MARK["objects"] | {"neighbour": 7}, "bytes": MARK["bytes"] | {"neighbour": 700}}
+    (line,) = (line for line in report.mark_screen(kept).splitlines() if "kept: neighbours" in line)
+    assert line.startswith("  kept: neighbours  ") and line.endswith(
+        "7 objects      700 B   other repositories refer to it"
+    )

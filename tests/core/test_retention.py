@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakegc_core.retention import Graph, Rules, retain, threshold
+from lakegc_core.retention import Graph, Rules, held_rows, idle_holds, retain, threshold
 
 DAY = 86_400 * 1_000_000
 NOW = 20_000 * DAY
@@ -232,6 +232,23 @@ def test_each_commit_says_why_it_is_kept() -> None:
 def test_a_branch_that_moved_meanwhile_keeps_both_of_its_heads() -> None:
     graph, _ = Graph.build(["a", "b"], ["", ""], [NOW - 90 * DAY] * 2, [[], ["a"]], [1, 1])
     assert set(retain(graph, [("main", 0), ("main", 1)], [], Rules(0), NOW).kept_by) == {0, 1}
+
+
+def test_holds_keep_what_their_patterns_name_and_those_that_name_nothing_are_told() -> None:
+    ids = ["ab1", "ab2", "cd3"]
+    graph, _ = Graph.build(ids, [""] * 3, [NOW] * 3, [[], ["ab1"], ["ab2"]], [1] * 3)
+    heads, tags = [("main", 2), ("mine", 0)], [("v1", 0), ("release/2.0\n", 1)]
+
+    def held(*holds: str) -> tuple[set[str], list[str]]:
+        rows = held_rows(graph, heads, tags, holds)
+        return {ids[row] for _, row in rows}, idle_holds(rows, [*holds, "path:never/**"])
+
+    assert held("commit:ab") == ({"ab1", "ab2"}, []), "the beginning of several ids holds all of them"
+    assert held("commit:ab2", "commit:ff") == ({"ab2"}, ["commit:ff"])
+    assert held("branch:ma?n", "branch:Main") == ({"ab1", "ab2", "cd3"}, ["branch:Main"])
+    assert held("tag:v[0-9]", "tag:v[!0-9]") == ({"ab1"}, ["tag:v[!0-9]"])
+    assert held("tag:rel*0?") == ({"ab2"}, []), "names have no folders"
+    assert held("path:x") == (set(), []), "holds by path are not about commits"
 
 
 def test_a_main_parent_that_the_dump_lacks_is_named() -> None:

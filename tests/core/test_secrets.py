@@ -22,7 +22,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.settings import LakectlSettings, load_lakectl
 from lakegc_core.settings import ServerSettings, Settings, SparkSettings
-from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 from tests import servers
 from tests.proxy import Answer, Forward, Request, proxy
 from tests.replays import LAKEFS_KEY, LAKEFS_SECRET, Replay, environment, replayed

@@ -10,6 +10,7 @@ import pytest
 from lakegc_core.durations import parse_duration
 from lakegc_core.errors import SettingsError
 from lakegc_core.settings import (
+    NeighbourSettings,
     RepositoryPolicy,
     ScaleSettings,
     ServerSettings,
@@ -55,7 +56,9 @@ def test_without_any_file_the_defaults_hold(home: Path) -> None:
     assert settings.lease == "internal"
     assert settings.policy_for("anything") == RepositoryPolicy(match="*")
     assert settings.policy_for("anything").min_age is None
-    assert settings.policy_for("anything").protect_tags is True
+    assert settings.policy_for("anything").protect_tags is None
+    assert settings.policy_for("anything").rules is None
+    assert settings.policy_for("anything").collect_unknown_names is False
     assert settings.policy_for("anything").safety is None
 
 
@@ -166,11 +169,62 @@ repositories:
 
 
 def test_the_first_policy_that_matches_wins_and_case_counts(home: Path) -> None:
-    config = 'repositories: [{match: "a-*", sweep: true}, {match: "a-b*", safety: none}]'
+    config = 'repositories: [{match: "a-*c", sweep: true}, {match: "a-b*", safety: none}]'
     settings = load(home, config)
     assert settings.policy_for("a-bc").sweep is True
     assert settings.policy_for("a-bc").safety is None
+    assert settings.policy_for("a-bd").safety == "none"
     assert settings.policy_for("A-bc") == RepositoryPolicy(match="*")
+
+
+@pytest.mark.parametrize(
+    ("matches", "by"),
+    [
+        (["*", "prod"], "'*'"),
+        (["prod-*", "dev", "prod-eu-*"], "'prod-*'"),
+        (["a?*", "a[bc]d"], "'a?*'"),
+        (["lake", "lake"], "'lake'"),
+        (["?*", "", "x"], None),
+        (["[a-m]*", "[!a-m]*", "?*"], "the entries before it together"),
+        (["**", "*"], "'**'"),
+        (["a", "[z-a]"], "matches no name at all"),
+    ],
+)
+def test_a_policy_that_an_earlier_one_makes_unreachable_is_an_error(
+    home: Path, matches: list[str], by: str | None
+) -> None:
+    matches = [match for match in matches if match]
+    entries = ", ".join(f'{{match: "{match}"}}' for match in matches)
+    with pytest.raises(SettingsError, match="never counts") as caught:
+        load(home, f"repositories: [{entries}]")
+    assert f"repositories[{len(matches) - 1}]: " in str(caught.value)
+    assert (by or "'?*'") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "matches",
+    [["prod-eu-*", "prod-*", "*"], ["prod-*", "prod*"], ["a?", "a*"], ["[ab]*", "[bc]*"], ["?*a", "?*b", "*"]],
+)
+def test_a_policy_that_some_name_reaches_is_none(home: Path, matches: list[str]) -> None:
+    entries = ", ".join(f'{{match: "{match}"}}' for match in matches)
+    assert [policy.match for policy in load(home, f"repositories: [{entries}]").repositories] == matches
+
+
+@pytest.mark.parametrize(
+    ("match", "fits", "does_not"),
+    [
+        ("s3://bucket", ["s3://bucket", "s3://bucket/", "s3://bucket/pre"], ["s3://bucket2", "s3://bucket2/pre"]),
+        ("s3://bucket/pre", ["s3://bucket/pre", "s3://bucket/pre/a"], ["s3://bucket/prefix2", "s3://bucket"]),
+        ("s3://bucket/pre/", ["s3://bucket/pre", "s3://bucket/pre/a"], ["s3://bucket/prefix2", "s3://bucket/"]),
+        ("local://", ["local://lake", "local://lake/a"], ["s3://lake"]),
+        ("https://acc.blob.core.windows.net/", ["https://acc.blob.core.windows.net/c/a"], ["https://acc.blob.other/c"]),
+    ],
+)
+def test_a_store_is_matched_by_whole_segments(match: str, fits: list[str], does_not: list[str]) -> None:
+    mapping = StoreMapping(match, "http://there")
+    settings = Settings(ServerSettings("http://x", "a", "b"), stores=(mapping,))
+    assert [settings.store_for(each) for each in fits] == [mapping] * len(fits)
+    assert [settings.store_for(each) for each in does_not] == [None] * len(does_not)
 
 
 @pytest.mark.parametrize("config", ["", "server:\nspark:\nscale:\nstores:\nrepositories:\n", "# only a comment\n"])
@@ -181,7 +235,7 @@ def test_empty_sections_read_as_absent(home: Path, config: str) -> None:
 @pytest.mark.parametrize(
     ("config", "key", "allowed"),
     [
-        ("sevrer: {}", "sevrer", "server, spark, scale, stores, lease, price, repositories"),
+        ("sevrer: {}", "sevrer", "server, spark, scale, stores, lease, price, neighbours, repositories"),
         ("server: {url: x}", "url", "endpoint_url, connection_timeout, read_timeout"),
         ("stores: [{match: a, root: b, path: c}]", "path", "match, endpoint, root, versions"),
         ("spark: {cores: 2}", "cores", "master, conf"),
@@ -219,6 +273,7 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
         ("repositories: [{match: a, rules: none}]", "one of required, keep-all-commits"),
         ("repositories: [{match: a, sweep: 'yes'}]", "`sweep` must be true or false"),
         ("repositories: [{match: a, protect_tags: 0}]", "`protect_tags` must be true or false"),
+        ("repositories: [{match: a, collect_unknown_names: all}]", "`collect_unknown_names` must be true or false"),
         ("repositories: [{match: a, min_age: -1h}]", "negative"),
         ("repositories: [{match: a, min_age: soon}]", "no duration"),
         ("repositories: [{match: a, holds: [release]}]", "is no hold"),
@@ -226,6 +281,12 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
         ("repositories: [{match: a, mark: nightly}]", "`mark` must be true or false"),
         ("repositories: [{match: a, holds: ['tags:x']}]", "write tag:PATTERN or commit:PATTERN or branch:PATTERN or"),
         ("repositories: [{match: a, holds: 'tag:x'}]", "`holds` must be a list"),
+        ("repositories: [{match: a, holds: ['path:/legal/**']}]", "begins or ends with a slash.*'path:legal/\\*\\*'"),
+        ("repositories: [{match: a, holds: ['path:legal/']}]", "begins or ends with a slash"),
+        ("repositories: [{match: a, holds: ['path:']}]", "is no hold"),
+        ("repositories: [{match: a, holds: ['commit:9F2C']}]", "lower-case.*write 'commit:9f2c'"),
+        ("repositories: [{match: a, holds: ['commit:main']}]", "is no id of a commit"),
+        ("repositories: [{match: a, holds: ['tag: v1']}]", "white space around"),
         ("server: {read_timeout: 0}", "more than 0"),
         ("server: {endpoint_url: 7}", "must be a text"),
         ("scale: {delete_rate: 0}", "scale: `delete_rate` must be a whole number of at least 1, not 0"),
@@ -360,3 +421,12 @@ def test_a_negative_duration_is_refused(written: object) -> None:
 def test_a_duration_beyond_the_calendar_is_refused() -> None:
     with pytest.raises(SettingsError, match="calendar"):
         parse_duration("99999999999d")
+
+
+def test_what_has_to_be_known_of_neighbours_can_be_said(home: Path) -> None:
+    assert load(home).neighbours == NeighbourSettings(timedelta(days=7), False, ())
+    found = load(home, "neighbours: {within: 2d, strict: true, ignore: [archive-*, old]}").neighbours
+    assert found == NeighbourSettings(timedelta(days=2), True, ("archive-*", "old"))
+    for odd in ("{within: 0d}", "{ignore: old}", "{ignore: [1]}", "{strict: maybe}", "{days: 2}"):
+        with pytest.raises(SettingsError, match="neighbours"):
+            load(home, f"neighbours: {odd}")

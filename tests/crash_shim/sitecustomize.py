@@ -9,7 +9,8 @@ from datetime import timedelta
 
 if "CRASH_SCRIPT" in os.environ:
     from lakegc_core import lease
-    from lakegc_core.stages import deletion, swept_report
+    from lakegc_core.stages import deletion
+    from lakegc_core.stages.swept_report import stage as swept_report
     from tests.crashing import Script, arm
 
     lease.LEASE_RENEWAL = timedelta(seconds=0.5)
@@ -18,7 +19,8 @@ if "CRASH_SCRIPT" in os.environ:
     arm(Script(**json.loads(os.environ["CRASH_SCRIPT"])))
 
 if "CRASH_BATCH" in os.environ:
-    from lakegc_core.stages import deletion, swept_report
+    from lakegc_core.stages import deletion
+    from lakegc_core.stages.swept_report import stage as swept_report
 
     deletion.BATCH = int(os.environ["CRASH_BATCH"])
     deletion._JOURNAL = 3 * deletion.BATCH

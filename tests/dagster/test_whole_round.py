@@ -21,7 +21,7 @@ from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GcCell
 from tests.lake import quick
 
-GARBAGE = {f"data/left-behind-{number}" for number in range(3)}
+GARBAGE = {f"data/left-behind-{number:09}" for number in range(3)}
 
 
 @dataclass

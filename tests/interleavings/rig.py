@@ -24,6 +24,8 @@ import pytest
 from lakegc_core import guards, pipeline
 from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
 from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.marks import neighbours
+from lakegc_core.namespace import Namespace
 from lakegc_core.sandbox import PageLimits, Sandbox, SandboxServer
 from lakegc_core.sandbox.refs import GoneError
 from lakegc_core.sandbox.repository import Backup
@@ -31,16 +33,17 @@ from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
 from lakegc_core.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.stages import (
     deletion,
-    expired_addresses,
-    look,
     namespace_listing,
+    neighbour_references,
     retention_commits,
     sample,
-    suspects,
-    swept_report,
     uncommitted_addresses,
 )
-from lakegc_core.stages.swept_report import SweepResult
+from lakegc_core.stages.expired_addresses import reuploads
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
+from lakegc_core.stages.swept_report import look
+from lakegc_core.stages.swept_report import stage as swept_report
+from lakegc_core.stages.swept_report.stage import SweepResult
 from lakegc_core.store.local import LocalConfig, LocalStore
 
 if TYPE_CHECKING:
@@ -62,11 +65,12 @@ _ACCEPTED = {
 
 _WITH_TASKS = (
     namespace_listing,
+    neighbour_references,
     uncommitted_addresses,
     retention_commits,
     expired_addresses,
     sample,
-    suspects,
+    reuploads,
     deletion,
 )
 
@@ -131,6 +135,7 @@ class Lake:
     ahead: float = 0.0  # seconds by which the collector's clock is ahead of all others
     options: dict[str, Any] = field(default_factory=dict)  # of `begin_mark`
     holds: list[str] = field(default_factory=list)
+    policy: dict[str, Any] = field(default_factory=dict)  # what else lakegc.yaml says of the repository
     scanning: list[Callable[[str, str], object]] = field(default_factory=list)
     _objects: int = 0
     _saves: int = 0
@@ -189,6 +194,15 @@ class Lake:
         full = self.repository.place.qualify(self.forgotten(content))
         return lambda branch: self.repository.stage(branch, path, full, size=len(content), checksum="0" * 32)
 
+    def longer_rule(self, branch: str) -> Act:
+        """A branch whose first commit has expired, with path `a`; what is returned lengthens its rule."""
+        self.upload(branch, "a")
+        self.commit(branch)
+        self.upload(branch, "a")
+        self.commit(branch, days=30)
+        rules = self.repository.set_rules
+        return lambda: rules(7, {**(self.repository.rules or (7, {}))[1], branch: 100})
+
     def _make_branch(self, name: str) -> None:
         if name not in self.repository.refs.branches:
             self.repository.create_branch(name, next(iter(self.repository.refs.commits)))
@@ -198,8 +212,10 @@ class Lake:
         reference: whether the store holds it."""
         if not ref:
             return (self.folder / NAME / path).is_file()
+        name, _, own = ref.rpartition(":")  # of another repository
+        repository = self.sandbox.repository(name) if name else self.repository
         try:
-            return bool(self.repository.read(ref, path))
+            return bool(repository.read(own, path))
         except GoneError:
             return False
 
@@ -214,25 +230,31 @@ class Lake:
         """The holds that lakegc.yaml names."""
         return tuple(self.holds)
 
-    def open(self) -> RepositoryContext:
-        """The repository as lakegc opens it. An `s3` namespace lies in a folder, whose times a test can choose."""
+    def open(self, name: str = NAME) -> RepositoryContext:
+        """A repository as lakegc opens it. An `s3` namespace lies in a folder, whose times a test can choose."""
         server = ServerSettings(self.server.url, ACCESS_KEY, SECRET_KEY)
-        policy = RepositoryPolicy(match="*", holds=self.held())
+        policy = RepositoryPolicy(match="*", holds=self.held(), **self.policy)
         # No lease: nobody renews one while hours pass at once.
         settings = Settings(server=server, lease="external", repositories=(policy,))
-        context = open_repository(settings, NAME, client=LakeFSClient(server, sleep=lambda seconds: None))
+        context = open_repository(settings, name, client=LakeFSClient(server, sleep=lambda seconds: None))
         if self.blockstore == "local":
             return context
-        config = LocalConfig(str(self.folder / NAME))
+        config = LocalConfig(str(self.folder / name))
         return replace(context, data=config, outputs=config, workspace=config)
 
-    def begin(self, mark_id: str) -> MarkContext:
-        """A mark that was begun with this lake's options."""
-        return begin_mark(self.open(), mark_id, **self.options)
+    def place_of(self, namespace: Namespace, *_: object, **__: object) -> LocalConfig:
+        """The folder in which an `s3` namespace of the lake lies."""
+        return LocalConfig(str(self.folder / namespace.authority / namespace.path))
 
-    def mark(self, mark_id: str, fire: Callable[[str], None] = lambda moment: None, stages: int = 5) -> MarkContext:
+    def begin(self, mark_id: str, name: str = NAME) -> MarkContext:
+        """A mark of a repository that was begun with this lake's options."""
+        return begin_mark(self.open(name), mark_id, **self.options)
+
+    def mark(
+        self, mark_id: str, fire: Callable[[str], None] = lambda moment: None, stages: int = 5, name: str = NAME
+    ) -> MarkContext:
         """Make a mark, or the first stages of one, a minute a stage. `fire` is told the name of each that has ended."""
-        context = self.begin(mark_id)
+        context = self.begin(mark_id, name)
         with context.lease("mark"):
             for name in list(pipeline.MARKING)[:stages]:
                 pipeline.MARKING[name](self.spark, context)
@@ -296,9 +318,10 @@ def lake(spark: SparkSession, folder: Path, blockstore: str = "s3") -> Iterator[
             for module in _WITH_TASKS:
                 patch.setattr(module, "run_tasks", run_here)
             probe = LocalStore.probe
-            patch.setattr(
-                LocalStore, "probe", lambda store: replace(probe(store), clock=datetime.fromtimestamp(found.now, UTC))
-            )
+            patch.setattr(LocalStore, "clock", lambda store: datetime.fromtimestamp(found.now, UTC))
+            patch.setattr(LocalStore, "probe", lambda store: replace(probe(store), clock=store.clock()))
+            if blockstore != "local":
+                patch.setattr(neighbours, "config_for", found.place_of)
             with found.server:
                 yield found
         finally:
@@ -387,4 +410,4 @@ def look_is_blind(patch: pytest.MonkeyPatch) -> None:
         return spark.createDataFrame([], "h long")
 
     patch.setattr(look.Look, "live", nothing)
-    patch.setattr(swept_report, "find_suspects", lambda *arguments: None)
+    patch.setattr(swept_report, "find_reuploads", lambda *arguments, **named: None)

@@ -16,8 +16,10 @@ import pytest
 
 from lakegc_core import safety
 from lakegc_core.sandbox import ScanError
-from lakegc_core.stages import deletion, look, swept_report
-from lakegc_core.stages.swept_report import SweepResult
+from lakegc_core.stages import deletion
+from lakegc_core.stages.swept_report import look
+from lakegc_core.stages.swept_report import stage as swept_report
+from lakegc_core.stages.swept_report.stage import SweepResult
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, run_here, stopped_by
 
 if TYPE_CHECKING:
@@ -26,13 +28,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def _full(**limits: timedelta) -> Callable[[pytest.MonkeyPatch], None]:
+def _full(**limits: timedelta | int) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: patch.setitem(safety.LEVELS, "full", replace(safety.LEVELS["full"], **limits))  # type: ignore[arg-type]
 
 
 GAP = Mechanism("the gap", _full(gap=0 * safety.FULL.gap))
 LOOK = Mechanism("the look", look_is_blind)
-SUSPECTS = Mechanism("suspects", lambda patch: patch.setattr(swept_report, "find_suspects", lambda *arguments: None))
+SUSPECTS = Mechanism(
+    "suspects", lambda patch: patch.setattr(swept_report, "find_reuploads", lambda *arguments, **named: None)
+)
 REFS = Mechanism("the glance at refs", lambda patch: patch.setattr(look.Glance, "new_metaranges", lambda self: []))
 RULES = Mechanism("the glance at rules", lambda patch: patch.setattr(look.Glance, "rules_changed", lambda self: False))
 VALIDITY = Mechanism("a look's validity", _full(look_validity=1000 * safety.FULL.look_validity))
@@ -185,20 +189,7 @@ def test_a_forgotten_object_is_staged_by_its_address(lake: Lake) -> Row:
 
 @stopped_by(LOOK)
 def test_a_rule_is_lengthened_after_the_mark(lake: Lake) -> Row:
-    return row("longer~1", "a", broken_off=_history_and_longer_rule(lake, "longer"))
-
-
-def _history_and_longer_rule(lake: Lake, branch: str) -> Callable[[], None]:
-    """A branch whose first commit has expired; what is returned lengthens its rule."""
-    lake.upload(branch, "a")
-    lake.commit(branch)
-    lake.upload(branch, "a")
-    lake.commit(branch, days=OLDER_THAN_RULES)
-    rules = lake.repository.set_rules
-    return lambda: rules(7, {**(lake.repository.rules or (7, {}))[1], branch: 100})
-
-
-OLDER_THAN_RULES = 30
+    return row("longer~1", "a", broken_off=lake.longer_rule("longer"))
 
 
 @stopped_by(LOOK)
@@ -270,7 +261,7 @@ def test_a_tag_is_put_on_an_expired_commit_while_objects_are_deleted(lake: Lake)
 
 @stopped_by(RULES)
 def test_a_rule_is_lengthened_while_objects_are_deleted(lake: Lake) -> Row:
-    return row("longer-2~1", "a", deleting=_history_and_longer_rule(lake, "longer-2"))
+    return row("longer-2~1", "a", deleting=lake.longer_rule("longer-2"))
 
 
 @stopped_by(VALIDITY)
@@ -349,7 +340,9 @@ def _tasks_of_the_sweep(before: Callable[[], object]) -> Iterator[pytest.MonkeyP
 
 @pytest.fixture(scope="module")
 def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AfterTheMark]:
-    with lake(spark, tmp_path_factory.mktemp("after")) as found:
+    with lake(spark, tmp_path_factory.mktemp("after")) as found, pytest.MonkeyPatch.context() as patch:
+        # As in a large repository, where branches are not listed whole: each mechanism has to stand by itself.
+        _full(whole_pages=0)(patch)
         yield AfterTheMark(found)
 
 

@@ -22,11 +22,11 @@ from lakegc_core.retention import Retained, retain
 from lakegc_core.sandbox import wire
 from lakegc_core.stages import (
     commit_walk,
-    expired_addresses,
     retention_commits,
     uncommitted_addresses,
 )
 from lakegc_core.stages.base import StageOutput
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, stopped_by, without_guards
 
 if TYPE_CHECKING:
@@ -72,18 +72,25 @@ def _no_times_in_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(expired_addresses, "xid_times", never)
 
 
-def _everything_is_ours(patch: pytest.MonkeyPatch) -> None:
-    class Greedy(Namespace):  # within a function, so that it travels to the executors by value
-        def collectable(self, addresses: pa.Array) -> pa.Array:
-            return pa.array([True] * len(addresses), pa.bool_())
+def _every(answer: bool) -> Callable[[Namespace, pa.Array], pa.Array]:
+    return lambda self, addresses: pa.array([answer] * len(addresses), pa.bool_())
 
-    opened = Lake.open
 
-    def greedy(self: Lake) -> Any:
-        context = opened(self)
-        return replace(context, namespace=Greedy(context.namespace.uri))
+def _greedy(**methods: Callable[[Namespace, pa.Array], pa.Array]) -> Callable[[pytest.MonkeyPatch], None]:
+    """A namespace of which these methods answer otherwise."""
 
-    patch.setattr(Lake, "open", greedy)
+    def off(patch: pytest.MonkeyPatch) -> None:
+        opened = Lake.open
+
+        def greedy(self: Lake, *names: str) -> Any:
+            context = opened(self, *names)
+            # Made within a function, so that it travels to the executors by value.
+            kind = type("Greedy", (type(context.namespace),), methods)
+            return replace(context, namespace=kind(context.namespace.uri))
+
+        patch.setattr(Lake, "open", greedy)
+
+    return off
 
 
 ORDER = Mechanism("listing before staged dump before commits", lambda patch: None)  # see `Story.tell`
@@ -91,7 +98,8 @@ AGE = Mechanism("the minimum age", lambda patch: patch.setitem(CHOICES, "min_age
 NAMES = Mechanism("the time in an object's name", _no_times_in_names)
 STAGED = Mechanism("what the mark saw staged", _no_dump)
 SUSPECTS = Mechanism(
-    "suspects at the mark", lambda patch: patch.setattr(expired_addresses, "find_suspects", lambda *arguments: None)
+    "suspects at the mark",
+    lambda patch: patch.setattr(expired_addresses, "find_reuploads", lambda *arguments, **named: None),
 )
 HEADS = Mechanism("heads are retained", _commits_without("head:cleared"))
 DANGLING = Mechanism("dangling commits are retained", _commits_without("dangling"))
@@ -103,11 +111,27 @@ MEMORY = Mechanism(
 )
 TAGS = Mechanism("tags are protected", lambda patch: patch.setitem(CHOICES, "protect_tags", False))
 HOLDS = Mechanism("holds", lambda patch: patch.setattr(Lake, "held", lambda self: ()))
-ALLOWED = Mechanism("the list of names that may be collected", _everything_is_ours)
+ALLOWED = Mechanism("the list of places where lakeFS writes data", _greedy(collectable=_every(True)))
+GIVEN = Mechanism("the list of names that lakeFS gives", _greedy(unknown=_every(False)))
 CHOICES: dict[str, Any] = {"safety_level": "standard"}
 GROUPS = {
     each.name: "marking"
-    for each in (ORDER, AGE, NAMES, STAGED, SUSPECTS, HEADS, DANGLING, HISTORY, LISTINGS, MEMORY, TAGS, HOLDS, ALLOWED)
+    for each in (
+        ORDER,
+        AGE,
+        NAMES,
+        STAGED,
+        SUSPECTS,
+        HEADS,
+        DANGLING,
+        HISTORY,
+        LISTINGS,
+        MEMORY,
+        TAGS,
+        HOLDS,
+        ALLOWED,
+        GIVEN,
+    )
 }
 
 
@@ -298,6 +322,12 @@ def test_a_path_is_held_in_every_commit(lake: Lake) -> Row:
 def test_somebody_elses_file_lies_in_the_namespace(lake: Lake) -> Row:
     lake.repository.files.write("exports/report.csv", lake.content(), lake.now - 60 * 86_400)
     return row("", "exports/report.csv")
+
+
+@stopped_by(GIVEN)
+def test_somebody_elses_file_lies_among_the_data(lake: Lake) -> Row:
+    lake.repository.files.write("data/raw/customers.csv", lake.content(), lake.now - 60 * 86_400)
+    return row("", "data/raw/customers.csv")
 
 
 # --- the story ---

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LISTED = Mechanism(
-    "branches are listed", lambda patch: patch.setattr(uncommitted_addresses, "_list_branches", lambda *arguments: [])
+    "branches are listed",
+    lambda patch: patch.setattr(uncommitted_addresses, "_list_branches", lambda *arguments: ([], [])),
 )
 GROUPS = {LISTED.name: "listed"}
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core.errors import RefusedError
-from lakegc_core.stages import look, retention_commits
+from lakegc_core.stages import retention_commits
 from lakegc_core.stages.previous_mark import previous_mark
+from lakegc_core.stages.swept_report import look
 from tests.interleavings.rig import NAME, Lake, Mechanism, Row, Story, lake, row, stopped_by, without_guards
 
 if TYPE_CHECKING:
@@ -68,14 +69,15 @@ def _committed_since_the_backup(lake: Lake, branch: str) -> Row:
 @stopped_by(NAMESPACE)
 def test_another_repository_lies_within_the_namespace(lake: Lake) -> Row:
     namespace, content = f"s3://{NAME}/data/other", lake.content()
+    name = lake.repository.place.names.data_address(lake.now - 60 * 86_400)
 
     def create() -> None:
         other = lake.sandbox.create_repository("other", namespace, folder=lake.folder / NAME / "data/other")
-        other.put(f"{namespace}/data/old/object", content, age=timedelta(days=60))
-        other.stage("main", "a", f"{namespace}/data/old/object", size=len(content), checksum="0" * 32)
+        other.put(f"{namespace}/{name}", content, age=timedelta(days=60))
+        other.stage("main", "a", f"{namespace}/{name}", size=len(content), checksum="0" * 32)
         other.commit("main", "of the other")
 
-    return row("", "data/other/data/old/object", second_mark=create)
+    return row("", f"data/other/{name}", second_mark=create)
 
 
 @stopped_by(CLOCKS)

@@ -264,7 +264,7 @@ class Story:
         COUNTS["revivals during a sweep"] += 1
         new = {branch.head for branch in self.lake.branches.values()} | set(self.lake.tags.values())
         seen = self.lake.rules != rules or revived <= self.collector._trees(new - heads)
-        self.lake.pass_time(MINUTE if seen and step == "delete again" else HOUR)
+        self.lake.pass_time(MINUTE if seen and step.startswith("delete") else HOUR)
 
     def places(self) -> set[tuple[int, str, str]]:
         """Where objects are shown."""

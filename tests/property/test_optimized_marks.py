@@ -47,6 +47,7 @@ SEED = int(os.environ.get("LAKEGC_OPTIMIZED_SEED", "0"))
 JUMPS = (20 * 60.0, 6 * HOUR, 25 * HOUR, 3 * DAY, 9 * DAY)
 WAYS = (nullcontext, crowded, large_index)
 DAYS = (1, 2, 7, 30, 0)
+SHARDS = (0, 40)
 
 
 def findings_of(context: MarkContext) -> dict[str, str]:
@@ -159,11 +160,13 @@ def test_an_optimized_mark_finds_what_a_clean_one_finds_but_for_garbage_that_app
     began, counts = time.monotonic(), Counter({"live objects lost": 0})
     for number in itertools.count(seed):
         server = sandboxes[number % 2]
+        server.sandbox.names.shards = SHARDS[number // 2 % 2]
         town = Town(quick, server, clock, f"town-{number}", "standard")
         try:
             Comparison(number, town, random.Random(number), towns.users(number, TOGETHER, rounds)).run()
         except Exception as error:
-            error.add_note(f"In {town.name}, blockstore {server.sandbox.blockstore}.")
+            place = f"{server.sandbox.blockstore}, {server.sandbox.names.shards} shards"
+            error.add_note(f"In {town.name}, blockstore {place}.")
             raise
         finally:
             town.close()

@@ -31,7 +31,7 @@ from lakegc_core.sandbox import SandboxServer
 from lakegc_core.sandbox.refs import GoneError
 from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
 from lakegc_core.settings import ServerSettings, Settings, StoreMapping
-from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 from tests import histories, oracle
 from tests.conftest import QUICK
 from tests.crowded import crowded

@@ -30,18 +30,22 @@ HOUR = DAY // 24
 BRANCHES = ("main", "dev", "feature/x", "_hidden")
 DAYS = (7, 0, 1, 2, 30, -1, -400, 365, 2**31 - 1, -(2**31))
 AGES = (0, 1, 24, 25, 47, 48, 49, 7 * 24 - 1, 7 * 24, 7 * 24 + 1, 30 * 24, 31 * 24, 366 * 24, -1, -72)  # hours
+SLICE = "gqv3epl4fd2o8m3men70"
 NAMES = (
-    "data/g0q1/a",
-    "data/g0q1/b",
-    "data/g0q1/c,signature",
-    "data/plain",
-    "data/repo-main:0b5c/x",
-    "data/with space/ü%2F+",
+    f"data/{SLICE}/ce8co454fd2o8m3menag",
+    f"data/{SLICE}/ce8co454fd2o8m3menb0",
+    f"data/{SLICE}/ce8co454fd2o8m3menbg,{'signature' * 4}_-signa",
+    f"data/!ab/c/{SLICE}/ce8co454fd2o8m3menc0",
+    "data/V1StGXR8_Z5jdHi6B-myT",
+    "data/repo-main:5e6ff8b9-44c0-4b4f-8d4c-0f3f7c4c9f6e/V1StGXR8_Z5jdHi6B-myT",
+    "data/repo-feature/x-5e6ff8b9-44c0-4b4f-8d4c-0f3f7c4c9f6e/V1StGXR8_Z5jdHi6B-myT",
     "0123456789abcdef0123456789abcdef",
-    "data//double",
-    "data/part-00000.parquet",
     # never candidates
-    "data/g0q1/",
+    f"data/{SLICE}/",
+    f"data/{SLICE}/customers.csv",
+    "data/raw/customers.csv",
+    "data/with space/ü%2F+",
+    "data/part-00000.parquet",
     "data/other/_lakefs/0123",
     "data/_lakefs/x",
     "0123456789ABCDEF0123456789ABCDEF",
@@ -50,7 +54,7 @@ NAMES = (
     "_lakefs/dummy",
     "dataset/x",
 )
-MADE_NOW = "data/g0q1/d5i1b400000000000000"  # whatever the store says, its name was given out in 2026
+MADE_NOW = f"data/{SLICE}/d5i1b400000000000000"  # whatever the store says, its name was given out in 2026
 COUNTS: Counter[str] = Counter()
 
 
@@ -123,7 +127,7 @@ def candidates(world: World) -> set[str]:
     """What lakegc would take by name and age, by its own judgement of both."""
     namespace = Namespace("local://repo" if world.local else "s3://bucket/repo")
     names = sorted(world.store)
-    allowed = namespace.collectable(pa.array(names, pa.string())).to_pylist()
+    allowed = namespace.deletable(pa.array(names, pa.string()), unknown_names=False).to_pylist()
     written = {name: world.store[name] for name, may in zip(names, allowed, strict=True) if may}
     named = np.nan_to_num(xid_times(pa.array(list(written), pa.string()))) * 10**6
     ages = zip(written, written.values(), named.tolist(), strict=True)

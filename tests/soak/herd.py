@@ -74,7 +74,7 @@ class Herd:
         repository.upload(f"trial-{piece}", "staged.parquet", f"{repository.name} staged {piece}".encode())
         now = repository.place.clock()
         for stray in range(_STRAYS):
-            repository.files.write(f"data/left-behind-{piece}-{stray}", b"nobody's", now)
+            repository.files.write(f"data/left-behind-{piece:04}-{stray:04}", b"nobody's", now)
 
     def meanwhile(self) -> None:
         """What users do while marks and sweeps are under way: new objects, committed. It leaves no garbage."""

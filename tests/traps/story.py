@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core import pipeline
 from lakegc_core.context import MarkContext
 from lakegc_core.sandbox import PageLimits
-from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.parquet import list_parts, read_part
 from tests.core.test_namespace import HEX, ID, SIGNATURE, SLICE, XID
 from tests.lake import CUTOFF, NOW, Lake, leave

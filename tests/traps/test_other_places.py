@@ -51,7 +51,7 @@ def odd(fast: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         repository.commit("main", "first", date=NOW - timedelta(days=90))
         repository.upload("main", "a", b"second", age=timedelta(days=80))
         repository.commit("main", "second", date=NOW - timedelta(days=80))
-        garbage = leave(repository, "data/left-behind", 20)
+        garbage = leave(repository, "data/left-behind-000000000", 20)
         for key in ("1" * 64, "dummy", "refs_manifest.json"):
             leave(repository, f"data/meta/{key}", 90)
         context = served.begin("odd", "m1", rules=KEEP_ALL)

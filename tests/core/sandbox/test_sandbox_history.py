@@ -126,10 +126,14 @@ def test_deleting_a_committed_path_leaves_a_tombstone(repo: Repository) -> None:
     assert repo.refs.resolve("main").meta_range_id.startswith("00fb7eff")
 
 
-def test_deleting_a_staged_path_forgets_it(repo: Repository) -> None:
+def test_deleting_a_staged_path_leaves_a_tombstone(repo: Repository) -> None:
     repo.upload("main", "a", b"1")
     repo.delete("main", "a")
-    assert repo.refs.branch("main").staged() == {}
+    repo.delete("main", "never there")
+    assert repo.refs.branch("main").staged() == {"a": None}
+    assert paths(repo, "main") == [] and repo.uncommitted("main") == []
+    with pytest.raises(SandboxError, match="no changes"):
+        repo.commit("main", "nothing")
 
 
 def test_a_shallow_copy_shares_the_object_and_a_full_copy_does_not(repo: Repository) -> None:

@@ -245,8 +245,39 @@ def test_objects_list_by_prefix_and_delimiter(lake: Lake) -> None:
     both = [("a/", "common_prefix"), ("b", "object"), ("c/", "common_prefix")]
     assert listed(delimiter="/") == both
     assert listed(delimiter="/", after="a/") == both[1:]
+    assert listed(delimiter="/", after="a/1") == both  # lakeFS begins behind the path, and shows its group again
     assert listed(delimiter="/", prefix="c/") == [("c/d/", "common_prefix"), ("c/e", "object")]
     assert listed(prefix="a/") == [("a/1", "object"), ("a/2", "object")]
+
+
+def test_objects_list_behind_any_text(lake: Lake) -> None:
+    for path in ("a", "a!", "a/1", "é", "\U0001f600"):
+        lake.repo.upload("main", path, b"1")
+
+    def listed(**query: Any) -> list[str]:
+        return [row["path"] for row in lake.get("{repo}/refs/main/objects/ls", **query)["results"]]
+
+    assert listed(after="a") == ["a!", "a/1", "é", "\U0001f600"]
+    assert listed(after="a\x00") == ["a!", "a/1", "é", "\U0001f600"]
+    assert listed(after="a.") == ["a/1", "é", "\U0001f600"]
+    assert listed(after="\uffff") == ["\U0001f600"]
+    assert listed(after="\U0010ffff") == []
+    assert listed(after="z", prefix="a") == []
+    assert listed(after="a!", prefix="a", amount=1) == ["a/1"]
+
+
+def test_a_branch_a_prefix_and_a_path_are_reset_as_the_type_says(lake: Lake) -> None:
+    for path in ("a/1", "a/2", "b"):
+        lake.repo.upload("main", path, b"1")
+
+    def reset(status: int, **body: str) -> list[str]:
+        assert lake.call("PUT", "{repo}/branches/main", json=body).status_code == status
+        return [row["path"] for row in lake.get("{repo}/refs/main/objects/ls")["results"]]
+
+    assert reset(400, type="everything") == reset(400) == reset(400, type="object") == ["a/1", "a/2", "b"]
+    assert reset(204, type="object", path="a/1") == ["a/2", "b"]
+    assert reset(204, type="common_prefix", path="a/") == ["b"]
+    assert reset(204, type="reset") == []
 
 
 def test_the_first_parent_log_leaves_merged_commits_out(lake: Lake) -> None:

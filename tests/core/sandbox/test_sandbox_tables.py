@@ -13,6 +13,7 @@ import pytest
 
 from lakegc_core.lakefs import graveler
 from lakegc_core.lakefs.sstable import read_table
+from lakegc_core.sandbox import graveler_writer
 from lakegc_core.sandbox.graveler_writer import (
     FULL,
     Commit,
@@ -89,8 +90,21 @@ def test_rules_are_protobuf() -> None:
     assert rules_file(0, {}) == b""
 
 
+@pytest.fixture(params=RECORDINGS, ids=lambda path: path.name)
+def recording(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recording. Schemas are written as its server wrote them: Go's protojson puts a space behind every comma of its
+    output or behind none, as each build of the program has it.
+    """
+    found: Path = request.param
+    tables = [read_table(file.read_bytes()) for file in (found / "namespace/_lakefs").iterdir() if len(file.name) == 64]
+    schemas = [table.properties.get(b"schema_definition", b"") for table in tables]
+    if not any(b", " in schema for schema in schemas):
+        spaced = graveler_writer._schema_definition
+        monkeypatch.setattr(graveler_writer, "_schema_definition", lambda entity: spaced(entity).replace(", ", ","))
+    return found
+
+
 @pytest.mark.golden
-@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
 def test_recorded_tables_are_rewritten_byte_for_byte(recording: Path) -> None:
     folder = recording / "namespace" / "_lakefs"
     for file in folder.iterdir():
@@ -115,7 +129,6 @@ def _range_info(folder: Path, row: dict[str, Any]) -> RangeInfo:
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
 def test_recorded_references_and_commits_get_their_recorded_ids(recording: Path) -> None:
     calls = json.loads((recording / "api.json").read_text())
     refs = next(call["answer"]["refs"] for call in calls if "refs" in call["answer"])

@@ -19,8 +19,10 @@ from lakegc_core.lease import Lease, Proof
 from lakegc_core.namespace import Namespace
 from lakegc_core.stages import deletion
 from lakegc_core.stages.deletion import PLAN_SCHEMA, Deletion, Piece
+from lakegc_core.store.clock import shared_clock
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.parquet import Part, PartWriter, list_parts, read_part
+from tests.lake import NO_SPARK
 
 OLD = datetime.now(UTC) - timedelta(days=9)
 
@@ -45,6 +47,10 @@ class EventfulStore(LocalStore):
         super().__init__(config)
         self.calls, self.event = 0, config.event
 
+    def clock(self) -> datetime:
+        """The store's time goes on while the machine sleeps."""
+        return clock.now()
+
     def delete_many(self, keys: Any, gate: Any = None) -> Any:
         found = super().delete_many(keys, gate)
         self.calls += 1
@@ -53,7 +59,7 @@ class EventfulStore(LocalStore):
         return found
 
 
-ADDRESSES = [f"data/{number:02d}" for number in range(10)]
+ADDRESSES = [f"data/{number:021}" for number in range(10)]
 
 
 @dataclass
@@ -166,4 +172,80 @@ def test_what_was_deleted_before_an_error_is_on_record(bench: Bench) -> None:
     with pytest.raises(OSError, match="the disk is gone"):
         list(bench.work(fail).run(Piece(bench.part)))
     done = {address for address, _ in bench.journal()}
-    assert {"data/00", "data/01"} <= done <= set(ADDRESSES) - set(bench.left())
+    assert set(ADDRESSES[:2]) <= done <= set(ADDRESSES) - set(bench.left())
+
+
+# --- executors' clocks ---
+
+
+@dataclass(frozen=True)
+class SharedConfig(LocalConfig):
+    """A folder as a store whose time is its own: it is `TIME` there, whoever asks."""
+
+    def connect(self) -> SharedStore:
+        return SharedStore(self)
+
+
+class SharedStore(LocalStore):
+    def clock(self) -> datetime:
+        return datetime.fromtimestamp(int(TIME["store"]), UTC)  # whole seconds, as an answer's date
+
+
+TIME = {"store": 0.0}
+HOUR = 3600.0
+
+
+@dataclass
+class Executor:
+    """Runs tasks as a machine would whose clock is wrong, and which begins them late. Seconds."""
+
+    patch: pytest.MonkeyPatch
+    ahead: float
+    late: float = 0.0
+
+    def run_tasks(self, spark: Any, items: Any, task: Any, **_: Any) -> list[Any]:
+        began = float(os.environ["LAKEGC_NOW"])
+        shared_clock.cache_clear()  # it is another process
+        with self.patch.context() as there:
+            TIME["store"] += self.late
+            there.setenv("LAKEGC_NOW", str(began + self.late + self.ahead))
+            told = [result for item in items for result in task(item)]
+        os.environ["LAKEGC_NOW"] = str(began + self.late)
+        shared_clock.cache_clear()
+        return told
+
+
+@pytest.fixture
+def waves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[Executor], list[Piece]]:
+    """Sends one wave, of at most a minute, to an executor; what is left of it."""
+    monkeypatch.setitem(TIME, "store", float(os.environ["LAKEGC_NOW"]) + 100)  # its clock is not the driver's
+
+    def wave(executor: Executor) -> list[Piece]:
+        monkeypatch.setattr(deletion, "run_tasks", executor.run_tasks)
+        work = replace(bench.work(lambda: None), data=SharedConfig(str(bench.folder)))
+        return deletion.run_wave(NO_SPARK, [Piece(bench.part)], work)
+
+    return wave
+
+
+@pytest.mark.parametrize("ahead", [-2 * HOUR, 0.0, 2 * HOUR])
+def test_an_executor_whose_clock_is_hours_wrong_deletes_what_it_is_sent(
+    waves: Callable[[Executor], list[Piece]], bench: Bench, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    sent = clock.now()
+    assert waves(Executor(monkeypatch, ahead)) == []
+    assert bench.left() == []
+    parts = list_parts(bench.artifacts, "outcomes")
+    rows = [
+        row for part in parts for batch in read_part(bench.artifacts, "outcomes", part) for row in batch.to_pylist()
+    ]
+    assert all(abs(row["at"] - sent) <= timedelta(seconds=3) for row in rows), "by the collector's clock"
+
+
+@pytest.mark.parametrize("ahead", [-2 * HOUR, 0.0, 2 * HOUR])
+def test_an_executor_that_begins_after_the_time_is_up_deletes_nothing_whatever_its_clock_says(
+    waves: Callable[[Executor], list[Piece]], bench: Bench, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    assert [piece.rows for piece in waves(Executor(monkeypatch, ahead, late=60.5))] == [10]
+    assert bench.left() == ADDRESSES
+    assert waves(Executor(monkeypatch, ahead, late=50)) == [], "the next wave has its own time"

@@ -19,7 +19,7 @@ from lakegc_core.errors import CorruptFileError, MarkError, RefusedError, Settin
 from lakegc_core.spark import clear_errors as clear
 from lakegc_core.stages import foreign_mark
 from lakegc_core.stages.sweep_record import SweepRecord
-from lakegc_core.stages.swept_report import swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 from tests.replays import GOLDEN, Replay
 
 if TYPE_CHECKING:

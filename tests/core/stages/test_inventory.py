@@ -13,7 +13,17 @@ from lakegc_core.errors import MarkError
 from lakegc_core.mark import HOME, MarkArtifacts
 from lakegc_core.safety import RELIST
 from lakegc_core.sandbox.names import Names
-from lakegc_core.stages.inventory import COUNTS, GONE, LEARNT, STAGE, UNITS, UNITS_SCHEMA, carried_units, unit_of
+from lakegc_core.stages.inventory import (
+    COUNTS,
+    GONE,
+    LEARNT,
+    STAGE,
+    UNITS,
+    UNITS_SCHEMA,
+    carried_units,
+    known_slices,
+    unit_of,
+)
 from lakegc_core.stages.layers import Layer
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.parquet import PartWriter
@@ -22,6 +32,9 @@ from tests.lake import NOW
 
 DAY = 86_400.0
 BEGUN = NOW.timestamp()
+
+
+SLICE = "gqv3epl4fd2o8m3men70"
 
 
 def slice_of(seconds: float) -> str:
@@ -58,9 +71,18 @@ def test_a_slice_is_taken_over_once_it_was_listed_a_week_after_it_began(tmp_path
         assert list(carried_units([below], [unit], BEGUN + 30 * DAY)) == carried
 
 
-@pytest.mark.parametrize("unit", ["data/other/", "tables/", "data/repo-main:1234-5/", f"data/{'0' * 19}z/"])
+@pytest.mark.parametrize(
+    "unit", ["data/other/", "tables/", "data/repo-main:1234-5/", "data/!ab/", f"data/{'0' * 19}z/"]
+)
 def test_what_is_no_slice_is_listed_every_time(tmp_path: Path, unit: str) -> None:
     assert carried_units([layer(tmp_path, {unit: BEGUN})], [unit], BEGUN + 30 * DAY) == {}
+
+
+def test_a_slice_of_a_sharded_namespace_is_taken_over_like_any_other_and_its_shards_are_not(tmp_path: Path) -> None:
+    unit = slice_of(BEGUN).replace("data/", "data/!/")
+    below = layer(tmp_path, dict.fromkeys((unit, "data/!ab/", slice_of(BEGUN)), BEGUN + 20 * DAY))
+    assert known_slices([below]) == [unit] and known_slices([]) == []
+    assert list(carried_units([below], [unit, "data/!ab/"], BEGUN + 30 * DAY)) == [unit]
 
 
 def test_units_that_are_new_gone_or_said_to_be_of_the_future_are_not_taken_over(tmp_path: Path) -> None:
@@ -88,5 +110,11 @@ def test_the_unit_of_an_address_is_the_folder_in_which_it_is_listed() -> None:
         "0123": "",
         "/a": "/",
         "data//a": "data//",
+        f"data/!ab/c/{SLICE}/a": f"data/!/{SLICE}/",
+        f"data/!cd/e/{SLICE}/a": f"data/!/{SLICE}/",
+        f"data/!ab/{SLICE}/a": f"data/!/{SLICE}/",
+        f"data/{SLICE}/a": f"data/{SLICE}/",
+        "data/!ab/c/a": "data/!ab/",
+        "data/!ab/a": "data/!ab/",
     }
     assert unit_of(pa.array(list(units))).to_pylist() == list(units.values())

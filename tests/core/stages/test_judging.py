@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.namespace import xid_times
+from lakegc_core.namespace import Namespace, xid_times
 from lakegc_core.spark import Mapped
 from lakegc_core.stages import judging
 from lakegc_core.stages.hash_scan import Wanted, by_address
-from lakegc_core.stages.judging import HELD, STAGED, Judge, Keeper, NamedBefore
+from lakegc_core.stages.judging import HELD, NEIGHBOUR, STAGED, Judge, Keeper, MinimumAge, NamedBefore
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.parquet import PartWriter, read
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 CUTOFF = datetime(2026, 11, 20, tzinfo=UTC)
 OLD, YOUNG = CUTOFF - timedelta(seconds=1), CUTOFF
 ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False)])
-KEPT = {STAGED: ["data/s/1", "data/s/2"], HELD: ["data/h/1", "data/s/2"]}
+KEPT = {STAGED: ["data/s/1", "data/s/2"], HELD: ["data/h/1", "data/s/2"], NEIGHBOUR: ["data/n/1", "data/h/1"]}
 
 
 def name_of(moment: datetime) -> str:
@@ -62,7 +63,8 @@ def keepers(spark: SparkSession, folder: Path) -> tuple[Keeper, ...]:
 
 def judge(*kept: Keeper) -> Judge:
     looked_up = tuple((keeper.reason, keeper.wanted) for keeper in kept)
-    return Judge(CUTOFF.timestamp(), (CUTOFF - timedelta(days=7)).timestamp(), xid_times, looked_up)
+    age = MinimumAge(CUTOFF.timestamp(), (CUTOFF - timedelta(days=7)).timestamp(), xid_times)
+    return Judge(age, looked_up, None)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +79,8 @@ def judge(*kept: Keeper) -> Judge:
         (("data/x/1.part_00001", CUTOFF - timedelta(days=8), False), "unreferenced"),
         (("data/h/1", OLD, False), "held"),
         (("data/h/1", YOUNG, False), "held"),
+        (("data/n/1", OLD, False), "neighbour"),
+        (("data/n/1", YOUNG, False), "neighbour"),
         (("data/s/1", OLD, False), "staged"),
         (("data/s/2", YOUNG, False), "staged"),
         (("data/s/2", YOUNG, True), "foreign"),
@@ -89,6 +93,14 @@ def test_the_first_reason_that_holds_is_named(
     others = [("data/other/1", OLD, False), ("data/other/2", YOUNG, False)]
     found = judge(*keepers(quick, tmp_path))(rows(others[0], row, others[1]))["reason"].to_pylist()
     assert found == ["unreferenced", reason, "young"]
+
+
+def test_a_name_that_lakefs_never_gives_keeps_what_nothing_else_keeps(quick: SparkSession, tmp_path: Path) -> None:
+    strict = replace(judge(*keepers(quick, tmp_path)), unknown=Namespace("s3://b/ns").unknown)
+    found = [("data/x/1", OLD, "unknown"), ("data/x/1", YOUNG, "young"), ("data/s/1", OLD, "staged")]
+    found += [("else", OLD, "foreign"), (f"data/{name_of(OLD)}/{name_of(OLD)}", OLD, "unreferenced")]
+    table = rows(*((address, modified, address == "else") for address, modified, _ in found))
+    assert strict(table)["reason"].to_pylist() == [reason for _, _, reason in found]
 
 
 def test_reasons_are_the_same_where_spark_has_joined_what_no_worker_can_hold(

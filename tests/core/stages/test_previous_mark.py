@@ -12,9 +12,9 @@ import pytest
 
 from lakegc_core.mark import STAGES, MarkArtifacts
 from lakegc_core.safety import FULL
-from lakegc_core.stages.expired_addresses import _previous_facts
+from lakegc_core.stages.expired_addresses.stage import _previous_facts
 from lakegc_core.stages.previous_mark import former_state, later_marks, previous_findings, previous_mark
-from lakegc_core.stages.swept_report import confirmed_at
+from lakegc_core.stages.swept_report.stage import confirmed_at
 from lakegc_core.store.local import LocalConfig
 from tests.core.test_mark import HEADER, alter, file_of, manifest
 
@@ -48,7 +48,8 @@ def made(tmp_path: Path) -> Made:
                 facts = {"former_heads_unknown": heads_unknown}
             if stage == "expired_addresses":
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
-                facts = {**groups, "committed": {"objects": live, "bytes": live}, "previous": previous}
+                groups["committed"] = {"objects": live, "bytes": live}
+                facts = {**groups, "previous": previous, "asked_at": None}
             at = HEADER.started_at + (days if resumed is None or stage == STAGES[0] else resumed) * DAY
             done = replace(manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=facts)
             done = replace(done, started_at=at, finished_at=at + 60)

@@ -13,10 +13,10 @@ from lakegc_core.context import MarkContext
 from lakegc_core.lakefs import graveler
 from lakegc_core.mark import STAGES
 from lakegc_core.sandbox import Repository
-from lakegc_core.stages import sample
+from lakegc_core.stages import idle_paths, sample
 from lakegc_core.stages.commit_walk import COMMITS_SCHEMA, OTHERS, REFS_SCHEMA
 from lakegc_core.stages.missing_paths import SHOWN, missing_paths
-from lakegc_core.stages.path_holds import held_by_path
+from lakegc_core.stages.path_holds import HeldByPath, held_by_path
 from lakegc_core.store.parquet import read_part
 from tests.core.stages.marks import Rows, finish, parts
 from tests.lake import Lake, lake, quick
@@ -111,12 +111,19 @@ def test_a_sample_reads_paths_of_heads_and_tells_those_whose_data_is_gone(spark:
 # --- holds by path ---
 
 
-def held(spark: SparkSession, world: World, *holds: str) -> Rows:
-    """The rows that these holds keep if the commit is not retained."""
+def searched(spark: SparkSession, world: World, *holds: str) -> tuple[MarkContext, HeldByPath]:
+    """What these holds keep if the commit is not retained."""
     context = replace(world.context, header=replace(world.context.header, holds=holds))
     others = parts(context, f"commits/{OTHERS}", COMMITS_SCHEMA, world.commits)
-    found = held_by_path(spark, context, "commits", others, "held")
-    return [row for part in found for batch in read_part(context.workspace, "held", part) for row in batch.to_pylist()]
+    return context, held_by_path(spark, context, "commits", others, "held", "elsewhere")
+
+
+def held(spark: SparkSession, world: World, *holds: str) -> Rows:
+    """The rows that these holds keep if the commit is not retained."""
+    context, found = searched(spark, world, *holds)
+    return [
+        row for part in found.parts for batch in read_part(context.workspace, "held", part) for row in batch.to_pylist()
+    ]
 
 
 def test_what_an_old_commit_shows_under_a_held_path_is_kept_and_nothing_beside_it(
@@ -127,9 +134,39 @@ def test_what_an_old_commit_shows_under_a_held_path_is_kept_and_nothing_beside_i
     assert not any(row["exact"] for row in rows), "its data may be gone already, and is not missing then"
     one = held(spark, world, "path:*/2")
     assert [row["address"] for row in one] == [world.addresses["tables/2"]]
+    of_letters = held(spark, world, "path:legal/2024/??b.pdf")
+    assert [row["address"] for row in of_letters] == [world.addresses["legal/2024/é b.pdf"]], "é is one letter"
 
 
 def test_without_holds_by_path_no_old_commit_is_read(spark: SparkSession, world: World) -> None:
     assert held(spark, world, "branch:main", "tag:legal/**") == []
     assert held(spark, world) == []
     assert held(spark, world, "path:nothing/**") == []
+
+
+def test_a_hold_that_no_commit_shows_a_path_of_is_told(spark: SparkSession, world: World) -> None:
+    assert searched(spark, world, "path:lgeal/**", "path:tables/4", "path:tables/?", "tag:x")[1].idle == (
+        "lgeal/**",
+        "tables/4",
+    )
+
+
+def test_a_hold_whose_paths_only_retained_commits_show_is_not_idle(spark: SparkSession, world: World) -> None:
+    globs = ["lgeal/**", "legal/**", "tables/4", "**/3", "**/nothing", "legal/2024/??b.pdf"]
+    found = idle_paths.idle_paths(spark, world.context, globs)
+    assert found.idle == ("**/nothing", "lgeal/**", "tables/4")
+    assert found.untold == ()
+    assert idle_paths.idle_paths(spark, world.context, []).idle == ()
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "idle"), [("MOST_RANGES", 1, ("lgeal/**",)), ("MOST_METARANGES", 0, ()), ("MOST_RANGES", 0, ())]
+)
+def test_what_was_not_looked_through_to_the_end_is_not_called_idle(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, idle: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(idle_paths, limit, most)
+    monkeypatch.setattr(idle_paths, "run_tasks", lambda spark, items, task, width: list(task(items[0])))
+    found = idle_paths.idle_paths(spark, world.context, ["**/nothing", "lgeal/**"])
+    assert found.idle == idle
+    assert set(found.untold) == {"**/nothing", "lgeal/**"} - set(idle)

@@ -61,7 +61,7 @@ def test_the_largest_prefixes_are_folders_by_bytes(
         writer = PartWriter(config, "parts", EXPIRED)
         writer.write(pa.RecordBatch.from_arrays(list(map(list, zip(*share, strict=True))), schema=EXPIRED))
         sources += [Source(config, "parts", part, "m1") for part in writer.close()]
-    found = shape.largest_prefixes(quick, sources)
+    found = shape.largest(quick, sources, [], ())["prefixes"]
     assert found[:4] == [
         {"prefix": "data/a/", "objects": 2, "bytes": 11},
         {"prefix": "data/b/", "objects": 1, "bytes": 10},

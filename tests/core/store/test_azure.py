@@ -330,7 +330,10 @@ def test_a_namespace_names_account_container_and_prefix(bare: AzureConfig, monke
     found = config_for(Namespace(uri), settings())
     assert found == AzureConfig("acc", "lake", "some prefix/ns", endpoint_url="https://acc.blob.core.chinacloudapi.cn")
     assert config_for(Namespace("https://acc.blob.core.windows.net/lake"), settings()).root.endswith(".net/lake/")
-    mapped = config_for(Namespace(uri), settings(StoreMapping("https://acc.", endpoint="http://127.0.0.1:1/acc")))
+    mapped = config_for(
+        Namespace(uri),
+        settings(StoreMapping("https://acc.blob.core.chinacloudapi.cn/", endpoint="http://127.0.0.1:1/acc")),
+    )
     assert mapped.root == "http://127.0.0.1:1/acc/lake/some prefix/ns"
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=acc;BlobEndpoint=http://127.0.0.1:2/acc")
     assert config_for(Namespace(uri), settings()).root.startswith("http://127.0.0.1:2/acc/lake/")

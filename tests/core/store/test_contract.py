@@ -17,7 +17,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 import pytest
 
 from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
-from lakegc_core.store.base import LISTING_SCHEMA, StoreConfig
+from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, StoreConfig
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3 import S3Config
 from tests.core.store.conftest import Place
@@ -63,6 +63,15 @@ CANNOT = {
 def odd_keys(place: Place) -> list[str]:
     """The odd keys this server can hold."""
     return [key for name, key in ODD.items() if (place.kind, name) not in CANNOT]
+
+
+# Time
+
+
+def test_a_store_tells_its_time_by_one_request_whether_or_not_anything_lies_there(place: Place) -> None:
+    for _ in range(2):
+        assert abs(place.store.clock() - datetime.now(UTC)) < timedelta(seconds=3)
+        place.store.write(PROBE_KEY, b"")
 
 
 # Listing
@@ -253,3 +262,11 @@ def test_keys_that_a_server_cannot_hold_are_sent_as_they_are(place: Place) -> No
             assert put.method == "PUT" and unquote(urlsplit(put.path).path).endswith(f"/{name}")
             where = urlsplit(delete.path).path.encode() + html.unescape(delete.body.decode()).encode()
             assert name.encode() in unquote_to_bytes(where)
+
+
+def test_only_some_stores_prove_by_head_what_an_object_holds(place: Place) -> None:
+    place.store.write("data/a", b"abc")
+    digest = "md5:900150983cd24fb0d6963f7d28e17f72"
+    proven = place.kind in ("seaweedfs", "rclone", "gcs")
+    assert place.store.proves == proven
+    assert place.store.head("data/a").digest == (digest if proven else None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
+from dataclasses import replace
 
 import pytest
 from boto3.s3.transfer import TransferConfig
@@ -224,3 +226,44 @@ def test_asked_to_it_deletes_every_version_of_a_key_and_of_no_other(seaweed: S3S
     left = client.list_object_versions(Bucket=bucket, Prefix="ns/data/")
     assert [each["Key"] for each in left["Versions"]] == ["ns/data/a,live"] and "DeleteMarkers" not in left
     assert store.delete_many(["data/a,live", "no\x01xml"]) == ["deleted", "already_gone"]
+
+
+def md5(data: bytes) -> str:
+    return "md5:" + hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def test_head_proves_the_md5_of_an_object_that_was_put_in_one_piece_and_of_no_other(seaweed: S3Server) -> None:
+    config = seaweed.config(uuid.uuid4().hex)
+    store, client, data = config.connect(), seaweed.client(), b"x" * (5 << 20)
+    store.write("whole", data)
+    where = {"Bucket": seaweed.bucket, "Key": f"{config.prefix}/parts"}
+    upload = client.create_multipart_upload(**where)["UploadId"]
+    part = client.upload_part(**where, UploadId=upload, PartNumber=1, Body=data)
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    client.complete_multipart_upload(**where, UploadId=upload, MultipartUpload=parts)
+    assert store.head("whole").digest == md5(data)
+    assert store.head("parts").digest is None
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "proves"),
+    [
+        ("x-amz-server-side-encryption", "AES256", True),
+        ("x-amz-server-side-encryption", "aws:kms", False),
+        ("x-amz-server-side-encryption", "aws:kms:dsse", False),
+        ("x-amz-server-side-encryption", "of-another-kind", False),
+        ("x-amz-server-side-encryption-customer-algorithm", "AES256", False),
+        ("x-amz-storage-class", "EXPRESS_ONEZONE", False),
+        ("x-amz-storage-class", "STANDARD_IA", True),
+    ],
+)
+def test_head_proves_nothing_where_the_etag_is_no_digest(
+    faulty_s3: Faulty, header: str, value: str, proves: bool
+) -> None:
+    def hook(request: Request, forward: Forward) -> Answer:
+        answer = forward(request)
+        return replace(answer, headers=answer.headers | {header: value})
+
+    faulty_s3.direct.write("data/a", b"abc")
+    faulty_s3.proxy.hook = hook
+    assert faulty_s3.store.head("data/a").digest == (md5(b"abc") if proves else None)

@@ -1,0 +1,99 @@
+"""A workspace lies in no repository's data: asked of lakeFS whenever a repository is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakegc_core.context import RepositoryContext, open_repository
+from lakegc_core.errors import SettingsError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.sandbox import Sandbox, SandboxServer
+from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
+from lakegc_core.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
+
+NAMESPACES = {"lake": "/lakes/one", "other": "/lakes/two/inner", "third": "/third"}
+
+
+@pytest.fixture(scope="module", params=["s3", "local"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxServer]:
+    sandbox = Sandbox(tmp_path_factory.mktemp("lakes"), blockstore=request.param)
+    for name, path in NAMESPACES.items():
+        sandbox.create_repository(name, f"{request.param}:/{path}").set_rules(7)
+    with SandboxServer(sandbox) as served:
+        yield served
+
+
+def opened(server: SandboxServer, workspace: str | None) -> RepositoryContext:
+    """The repository `lake`, with a workspace: a path in the store of its namespace."""
+    blockstore, where = server.sandbox.blockstore, None
+    if workspace is not None:
+        below = str(server.sandbox.root)[1:] if blockstore == "local" else ""
+        where = f"{blockstore}://{below}{workspace}" if below else f"{blockstore}://{workspace.lstrip('/')}"
+    policy = RepositoryPolicy(match="*", workspace=where)
+    settings = Settings(server=ServerSettings(server.url, ACCESS_KEY, SECRET_KEY), repositories=(policy,))
+    return open_repository(settings, "lake", client=LakeFSClient(settings.server))
+
+
+@pytest.mark.parametrize(
+    ("workspace", "of", "where"),
+    [
+        ("/lakes/one", "lake", "in"),
+        ("/lakes/one/", "lake", "in"),
+        ("/lakes/one/data/marks", "lake", "in"),
+        ("/lakes/one/_lakefs2", "lake", "in"),
+        ("/lakes/two/inner/marks", "other", "in"),
+        ("/lakes/two", "other", "around"),
+        ("/third/x", "third", "in"),
+    ],
+)
+def test_a_workspace_in_the_data_of_a_repository_is_refused(
+    server: SandboxServer, workspace: str, of: str, where: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"lies {where} the namespace of repository {of}, ") as caught:
+        opened(server, workspace)
+    assert "Set `workspace` in lakegc.yaml to a place of its own" in str(caught.value)
+
+
+@pytest.mark.parametrize("workspace", ["/lakes/one/_lakefs/lakegc", "/lakes/one2", "/ops/marks", "/third2"])
+def test_a_workspace_beside_all_data_is_taken(server: SandboxServer, workspace: str) -> None:
+    found = opened(server, workspace)
+    assert found.workspace.root.rstrip("/").endswith(workspace)
+    assert found.home == "lake"
+
+
+def test_a_folder_of_artifacts_that_is_a_namespace_is_refused_too(tmp_path: Path) -> None:
+    """Artifacts lie in a folder of the workspace that is called like the repository."""
+    sandbox = Sandbox(tmp_path, blockstore="s3")
+    sandbox.create_repository("lake", "s3://bucket/lake")
+    with SandboxServer(sandbox) as served, pytest.raises(SettingsError, match="in the namespace of repository lake"):
+        opened(served, "/bucket")
+
+
+def test_without_a_workspace_no_other_repository_is_asked_for(server: SandboxServer) -> None:
+    before = len(server.requests)
+    found = opened(server, None)
+    assert found.workspace == found.data
+    assert not any(path.endswith("/repositories") for _, path in server.requests[before:])
+    opened(server, "/ops")
+    assert any(path.endswith("/repositories") for _, path in server.requests[before:])
+
+
+def test_names_for_stores_hold_for_the_workspace_too(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path / "lakefs", blockstore="local")
+    sandbox.create_repository("lake", "local://lake")
+    sandbox.create_repository("other", "local://other")
+    with SandboxServer(sandbox) as served:
+        for workspace, refused in (("local://other/x", True), ("local://ops", False)):
+            settings = Settings(
+                server=ServerSettings(served.url, ACCESS_KEY, SECRET_KEY),
+                stores=(StoreMapping("local://", root=str(tmp_path / "lakefs")),),
+                repositories=(RepositoryPolicy(match="*", workspace=workspace),),
+            )
+            if refused:
+                with pytest.raises(SettingsError, match="in the namespace of repository other"):
+                    open_repository(settings, "lake", client=LakeFSClient(settings.server))
+            else:
+                assert open_repository(settings, "lake", client=LakeFSClient(settings.server)).home == "lake"

@@ -1,0 +1,233 @@
+"""Proofs that contents differ, by HEADs of a real S3 server, on a lake too large to be listed whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core import pipeline, safety
+from lakegc_core.context import MarkContext
+from lakegc_core.stages.expired_addresses import proofs
+from lakegc_core.stages.swept_report.stage import swept_report
+from tests.disguise import Disguise
+from tests.efficacy.site import DAY, LATER, Bucket, Site, s3_bucket, site
+from tests.proxy import Answer, Forward, Proxy, Request, pass_on, proxy
+from tests.replays import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BRANCHES = 12
+SIZE = 500
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bucket, Proxy]]:
+    """A real S3 server behind a proxy."""
+    with ExitStack() as stack:
+        running: list[Proxy] = []
+
+        def through(endpoint: str) -> str:
+            running.append(stack.enter_context(proxy(endpoint)))
+            return running[0].endpoint
+
+        bucket = stack.enter_context(s3_bucket(tmp_path_factory.mktemp("proofs"), through))
+        yield bucket, running[0]
+
+
+@dataclass
+class Town:
+    """A lake of many branches that hold the same ranges."""
+
+    lake: Site
+    proxy: Proxy
+    marks: int = 0
+    contents: int = 0
+    old: timedelta = field(default=timedelta(days=2))
+
+    def content(self) -> bytes:
+        """Bytes of the one size that no other object has."""
+        self.contents += 1
+        return f"{self.contents:08}".encode().ljust(SIZE, b".")
+
+    def commit(self, **files: bytes) -> None:
+        """Objects at main's head, and many branches of it."""
+        for path, data in files.items():
+            self.lake.repository.upload("main", path, data, age=self.old)
+        date = datetime.fromtimestamp(self.lake.now, UTC) - self.old
+        self.lake.repository.commit("main", f"of {self.lake.name}", date=date)
+        for number in range(BRANCHES - 1):
+            self.lake.repository.create_branch(f"b{number}", "main")
+
+    def forgotten(self, data: bytes) -> str:
+        """An object that was staged once and dropped."""
+        address = self.lake.repository.upload("main", "forgotten", data, age=self.old)
+        self.lake.repository.delete("main", "forgotten")
+        return address
+
+    def mark(self) -> tuple[MarkContext, dict[str, Any], set[str]]:
+        """A mark; what the search said, and the objects of which HEADs were made."""
+        self.lake.wait(DAY if self.marks else LATER)
+        self.marks += 1
+        first = len(self.proxy.requests)
+        context = self.lake.begin(f"m{self.marks}")
+        pipeline.mark(self.lake.spark, context)
+        facts = context.mark.require("expired_addresses").facts
+        return context, facts, self.heads(first)
+
+    def sweep(self, context: MarkContext) -> None:
+        swept_report(self.lake.spark, context)
+
+    def heads(self, first: int) -> set[str]:
+        """The keys of data that the proxy was asked for by HEAD since its request of that number."""
+        heads = (each.path for each in self.proxy.requests[first:] if each.method == "HEAD")
+        base = f"/{self.lake.name}/"
+        return {path.partition(base)[2] for path in heads if f"{base}data/" in path}
+
+    def entry(self, path: str) -> str:
+        return self.lake.shown("main")[path]
+
+
+@pytest.fixture
+def town(
+    behind: tuple[Bucket, Proxy],
+    quick: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Iterator[Town]:
+    """No branch is listed whole, and few pages are many."""
+    monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], whole_pages=0))
+    monkeypatch.setattr(proofs, "PAGES_BEFORE_HEADS", 1)
+    bucket, running = behind
+    name = f"town-{abs(hash(request.node.name)) % 10**8}"
+    with site(quick, bucket, tmp_path, name) as lake:
+        yield Town(lake, running)
+    running.hook = pass_on
+
+
+def expired(context: MarkContext) -> set[str]:
+    return set(pipeline.expired_of(context))
+
+
+def digests(context: MarkContext) -> dict[str, str]:
+    return {row["address"]: row["digest"] for row in rows(context, "expired_addresses", "digests")}
+
+
+def test_sizes_that_coincide_by_chance_cost_heads_and_no_pages(town: Town) -> None:
+    town.commit(a=town.content(), b=town.content())
+    garbage = {town.forgotten(town.content()) for _ in range(3)}
+    live = {town.entry("a"), town.entry("b")}
+    context, facts, heads = town.mark()
+    assert (facts["pages_asked"], facts["heads"]) == (0, 5)
+    assert heads == garbage | live
+    assert expired(context) == garbage
+    assert digests(context).keys() == heads
+
+    more = {town.forgotten(town.content())}
+    context, facts, heads = town.mark()
+    assert (facts["pages_asked"], facts["heads"]) == (0, 1)
+    assert heads == more
+    assert expired(context) == garbage | more
+    assert digests(context).keys() == garbage | more | live
+
+    first = len(town.proxy.requests)
+    town.sweep(context)
+    assert not town.heads(first) & live
+    assert town.lake.stored().keys() == live
+
+
+def test_what_is_of_no_more_use_is_forgotten(town: Town) -> None:
+    town.commit(a=town.content())
+    town.forgotten(town.content())
+    context, _, _ = town.mark()
+    town.sweep(context)
+    again = town.forgotten(town.content())
+    context, facts, heads = town.mark()
+    assert heads == {again}
+    assert digests(context).keys() == {again, town.entry("a")}
+    assert facts["pages_asked"] == 0
+
+
+def test_under_kms_heads_prove_nothing_and_all_that_is_alike_by_size_is_asked_for(town: Town) -> None:
+    town.proxy.hook = Disguise(lambda path: True)
+    data = town.content()
+    town.commit(a=data)
+    garbage = {town.forgotten(town.content()) for _ in range(2)}
+    hidden = town.lake.repository.upload("b3", "a", data, age=town.old)
+    context, facts, heads = town.mark()
+    assert heads == garbage | {hidden, town.entry("a")}
+    assert set(digests(context).values()) == {""}
+    assert facts["pages_asked"] == BRANCHES
+    assert expired(context) == garbage
+    _, facts, heads = town.mark()
+    assert not heads, "that they prove nothing is remembered"
+    assert facts["pages_asked"] == BRANCHES
+
+
+def only_listings(disguise: Disguise) -> Callable[[Request, Forward], Answer]:
+    """Listings show ETags that are no digests, as those of GCS are; HEAD shows the content's MD5."""
+    return lambda request, forward: (disguise if "list-type" in request.query else pass_on)(request, forward)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["that the listing gives away", "that only HEAD shows"])
+def test_a_hidden_re_upload_is_found_by_a_digest(town: Town, listed: bool) -> None:
+    if not listed:
+        town.proxy.hook = only_listings(Disguise(lambda path: True))
+    data = town.content()
+    town.commit(a=data)
+    garbage = {town.forgotten(town.content())}
+    hidden = town.lake.repository.upload("b3", "a", data, age=town.old)
+    context, facts, heads = town.mark()
+    assert facts["pages_asked"] == BRANCHES
+    assert heads == (set() if listed else garbage | {hidden, town.entry("a")})
+    assert expired(context) == garbage
+    town.sweep(context)
+    assert town.lake.stored().keys() == {hidden, town.entry("a")}
+
+
+@pytest.mark.parametrize("unproven", ["entry", "candidate"])
+def test_where_one_side_is_proven_and_the_other_is_not_lakefs_is_asked(town: Town, unproven: str) -> None:
+    secret: set[str] = set()
+    town.proxy.hook = Disguise(lambda path: any(path.endswith(each) for each in secret))
+    data = town.content()
+    town.commit(a=data)
+    garbage = {town.forgotten(town.content())}
+    hidden = town.lake.repository.upload("b3", "a", data, age=town.old)
+    secret.add(town.entry("a") if unproven == "entry" else hidden)
+    context, facts, heads = town.mark()
+    found = digests(context)
+    if unproven == "candidate":
+        assert heads == garbage | {hidden, town.entry("a")}
+        assert [each for each, digest in found.items() if not digest] == [hidden]
+    assert facts["pages_asked"] == BRANCHES
+    assert expired(context) == garbage
+
+
+def test_an_entry_that_claims_another_digest_than_its_object_has_is_asked_for(town: Town) -> None:
+    """A client that links everything with one checksum hides objects whose contents differ."""
+    repository, checksum = town.lake.repository, "c" * 32
+    town.lake.link("main", "a", town.content(), checksum=checksum)
+    town.commit()
+    hidden = town.lake.link("b3", "a", town.content(), checksum=checksum)
+    garbage = {town.forgotten(town.content())}
+    assert repository.entry("b3", "a").address.endswith(hidden)
+    context, facts, _ = town.mark()
+    assert facts["pages_asked"] == BRANCHES
+    assert expired(context) == garbage
+
+
+def test_more_heads_than_the_budget_are_not_made(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))
+    town.commit(a=town.content())
+    garbage = {town.forgotten(town.content()) for _ in range(3)}
+    context, facts, heads = town.mark()
+    assert not heads
+    assert (facts["pages_asked"], facts["heads"]) == (BRANCHES, 0)
+    assert expired(context) == garbage

@@ -1,0 +1,151 @@
+"""What happens in a sweep of one wave: between its look and its only wave of deletes, and between that and its end.
+
+One lake is marked once, at level `none`, so that nothing is waited for. References appear while the sweep plans, which
+takes minutes where much is planned; others when all is deleted and the last look is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core.stages.swept_report import stage as swept_report
+from lakegc_core.stages.swept_report.look import Glance
+from lakegc_core.stages.swept_report.stage import SweepResult
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_came_back = swept_report._Sweep._came_back
+_finish = swept_report._Sweep._finish
+
+
+def _not_before_the_first_wave(patch: pytest.MonkeyPatch) -> None:
+    def came_back(sweep: Any, glance: Glance, plan: Sequence[Any], here: str, number: int) -> bool:
+        return number > 0 and _came_back(sweep, glance, plan, here, number)
+
+    patch.setattr(swept_report._Sweep, "_came_back", came_back)
+
+
+REFS = Mechanism("the glance at refs right before the first delete", _not_before_the_first_wave)
+RULES = Mechanism("the glance at rules right before the first delete", _not_before_the_first_wave)
+GROUPS = {REFS.name: "refs", RULES.name: "rules"}
+
+
+@stopped_by(REFS)
+def test_a_branch_is_made_of_an_expired_commit_while_the_sweep_plans(lake: Lake) -> Row:
+    commit = lake.expired("a")
+    return row("revived", "a", looked=lambda: lake.repository.create_branch("revived", commit))
+
+
+@stopped_by(REFS)
+def test_a_tag_is_put_on_an_expired_commit_while_the_sweep_plans(lake: Lake) -> Row:
+    commit = lake.expired("a")
+    return row("v1", "a", looked=lambda: lake.repository.tag("v1", commit))
+
+
+@stopped_by(RULES)
+def test_a_rule_is_lengthened_while_the_sweep_plans(lake: Lake) -> Row:
+    return row("longer~1", "a", looked=lake.longer_rule("longer"))
+
+
+class OneWave(Story):
+    """All rows, marked once; and three objects that come back when all is deleted."""
+
+    def __init__(self, found: Lake) -> None:
+        super().__init__(__name__, found)
+        branch, tag = found.expired("a"), found.expired("a")
+        longer = found.longer_rule("too-late")
+        self.too_late: dict[str, tuple[str, Callable[[], object]]] = {
+            "branch": ("late", lambda: found.repository.create_branch("late", branch)),
+            "tag": ("late-tag", lambda: found.repository.tag("late-tag", tag)),
+            "rule": ("too-late~1", longer),
+        }
+        found.options["safety_level"] = "none"
+        self.garbage = found.forgotten(found.content())
+        found.mark("m1")
+        self.saved = found.save()
+        self.waves = 0
+        self.deleted_in: dict[bool, int] = {}
+
+    def tell(self, off: frozenset[str]) -> None:
+        """Sweep in one wave, or in two if the first glance calls for another look."""
+        self.lake.rewind(self.saved)
+        with self._around(lambda: self.fire("looked")):
+            self.lake.sweep("m1")
+        assert self.garbage not in self.lake.stored()
+        self.deleted_in[not off] = self.waves
+
+    def sweep(self, *kinds: str) -> SweepResult:
+        """Sweep; some objects come back when all is deleted."""
+        self.lake.rewind(self.saved)
+        with self._around(lambda: None, lambda: [self.too_late[kind][1]() for kind in kinds]):
+            return self.lake.sweep("m1")
+
+    @contextmanager
+    def _around(self, looked: Callable[[], object], deleted: Callable[[], object] = list) -> Iterator[None]:
+        """Let something happen once a sweep has planned for the first time, and before its last look."""
+        write_plan, run_wave = swept_report._Sweep._write_plan, swept_report.run_wave
+        plans = self.waves = 0
+
+        def plan(*arguments: Any) -> Any:
+            nonlocal plans
+            found, plans = write_plan(*arguments), plans + 1
+            if plans == 1:
+                looked()
+            return found
+
+        def wave(*arguments: Any) -> Any:
+            self.waves += 1
+            return run_wave(*arguments)
+
+        def finish(sweep: Any, attempt: int) -> SweepResult:
+            deleted()
+            return _finish(sweep, attempt)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(swept_report._Sweep, "_write_plan", plan)
+            patch.setattr(swept_report, "run_wave", wave)
+            patch.setattr(swept_report._Sweep, "_finish", finish)
+            yield
+
+
+@pytest.fixture(scope="module")
+def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneWave]:
+    with lake(spark, tmp_path_factory.mktemp("wave")) as found:
+        yield OneWave(found)
+
+
+@pytest.fixture(scope="module")
+def lost(story: OneWave) -> Callable[[str, bool], bool]:
+    return story.lost(story.tell, GROUPS)
+
+
+def test_all_other_garbage_goes_in_one_wave(story: OneWave, lost: Callable[[str, bool], bool]) -> None:
+    assert not lost(test_a_tag_is_put_on_an_expired_commit_while_the_sweep_plans.__name__, True)
+    assert story.deleted_in[True] == 1
+
+
+def _comes_too_late(story: OneWave, kind: str) -> None:
+    found = story.sweep(kind)
+    assert not story.lake.reads(story.too_late[kind][0], "a")
+    assert found.lost == 1 and "restore them from a backup" in found.trouble
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(swept_report._Sweep, "_record_lost", lambda *arguments: None)
+        assert not story.sweep(kind).lost, "nobody would know"
+
+
+def test_a_branch_is_made_of_an_expired_commit_after_the_last_delete(story: OneWave) -> None:
+    _comes_too_late(story, "branch")
+
+
+def test_a_tag_is_put_on_an_expired_commit_after_the_last_delete(story: OneWave) -> None:
+    _comes_too_late(story, "tag")
+
+
+def test_a_rule_is_lengthened_after_the_last_delete(story: OneWave) -> None:
+    _comes_too_late(story, "rule")
