@@ -16,7 +16,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m lakegc_core.java
+	@$(BIN)/python -m lakegc_core.spark.java
 	@touch $(STAMP)
 
 setup: $(STAMP)  ## make .venv with the locked dependencies
@@ -40,7 +40,7 @@ test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR:
 	$(PYTEST) -m golden tests/golden
 
 ui: $(STAMP)  ## the Dagster UI on the sandbox, with its partitions there
-	@$(BIN)/python -m lakegc_dagster.ui
+	@$(BIN)/python -m lakegc_sandbox.dagster_ui
 
 bench: $(STAMP)  ## measure, and print a table
 	@$(BIN)/python -m benchmarks

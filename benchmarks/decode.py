@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lakegc_core.lakefs import graveler, sstable
-from lakegc_core.lakefs.identity import identities
-from lakegc_core.sandbox.graveler_writer import write_range
+from lakegc_core.lakefs.files import graveler, sstable
+from lakegc_core.lakefs.files.identity import identities
+from lakegc_sandbox.files.graveler_writer import write_range
 
 _SMALL = 400  # entries
 _NAMESPACE = Path(__file__).parents[1] / "tests" / "golden" / "many_ranges" / "namespace" / "_lakefs"

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 _CONTENT = b"x" * 64
 

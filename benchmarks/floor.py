@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lakegc_core.spark import many, session
-from lakegc_core.store import parquet
+from lakegc_core.spark.session import many, session
+from lakegc_core.store import parts as parquet
 from lakegc_core.store.local import LocalConfig
 
 _ROWS = 1000

@@ -19,12 +19,20 @@ from math import prod
 from pathlib import Path
 
 from benchmarks.uploads import Uploaded, Uploads
-from lakegc_core.sandbox.graveler_writer import RELATIVE, Commit, Entry, RangeInfo, Record, write_metarange, write_range
-from lakegc_core.sandbox.lakefs import Sandbox
-from lakegc_core.sandbox.names import SLICE_NAMES, SLICE_SECONDS
-from lakegc_core.sandbox.objects import OCTETS
-from lakegc_core.sandbox.refs import Branch
-from lakegc_core.sandbox.tree import Tree
+from lakegc_sandbox.files.graveler_writer import (
+    RELATIVE,
+    Commit,
+    Entry,
+    RangeInfo,
+    Record,
+    write_metarange,
+    write_range,
+)
+from lakegc_sandbox.files.names import SLICE_NAMES, SLICE_SECONDS
+from lakegc_sandbox.lakefs import Sandbox
+from lakegc_sandbox.model.objects import OCTETS
+from lakegc_sandbox.model.refs import Branch
+from lakegc_sandbox.model.tree import Tree
 
 REPOSITORY = "lake"
 BUCKET = "bench"

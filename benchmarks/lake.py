@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.generate import GeneratedLake, Shape
 from benchmarks.shown import Shown
-from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY, SandboxServer
+from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY, SandboxServer
 
 _OURS = ("LAKEGC_", "LAKECTL_", "AWS_")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.filling import fill
 from lakegc_core.store.local import LocalConfig
-from tests.servers import S3Server, seaweedfs
+from tests.support.servers import S3Server, seaweedfs
 
 LOCAL_FOLDERS = 20
 

@@ -33,9 +33,9 @@ from typing import Any
 from benchmarks import process
 from benchmarks.generate import BUCKET, REPOSITORY, Shape
 from benchmarks.lake import ServedLake, Told, served
-from lakegc_core.mark import CLEAN, INCREMENTAL
-from tests.proxy import Request, proxy
-from tests.servers import rclone_s3
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
+from tests.support.proxy import Request, proxy
+from tests.support.servers import rclone_s3
 
 Row = dict[str, Any]
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from lakegc_core import cli, context
-from lakegc_core.namespace import Namespace
+from lakegc_core import cli
+from lakegc_core.marks import context
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.local import LocalConfig
 
 

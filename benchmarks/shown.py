@@ -18,11 +18,11 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
-from lakegc_core.lakefs import graveler
-from lakegc_core.sandbox.graveler_writer import RELATIVE, Entry
-from lakegc_core.sandbox.objects import OCTETS
-from lakegc_core.sandbox.repository import Repository
-from lakegc_core.sandbox.wire import MAX_PER_PAGE, object_json
+from lakegc_core.lakefs.files import graveler
+from lakegc_sandbox.api.wire import MAX_PER_PAGE, object_json
+from lakegc_sandbox.files.graveler_writer import RELATIVE, Entry
+from lakegc_sandbox.model.objects import OCTETS
+from lakegc_sandbox.model.repository import Repository
 
 _LISTING = re.compile(r"/repositories/[^/]+/refs/([^/]+)/objects/ls")
 

@@ -28,16 +28,16 @@ import pyarrow as pa
 
 from benchmarks.filling import fill
 from lakegc_core import clock
-from lakegc_core.lease import Lease
-from lakegc_core.namespace import Namespace
-from lakegc_core.sandbox.names import Names
-from lakegc_core.spark import run_tasks, session
-from lakegc_core.stages.deletion import PLAN_SCHEMA, Deletion, Piece, run_wave
+from lakegc_core.marks.lease import Lease
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.spark.session import run_tasks, session
+from lakegc_core.stages.swept_report.deletion import PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parquet import Part, PartWriter, list_parts
-from tests.replays import AWS, environment
-from tests.servers import S3Server, seaweedfs
+from lakegc_core.store.parts import Part, PartWriter, list_parts
+from lakegc_sandbox.files.names import Names
+from tests.support.replays import AWS, environment
+from tests.support.servers import S3Server, seaweedfs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

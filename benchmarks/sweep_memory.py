@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from lakegc_core import pipeline
-from lakegc_core.context import begin_mark, open_repository
-from lakegc_core.sandbox.lakefs import Sandbox
-from lakegc_core.sandbox.server import SandboxServer
-from lakegc_core.settings import ServerSettings, Settings
-from lakegc_core.spark import session
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.marks.context import begin_mark, open_repository
+from lakegc_core.spark.session import session
 from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_sandbox.api.server import SandboxServer
+from lakegc_sandbox.lakefs import Sandbox
 
 
 def main(folder: str) -> None:

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from lakegc_core.sandbox.names import SLICE_SECONDS, Names
+from lakegc_sandbox.files.names import SLICE_SECONDS, Names
 
 
 class Uploaded(NamedTuple):

@@ -15,19 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakegc_core
-from lakegc_core import backup, clock, guards, pipeline, report, retire
-from lakegc_core.catalogue import list_marks, newest_to_sweep
-from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
-from lakegc_core.durations import parse_duration
+from lakegc_core import clock, pipeline
+from lakegc_core.config.durations import parse_duration
+from lakegc_core.config.settings import RULES_MODES, Settings
+from lakegc_core.copies import backup
+from lakegc_core.copies.transfer import Limits
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
-from lakegc_core.mark import AUTO, CLEAN, INCREMENTAL, new_mark_id
-from lakegc_core.progress import Reporter, ask
-from lakegc_core.safety import KEEP_MARKS
-from lakegc_core.settings import RULES_MODES, Settings
-from lakegc_core.stages import foreign_mark, layers
-from lakegc_core.stages.sweep_result import SweepResult
+from lakegc_core.marks import layers, retire
+from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL, new_mark_id
+from lakegc_core.marks.catalogue import list_marks, newest_to_sweep
+from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
+from lakegc_core.policy import guards
+from lakegc_core.policy.safety import KEEP_MARKS
+from lakegc_core.stages.swept_report import other_tools as foreign_mark
+from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.stage import ready_at
-from lakegc_core.transfer import Limits
+from lakegc_core.views import report
+from lakegc_core.views.progress import Reporter, ask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -204,7 +208,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _spark(settings: Settings, *, quick: bool = False) -> SparkSession:
-    from lakegc_core.spark import session
+    from lakegc_core.spark.session import session
 
     return session(settings.spark.master, settings.spark.conf, quick=quick)
 
@@ -422,13 +426,13 @@ def _retire(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _demo(options: argparse.Namespace, reporter: Reporter) -> int:
-    from lakegc_core.demo import demo
+    from lakegc_sandbox.demo import demo
 
     return demo(options.dir, reporter, as_json=options.json)
 
 
 def _sandbox(options: argparse.Namespace, reporter: Reporter) -> int:
-    from lakegc_core.demo import serve
+    from lakegc_sandbox.demo import serve
 
     return serve(options.dir, int(options.port), reporter)
 

@@ -1,7 +1,7 @@
 """Core's guards as blocking checks on expired_addresses: evidence for people, and a stop for the run they are part of.
 
 Where backups are an asset, the guard over them is a check on that one: it cannot hold before. They guard no other run;
-`authorization` does. Names, severities and sentences come from `lakegc_core.guards`.
+`authorization` does. Names, severities and sentences come from `lakegc_core.policy.guards`.
 """
 
 import warnings
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from lakegc_core import guards
-from lakegc_core.context import open_mark
-from lakegc_core.guards import Guard, Verdict
-from lakegc_core.mark import STAGES
+from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.marks.context import open_mark
+from lakegc_core.policy import guards
+from lakegc_core.policy.guards import Guard, Verdict
 from lakegc_core.stages.swept_report.stage import judge
 from lakegc_core.stages.swept_report.what_counts import effective_level
 from lakegc_dagster.config import BACKUP, LakegcConfig

@@ -13,23 +13,21 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from lakegc_core.backup import CopyResult
-from lakegc_core.context import MarkContext
-from lakegc_core.mark import Manifest
+from lakegc_core.copies.backup import CopyResult
+from lakegc_core.marks.artifacts import Manifest
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.retire import Retirement
+from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.pipeline import Review
-from lakegc_core.report import freed, human_bytes, monthly_cost, sweep_report
-from lakegc_core.retire import Retirement
-from lakegc_core.stages import (
-    findings,
-    inventory,
-    range_reading,
-    uncommitted_addresses,
-)
-from lakegc_core.stages.base import StageResult
-from lakegc_core.stages.commit_walk import COMMITS_SCHEMA
-from lakegc_core.stages.sweep_result import SweepResult
+from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA
+from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.stage import confirmed_at, ready_at
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
+from lakegc_core.views.report import freed, human_bytes, monthly_cost, sweep_report
 
 Metadata = dict[str, Any]
 Facts = Mapping[str, Any]

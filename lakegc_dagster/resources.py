@@ -16,10 +16,10 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
-from lakegc_core import spark as core_spark
-from lakegc_core.context import RepositoryContext, open_repository
+from lakegc_core.config.settings import Settings
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.settings import Settings
+from lakegc_core.marks.context import RepositoryContext, open_repository
+from lakegc_core.spark import session as core_spark
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.stores import azure_access, s3_access
 

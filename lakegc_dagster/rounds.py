@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 # Private, but what Dagster's own schedules count with; a change shows as an ImportError or in tests/dagster.
 from dagster._utils.schedules import cron_string_iterator, is_valid_cron_schedule, reverse_cron_string_iterator
 
+from lakegc_core.config.settings import Settings
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.models import Repository
-from lakegc_core.safety import RETIREMENT
-from lakegc_core.settings import Settings
+from lakegc_core.policy.safety import RETIREMENT
 from lakegc_dagster.partitions import GcCell
 
 _SLOT = "%Y%m%dT%H%MZ"

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.store.access import AzureAccess, S3Access
+from lakegc_core.store.credentials import AzureAccess, S3Access
 
 
 def s3_access(resource: Any) -> S3Access:

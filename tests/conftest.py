@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.golden_replay import Recording
-from tests.replays import AWS, AZURE, Replay, environment, replayed
+from tests.support.golden_replay import Recording
+from tests.support.replays import AWS, AZURE, Replay, environment, replayed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The session of the whole run. Its Python workers inherit the test servers' credentials."""
-    from lakegc_core.spark import session
+    from lakegc_core.spark.session import session
 
     # No test runs for long enough to repay what the JVM's second compiler costs at its start.
     java = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

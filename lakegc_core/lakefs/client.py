@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError, ServerError
 from lakegc_core.lakefs import models
 from lakegc_core.lakefs.http import UNKNOWN_CALL, Http, LakeFSError, path
@@ -24,7 +25,6 @@ from lakegc_core.lakefs.models import (
     ServerConfig,
     StagedDump,
 )
-from lakegc_core.settings import ServerSettings
 
 TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished for ever
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute

@@ -21,9 +21,9 @@ from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
 
 from lakegc_core import __version__
+from lakegc_core.config.settings import API, ServerSettings
 from lakegc_core.errors import IncompleteError, ServerError, SettingsError
 from lakegc_core.lakefs.models import Answer
-from lakegc_core.settings import API, ServerSettings
 
 ATTEMPTS = 6  # the first one and five more: about half a minute of a server that is away
 PAGE = 1000  # elements a page, lakeFS's maximum

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from lakegc_core.config.settings import Settings, StoreMapping
 from lakegc_core.errors import SettingsError
-from lakegc_core.namespace import Namespace
-from lakegc_core.settings import Settings, StoreMapping
-from lakegc_core.store.access import AzureAccess, S3Access
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.credentials import AzureAccess, S3Access
 from lakegc_core.store.local import LocalConfig
 
 
@@ -50,7 +50,7 @@ def config_at(place: str, settings: Settings) -> StoreConfig:
 
 
 def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> StoreConfig:
-    from lakegc_core.store.s3 import S3Config  # the SDK is slow to import
+    from lakegc_core.store.s3.store import S3Config  # the SDK is slow to import
 
     return S3Config(
         bucket=namespace.authority,
@@ -69,7 +69,8 @@ def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> 
 
 
 def _azure(namespace: Namespace, endpoint: str | None, given: AzureAccess | None) -> StoreConfig:
-    from lakegc_core.store import azure, azure_access  # the SDK is slow to import, and seldom needed
+    from lakegc_core.store.azure import access as azure_access
+    from lakegc_core.store.azure import store as azure
 
     container, _, prefix = namespace.path.partition("/")
     if not container:

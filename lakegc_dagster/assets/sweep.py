@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from lakegc_core import guards, pipeline
-from lakegc_core.context import open_mark
+from lakegc_core import pipeline
 from lakegc_core.errors import RefusedError
+from lakegc_core.marks.context import open_mark
+from lakegc_core.policy import guards
 from lakegc_dagster.authorization import authorize_sweep
 from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures

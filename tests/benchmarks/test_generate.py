@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.generate import BRANCH_OBJECTS, BUCKET, REPOSITORY, GeneratedLake, Shape
-from lakegc_core.lakefs import graveler
-from lakegc_core.namespace import Namespace, slice_time, xid_times
-from lakegc_core.sandbox.gc_prepare import PageLimits, prepare_commits, prepare_uncommitted
-from tests.servers import rclone_s3
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.policy.namespace import Namespace, slice_time, xid_times
+from lakegc_sandbox.model.gc_prepare import PageLimits, prepare_commits, prepare_uncommitted
+from tests.support.servers import rclone_s3
 
 SHAPE = Shape(
     objects=2_000,

@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks.generate import BUCKET, MAIN, REPOSITORY, GeneratedLake, Shape
 from benchmarks.shown import Shown
+from lakegc_core.config.settings import ServerSettings
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import PAGE
 from lakegc_core.lakefs.models import ObjectStats
-from lakegc_core.sandbox.server import SandboxServer
-from lakegc_core.settings import ServerSettings
+from lakegc_sandbox.api.server import SandboxServer
 
 SHAPE = Shape(objects=4_000, commits=20, branches=3, staged=90, garbage=300, range_entries=700, retained=5)
 

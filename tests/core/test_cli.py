@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.guards import GUARDS
-from lakegc_core.mark import STAGES
-from tests.replays import Replay, replayed
+from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.policy.guards import GUARDS
+from tests.support.replays import Replay, replayed
 
 MARK_KEYS = {
     "repository",

@@ -11,16 +11,16 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from golden_replay import Recording, ReplayServer, lay_out, recordings
 
-from lakegc_core.mark import STAGES
-from lakegc_core.sandbox import Sandbox, SandboxServer
-from lakegc_core.spark import session
+from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.spark.session import session
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.metadata import EXPIRED, READY, STARTED
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
+from lakegc_sandbox import Sandbox, SandboxServer
+from tests.support.golden_replay import Recording, ReplayServer, lay_out, recordings
 
 SECRET = "s3cr3t-that-nobody-may-see/4711"
 PRICE = 2_000_000.0  # a month for a GB: the lakes are small

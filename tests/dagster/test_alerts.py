@@ -7,7 +7,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from conftest import Site, open_site
 from dagster_aws.s3 import S3Resource
 
 from lakegc_dagster.alerts import failure_alert
@@ -15,6 +14,7 @@ from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
+from tests.dagster.conftest import Site, open_site
 
 
 @pytest.fixture

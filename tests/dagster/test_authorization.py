@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakegc_core.guards import GUARDS
+from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster.authorization import authorize_sweep, refusals
 from lakegc_dagster.checks import check_key
 from lakegc_dagster.config import LakegcConfig

@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.errors import SettingsError
-from lakegc_core.guards import GUARDS
-from lakegc_core.settings import RepositoryPolicy
+from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_key

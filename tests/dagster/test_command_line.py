@@ -10,9 +10,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from conftest import SECRET, Lake, open_lake
 
-from lakegc_core.mark import STAGES
+from lakegc_core.marks.artifacts import STAGES
+from tests.dagster.conftest import SECRET, Lake, open_lake
 
 ROOT = Path(__file__).parents[2]
 

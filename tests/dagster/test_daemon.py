@@ -11,10 +11,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from conftest import Site, open_site
 
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import slot_of
+from tests.dagster.conftest import Site, open_site
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from conftest import Site, open_site
 
 from lakegc_core.errors import LakegcError
 from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
+from tests.dagster.conftest import Site, open_site
 
 NIGHT = 1_795_226_400.0  # 2026-11-21 02:00 UTC, when a round is due
 HOUR = 3_600.0

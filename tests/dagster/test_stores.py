@@ -10,12 +10,12 @@ import dagster as dg
 import pytest
 from dagster_aws.s3 import S3Resource
 
+from lakegc_core.config.settings import Settings
 from lakegc_core.errors import SettingsError
-from lakegc_core.namespace import Namespace
-from lakegc_core.settings import Settings
-from lakegc_core.store.azure import AzureConfig
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.azure.store import AzureConfig
 from lakegc_core.store.factory import config_for
-from lakegc_core.store.s3 import S3Config
+from lakegc_core.store.s3.store import S3Config
 from lakegc_dagster.resources import LakegcResource
 
 SECRET = "s3cr3t-that-nobody-may-see/4711"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from conftest import Site, open_site
 
-from lakegc_core.context import open_repository
+from lakegc_core.marks.context import open_repository
 from lakegc_dagster.config import LakegcConfig
-from tests.old_marks import DAY, START, TODAY, write_mark
+from tests.dagster.conftest import Site, open_site
+from tests.support.old_marks import DAY, START, TODAY, write_mark
 
 NIGHT = START + TODAY * DAY
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from conftest import Site, failure_of, open_site
 
-from lakegc_core.catalogue import list_marks
-from lakegc_core.context import RepositoryContext, open_repository
-from lakegc_core.lease import NAME, Lease
-from lakegc_core.retire import list_retired
+from lakegc_core.marks.catalogue import list_marks
+from lakegc_core.marks.context import RepositoryContext, open_repository
+from lakegc_core.marks.lease import NAME, Lease
+from lakegc_core.marks.retire import list_retired
 from lakegc_dagster.partitions import GcCell
-from tests.old_marks import DAY, START, TODAY, write_mark
+from tests.dagster.conftest import Site, failure_of, open_site
+from tests.support.old_marks import DAY, START, TODAY, write_mark
 
 NOW = START + TODAY * DAY  # 2026-12-30 14:13 UTC
 SLOT = NOW - 12.2 * 3600 - 0.0  # a little after two at night

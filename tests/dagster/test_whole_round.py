@@ -11,15 +11,15 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from conftest import Site, Tick, failure_of, open_site
 
-from lakegc_core.catalogue import list_marks
-from lakegc_core.context import RepositoryContext, open_repository
-from lakegc_core.mark import STAGES, MarkArtifacts
-from lakegc_core.retire import list_retired
+from lakegc_core.marks.artifacts import STAGES, MarkArtifacts
+from lakegc_core.marks.catalogue import list_marks
+from lakegc_core.marks.context import RepositoryContext, open_repository
+from lakegc_core.marks.retire import list_retired
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GcCell
-from tests.lake import quick
+from tests.dagster.conftest import Site, Tick, failure_of, open_site
+from tests.support.lake import quick
 
 GARBAGE = {f"data/left-behind-{number:09}" for number in range(3)}
 

@@ -20,12 +20,13 @@ from dagster._config import process_config
 from dagster._core.instance.config import dagster_instance_config
 from dagster._core.storage.config import pg_config
 
+from lakegc_core.config.settings import Settings
 from lakegc_core.lakefs import client
-from lakegc_core.mark import MarkArtifacts
-from lakegc_core.settings import Settings
-from lakegc_core.store import s3, s3_versions
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.store.base import PROBE_KEY
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.s3 import store as s3
+from lakegc_core.store.s3 import versions as s3_versions
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -126,9 +127,9 @@ def test_the_image_copies_what_there_is_and_warms_java_up() -> None:
     lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     copied = [source for line in lines if line.startswith("COPY ") for source in shlex.split(line)[1:-1]]
     assert copied and all((ROOT / source).exists() for source in copied)
-    assert "RUN python -m lakegc_core.java" in lines
+    assert "RUN python -m lakegc_core.spark.java" in lines
     user = lines.index("USER lakegc")
-    assert user < lines.index("RUN python -m lakegc_core.java"), "the cache lies in the user's own folder"
+    assert user < lines.index("RUN python -m lakegc_core.spark.java"), "the cache lies in the user's own folder"
 
 
 def test_the_lakefs_policies_allow_what_the_client_asks_for_and_nothing_else() -> None:

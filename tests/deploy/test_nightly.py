@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from lakegc_core import cli
-from lakegc_core.settings import Settings
+from lakegc_core.config.settings import Settings
 from lakegc_dagster.definitions import defs as ready
 
 ROOT = Path(__file__).parents[2]

@@ -21,17 +21,17 @@ import requests
 from azure.storage.blob import BlobBlock
 
 from lakegc_core import pipeline
-from lakegc_core.context import MarkContext, begin_mark, open_repository
+from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.sandbox import Repository, Sandbox, SandboxServer
-from lakegc_core.settings import ServerSettings, Settings, StoreMapping
-from lakegc_core.stages.sweep_result import SweepResult
+from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
+from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.base import StoreConfig
-from tests import oracle
-from tests.azurite import AzureServer, azurite
-from tests.replays import AWS, AZURE, azure_container, environment
-from tests.servers import S3Server, seaweedfs
+from lakegc_sandbox import Repository, Sandbox, SandboxServer
+from tests.support import oracle
+from tests.support.azurite import AzureServer, azurite
+from tests.support.replays import AWS, AZURE, azure_container, environment
+from tests.support.servers import S3Server, seaweedfs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

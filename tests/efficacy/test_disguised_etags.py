@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.disguise import Disguise
 from tests.efficacy.site import Bucket, Site, s3_bucket, site
-from tests.proxy import Proxy, proxy
+from tests.support.disguise import Disguise
+from tests.support.proxy import Proxy, proxy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ import pytest
 
 from tests.efficacy.nights import Writer, four_nights, one_content
 from tests.efficacy.site import Bucket, Site, azure_bucket, s3_bucket, site
-from tests.npm import NoNetworkError
+from tests.support.npm import NoNetworkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.context import MarkContext
 from lakegc_core.errors import RefusedError
+from lakegc_core.marks.context import MarkContext
 from lakegc_core.pipeline import Review
 from lakegc_core.stages.swept_report.stage import swept_report
-from tests.golden_replay import Recording, recordings
-from tests.replays import Replay, replayed, rows
+from tests.support.golden_replay import Recording, recordings
+from tests.support.replays import Replay, replayed, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

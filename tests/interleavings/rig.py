@@ -21,30 +21,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core import guards, pipeline
-from lakegc_core.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
+from lakegc_core import pipeline
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks import neighbours
-from lakegc_core.namespace import Namespace
-from lakegc_core.sandbox import PageLimits, Sandbox, SandboxServer
-from lakegc_core.sandbox.refs import GoneError
-from lakegc_core.sandbox.repository import Backup
-from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
-from lakegc_core.settings import RepositoryPolicy, ServerSettings, Settings
-from lakegc_core.stages import (
-    deletion,
-    namespace_listing,
-    neighbour_references,
-    retention_commits,
-    sample,
-    uncommitted_addresses,
-)
-from lakegc_core.stages.expired_addresses import reuploads
+from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
+from lakegc_core.policy import guards
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.stages.expired_addresses import neighbour_references, reuploads
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
-from lakegc_core.stages.swept_report import look
+from lakegc_core.stages.namespace_listing import stage as namespace_listing
+from lakegc_core.stages.retention_commits import stage as retention_commits
+from lakegc_core.stages.swept_report import deletion, look
+from lakegc_core.stages.swept_report import read_sample as sample
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_sandbox import PageLimits, Sandbox, SandboxServer
+from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
+from lakegc_sandbox.model.refs import GoneError
+from lakegc_sandbox.model.repository import Backup
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -390,7 +387,7 @@ class Story:
 
 
 def run_here(spark: SparkSession, items: Sequence[Any], task: Callable[[Any], Iterator[Any]], **_: Any) -> list[Any]:
-    """`lakegc_core.spark.run_tasks`, in this process."""
+    """`lakegc_core.spark.session.run_tasks`, in this process."""
     return [json.loads(json.dumps(result)) for item in items for result in task(item)]
 
 

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core import safety
-from lakegc_core.sandbox import ScanError
-from lakegc_core.stages import deletion
-from lakegc_core.stages.swept_report import look
+from lakegc_core.policy import safety
+from lakegc_core.stages.swept_report import deletion, look
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_sandbox import ScanError
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, run_here, stopped_by
 
 if TYPE_CHECKING:

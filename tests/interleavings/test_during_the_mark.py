@@ -15,18 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakegc_core import safety
-from lakegc_core.context import MarkContext
-from lakegc_core.namespace import Namespace
-from lakegc_core.retention import Retained, retain
-from lakegc_core.sandbox import wire
-from lakegc_core.stages import (
-    commit_walk,
-    retention_commits,
-    uncommitted_addresses,
-)
-from lakegc_core.stages.base import StageOutput
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.stage_run import StageOutput
+from lakegc_core.policy import safety
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.retention import Retained, retain
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
+from lakegc_core.stages.retention_commits import commit_walk
+from lakegc_core.stages.retention_commits import stage as retention_commits
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_sandbox.api import wire
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, stopped_by, without_guards
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakegc_core import safety
-from lakegc_core.context import MarkContext
-from lakegc_core.stages import findings, rescues
-from lakegc_core.stages.previous_mark import LaterMarks
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.previous import LaterMarks
+from lakegc_core.policy import safety
+from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.swept_report import rescues
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core.mark import HOME
-from lakegc_core.stages import neighbour_references
+from lakegc_core.marks.artifacts import HOME
+from lakegc_core.stages.expired_addresses import neighbour_references
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
-from lakegc_core.stages.neighbour_references import References
+from lakegc_core.stages.expired_addresses.neighbour_references import References
 from lakegc_core.stages.swept_report import look
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
 

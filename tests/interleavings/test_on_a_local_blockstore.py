@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakegc_core.sandbox import ScanError
-from lakegc_core.stages import uncommitted_addresses
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_sandbox import ScanError
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, stopped_by
 
 if TYPE_CHECKING:

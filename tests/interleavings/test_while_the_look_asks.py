@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core import safety
-from lakegc_core.stages.retention_commits import ListedRefs
+from lakegc_core.policy import safety
+from lakegc_core.stages.retention_commits.stage import ListedRefs
 from lakegc_core.stages.swept_report import look
 from lakegc_core.stages.swept_report import stage as swept_report
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core.errors import RefusedError
-from lakegc_core.stages import retention_commits
-from lakegc_core.stages.previous_mark import previous_mark
+from lakegc_core.marks.previous import previous_mark
+from lakegc_core.stages.retention_commits import stage as retention_commits
 from lakegc_core.stages.swept_report import look
 from tests.interleavings.rig import NAME, Lake, Mechanism, Row, Story, lake, row, stopped_by, without_guards
 

@@ -20,12 +20,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from lakegc_core.retention import Rules
-from lakegc_core.safety import FULL, STANDARD, Level
-from tests import oracle
-from tests.choices import Choices
-from tests.small_collector import COMMITS, COMMITTED, EXPIRED, STAGED, Collector, Mark, Refused, Step
-from tests.small_lake import Lake, number_of
+from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.safety import FULL, STANDARD, Level
+from tests.support import oracle
+from tests.support.choices import Choices
+from tests.support.small_collector import COMMITS, COMMITTED, EXPIRED, STAGED, Collector, Mark, Refused, Step
+from tests.support.small_lake import Lake, number_of
 
 EXAMPLES = int(os.environ.get("LAKEGC_MODEL_EXAMPLES", "1300"))
 SEED = int(os.environ.get("LAKEGC_MODEL_SEED", "0"))

@@ -23,22 +23,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.context import MarkContext
-from lakegc_core.mark import CLEAN, STAGES
-from lakegc_core.stages import inventory
-from lakegc_core.stages.candidates import MISSING
-from lakegc_core.stages.findings import KEPT
-from lakegc_core.stages.layers import RESTS_ON, all_layers
-from lakegc_core.store.parquet import read_part
-from tests import oracle, towns
-from tests.crowded import crowded, large_index
-from tests.histories import BRANCHES, Step
-from tests.towns import DAY, HOUR, Clock, Crash, Town
+from lakegc_core.marks.artifacts import CLEAN, STAGES
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import RESTS_ON, all_layers
+from lakegc_core.stages.expired_addresses.clean import MISSING
+from lakegc_core.stages.expired_addresses.since import KEPT
+from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.store.parts import read_part
+from tests.support import oracle, towns
+from tests.support.crowded import crowded, large_index
+from tests.support.histories import BRANCHES, Step
+from tests.support.towns import DAY, HOUR, Clock, Crash, Town
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakegc_core.sandbox import SandboxServer
+    from lakegc_sandbox import SandboxServer
 
 TOGETHER = 12
 SECONDS = float(os.environ.get("LAKEGC_OPTIMIZED_SECONDS", "30"))

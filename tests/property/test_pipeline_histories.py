@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.context import MarkContext, begin_mark, open_repository
+from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.sandbox import SandboxServer
-from lakegc_core.sandbox.refs import GoneError
-from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
-from lakegc_core.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.stages.swept_report.stage import swept_report
-from tests import histories, oracle
+from lakegc_sandbox import SandboxServer
+from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
+from lakegc_sandbox.model.refs import GoneError
 from tests.conftest import QUICK
-from tests.crowded import crowded
-from tests.histories import NOW, History, Player
+from tests.support import histories, oracle
+from tests.support.crowded import crowded
+from tests.support.histories import NOW, History, Player
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -220,14 +220,14 @@ def script(history: History, how: Mapping[str, bool]) -> str:
     """Python that plays a history again and says what is wrong with it; to be run where `tests` lies."""
     steps = "\n".join(f"    Step({step.verb!r}, {step.arguments!r})," for step in history)
     return (
-        f"from tests.histories import Step\nfrom {__name__} import replay\n\n"
+        f"from tests.support.histories import Step\nfrom {__name__} import replay\n\n"
         f"history = [\n{steps}\n]\nprint(*replay(history, **{dict(how)}), sep='\\n')\n"
     )
 
 
 def replay(history: History, **how: bool) -> list[str]:
     """What is wrong with a history, apart from any test: for the scripts that a failure prints."""
-    from lakegc_core.spark import session
+    from lakegc_core.spark.session import session
 
     os.environ |= {"LAKEGC_UNSAFE": "yes", "LAKEGC_NOW": str(NOW.timestamp())}
     with tempfile.TemporaryDirectory() as folder, SandboxServer(histories.sandbox(Path(folder))) as server:

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from lakegc_core.namespace import Namespace, xid_times
-from lakegc_core.retention import Graph, Rules, retain
-from tests import oracle
-from tests.choices import Choices
-from tests.oracle import DAY, Version, World
+from lakegc_core.policy.namespace import Namespace, xid_times
+from lakegc_core.policy.retention import Graph, Rules, retain
+from tests.support import oracle
+from tests.support.choices import Choices
+from tests.support.oracle import DAY, Version, World
 
 EXAMPLES, WORLDS = 2_600, 4  # hypothesis is slow to begin an example, so each holds several worlds
 BYTES = 170  # of randomness, for one world

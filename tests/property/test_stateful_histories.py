@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakegc_core.mark import CLEAN
-from tests import towns
-from tests.histories import BRANCHES, Step
-from tests.towns import DAY, HOUR, SAFE, Clock, Crash, Meddling, Town
+from lakegc_core.marks.artifacts import CLEAN
+from tests.support import towns
+from tests.support.histories import BRANCHES, Step
+from tests.support.towns import DAY, HOUR, SAFE, Clock, Crash, Meddling, Town
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakegc_core.sandbox import SandboxServer
+    from lakegc_sandbox import SandboxServer
 
 TOGETHER = 24  # histories in one town: a mark costs little more for them
 SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SECONDS", "30"))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from lakegc_core.sandbox import Repository, Sandbox
-from tests import oracle
+from lakegc_sandbox import Repository, Sandbox
+from tests.support import oracle
 
 STORE = "lake"  # all namespaces lie below it: to the queue, one store
 RULE_DAYS = 7

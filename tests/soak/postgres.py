@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.servers import as_user, started
+from tests.support.servers import as_user, started
 
 USER = "lakegc"
 DATABASE = "dagster"

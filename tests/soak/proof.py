@@ -17,10 +17,10 @@ import dagster as dg
 import pyarrow.parquet as pq
 import requests
 
-from lakegc_core.sandbox.server import BASE_PATH
 from lakegc_core.store.base import ALREADY_GONE, DELETED
 from lakegc_dagster import records
 from lakegc_dagster.rounds import slot_of
+from lakegc_sandbox.api.server import BASE_PATH
 from tests.soak.figures import PAGE_LIMIT_SECONDS, percentile
 from tests.soak.night import MARKING, OPTIONS, SWEEPING, UPKEEP, Night, slot_before
 

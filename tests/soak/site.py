@@ -19,13 +19,13 @@ import dagster as dg
 import requests
 import yaml
 
-from lakegc_core.sandbox import Sandbox, SandboxServer
-from lakegc_dagster.ui import HOST, surroundings
+from lakegc_sandbox import Sandbox, SandboxServer
+from lakegc_sandbox.dagster_ui import HOST, surroundings
 from tests.conftest import QUICK
-from tests.servers import ServerStartError, free_ports
 from tests.soak.definitions import ALERTS, CRON
 from tests.soak.pages import LOCATION, Webserver
 from tests.soak.postgres import Postgres, postgres
+from tests.support.servers import ServerStartError, free_ports
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

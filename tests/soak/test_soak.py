@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.sandbox import Sandbox
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import round_id
+from lakegc_sandbox import Sandbox
 from tests.soak.figures import figures, table
 from tests.soak.herd import Herd
 from tests.soak.night import OPTIONS, Night, Plan, days_ago

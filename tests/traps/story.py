@@ -12,13 +12,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import pipeline
-from lakegc_core.context import MarkContext
-from lakegc_core.sandbox import PageLimits
+from lakegc_core.marks.context import MarkContext
 from lakegc_core.stages.swept_report.stage import swept_report
-from lakegc_core.store.parquet import list_parts, read_part
-from tests.core.test_namespace import HEX, ID, SIGNATURE, SLICE, XID
-from tests.lake import CUTOFF, NOW, Lake, leave
-from tests.replays import rows
+from lakegc_core.store.parts import list_parts, read_part
+from lakegc_sandbox import PageLimits
+from tests.core.policy.test_namespace import HEX, ID, SIGNATURE, SLICE, XID
+from tests.support.lake import CUTOFF, NOW, Lake, leave
+from tests.support.replays import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
-from lakegc_core.lakefs import graveler
-from lakegc_core.sandbox import Repository
-from lakegc_core.sandbox.graveler_writer import write_range
-from lakegc_core.stages.range_reading import Reading
-from tests.lake import lake
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.stages.committed_addresses.range_files import Reading
+from lakegc_sandbox import Repository
+from lakegc_sandbox.files.graveler_writer import write_range
+from tests.support.lake import lake
 
 
 @dataclass(frozen=True)

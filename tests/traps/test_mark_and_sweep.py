@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.settings import RepositoryPolicy
-from lakegc_core.stages.retention_commits import find_retained
-from lakegc_core.store.parquet import read_part
-from tests.lake import lake, quick
-from tests.servers import binary
+from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.stages.retention_commits.stage import find_retained
+from lakegc_core.store.parts import read_part
+from tests.support.lake import lake, quick
+from tests.support.servers import binary
 from tests.traps.story import FOREIGN, LEFT_OVER, ODD_TEXT, Story, Swept, report_lines
 
 if TYPE_CHECKING:

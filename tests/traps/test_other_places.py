@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.context import MarkContext, begin_mark
 from lakegc_core.errors import RefusedError
-from lakegc_core.guards import BY_NAME, Evidence, Verdict
-from lakegc_core.safety import FULL
-from lakegc_core.stages.namespace_listing import namespace_listing
-from lakegc_core.stages.retention_commits import find_retained
+from lakegc_core.marks.context import MarkContext, begin_mark
+from lakegc_core.policy.guards import BY_NAME, Evidence, Verdict
+from lakegc_core.policy.safety import FULL
+from lakegc_core.stages.namespace_listing.stage import namespace_listing
+from lakegc_core.stages.retention_commits.stage import find_retained
 from lakegc_core.store.local import LocalConfig
-from tests.lake import NO_SPARK, NOW, Lake, lake, leave, quick
-from tests.replays import KEEP_ALL, environment, rows
-from tests.servers import rclone_s3
+from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
+from tests.support.replays import KEEP_ALL, environment, rows
+from tests.support.servers import rclone_s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

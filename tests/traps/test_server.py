@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.context import block_prefix
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, RefusedError, ServerError, SettingsError
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import GcRules
-from lakegc_core.sandbox import PageLimits
-from lakegc_core.stages.retention_commits import find_retained
-from lakegc_core.stages.sample import Sample, read_again
-from lakegc_core.stages.uncommitted_addresses import dump_staged
+from lakegc_core.marks.context import block_prefix
+from lakegc_core.stages.retention_commits.stage import find_retained
+from lakegc_core.stages.swept_report.read_sample import Sample, read_again
+from lakegc_core.stages.uncommitted_addresses.stage import dump_staged
 from lakegc_core.store.base import connect
-from tests.lake import NO_SPARK, Lake, lake
-from tests.replays import KEEP_ALL
+from lakegc_sandbox import PageLimits
+from tests.support.lake import NO_SPARK, Lake, lake
+from tests.support.replays import KEEP_ALL
 
 Fault = Callable[[str, str, Any], Any]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Error, sync_playwright
 
-from tests.npm import NODE, installed
-from tests.servers import ServerStartError
+from tests.support.npm import NODE, installed
+from tests.support.servers import ServerStartError
 
 PACKAGE, VERSION = "@sparticuz/chromium", "153.0.0"
 _UNPACK = "import c from '@sparticuz/chromium'; await c.executablePath()"

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from lakegc_core.sandbox import Repository, Sandbox, SandboxServer
-from lakegc_core.sandbox.history import build_demo
 from lakegc_dagster.rounds import round_id
-from lakegc_dagster.ui import HOST, dagster_dev, free_port, prepare_home, surroundings
+from lakegc_sandbox import Repository, Sandbox, SandboxServer
+from lakegc_sandbox.dagster_ui import HOST, dagster_dev, free_port, prepare_home, surroundings
+from lakegc_sandbox.model.history import build_demo
 from tests.conftest import QUICK
-from tests.servers import ServerStartError
+from tests.support.servers import ServerStartError
 
 START_SECONDS = 300.0
 REPOSITORIES = ("analytics", "events", "damaged", "finance", "orders")

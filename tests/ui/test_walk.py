@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.guards import GUARDS
+from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster.checks import check_name
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.rounds import latest_slot, round_id

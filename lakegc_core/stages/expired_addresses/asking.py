@@ -15,18 +15,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import ServerError
 from lakegc_core.lakefs.client import NOT_TEXT, LakeFSClient
 from lakegc_core.lakefs.http import PAGE, LakeFSError
 from lakegc_core.lakefs.models import ObjectStats
-from lakegc_core.namespace import Namespace
-from lakegc_core.settings import ServerSettings
-from lakegc_core.spark import Json
-from lakegc_core.stages.hash_scan import Wanted, by_address, sieve_of
-from lakegc_core.stages.uncommitted_addresses import SCHEMA as PROTECTED
-from lakegc_core.stages.uncommitted_addresses import has_vanished, protect_listed
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.spark.session import Json
+from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as PROTECTED
+from lakegc_core.stages.uncommitted_addresses.stage import has_vanished, protect_listed
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.store.parquet import PartWriter, part_results
+from lakegc_core.store.parts import PartWriter, part_results
+from lakegc_core.tables.key_scan import Wanted, by_address, sieve_of
 
 SHOWN = "shown"
 SHOWN_SCHEMA = pa.schema([PROTECTED.field("address")])

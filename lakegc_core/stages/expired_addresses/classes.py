@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakegc_core.stages.expired_addresses.intervals import CLASS
-from lakegc_core.stages.findings import SCHEMA
+from lakegc_core.stages.expired_addresses.since import SCHEMA
 
 PLANNED = pa.schema([SCHEMA.field(name) for name in ("address", "size", "etag")])
 SIZES = pa.schema(

@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakegc_core.context import MarkContext
 from lakegc_core.lakefs.http import PAGE
-from lakegc_core.mark import STAGES
-from lakegc_core.spark import many
-from lakegc_core.stages.candidates import MISSTATED
-from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
-from lakegc_core.stages.elsewhere import ELSEWHERE
-from lakegc_core.stages.findings import STAGE as FINDINGS
-from lakegc_core.stages.hash_scan import Source, Wanted, by_address, sources_of
-from lakegc_core.stages.layers import all_layers
-from lakegc_core.stages.range_reading import INDEX, RANGES, RANGES_SCHEMA, STAGE
+from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE
+from lakegc_core.marks.layers import all_layers
+from lakegc_core.spark.session import many
+from lakegc_core.stages.committed_addresses.range_files import INDEX, RANGES, RANGES_SCHEMA, STAGE
+from lakegc_core.stages.expired_addresses.clean import MISSTATED
+from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.stages.swept_report.look import Look
-from lakegc_core.store.parquet import Part, read
+from lakegc_core.store.parts import Part, read
+from lakegc_core.tables.key_scan import Source, Wanted, by_address, sources_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

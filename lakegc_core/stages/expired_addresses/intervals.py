@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.lakefs import graveler
+from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import PAGE
+from lakegc_core.stages.committed_addresses.range_files import METARANGES_SCHEMA, RANGES_SCHEMA
 from lakegc_core.stages.expired_addresses.asking import INTERVALS
-from lakegc_core.stages.range_reading import METARANGES_SCHEMA, RANGES_SCHEMA
 from lakegc_core.store.base import StoreConfig, connect
 
 CLASS = pa.field("rank", pa.int32(), nullable=False)

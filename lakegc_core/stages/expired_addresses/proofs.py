@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.context import MarkContext
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, StoreError
-from lakegc_core.namespace import Namespace
-from lakegc_core.safety import PAGES_BEFORE_HEADS
-from lakegc_core.spark import Mapped, clear_errors, many
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.safety import PAGES_BEFORE_HEADS
+from lakegc_core.spark.session import Mapped, clear_errors, many
+from lakegc_core.stages.committed_addresses.range_files import MD5
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, DIFFERENT, RangePaths
-from lakegc_core.stages.findings import SCHEMA
-from lakegc_core.stages.range_reading import MD5
+from lakegc_core.stages.expired_addresses.since import SCHEMA
 from lakegc_core.store.base import MD5_DIGEST, ObjectInfo, StoreConfig, connect
-from lakegc_core.store.parquet import Part, read, spark_width, write
+from lakegc_core.store.parts import Part, read, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

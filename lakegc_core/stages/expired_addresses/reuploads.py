@@ -20,23 +20,23 @@ import numpy as np
 import pyarrow as pa
 
 from lakegc_core import clock
-from lakegc_core.context import MarkContext
 from lakegc_core.lakefs.http import PAGE
-from lakegc_core.safety import ASKED_AT_ONCE
-from lakegc_core.spark import Json, Mapped, clear_errors, many, run_on_rows, run_tasks
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy.safety import ASKED_AT_ONCE
+from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, run_tasks
+from lakegc_core.stages.committed_addresses.range_files import (
+    INDEX_SCHEMA,
+    METARANGES_SCHEMA,
+    reading,
+)
 from lakegc_core.stages.expired_addresses.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
 from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, ranked, total
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, ALIKE_BUT, PLACES, RangePaths, WholeRanges
 from lakegc_core.stages.expired_addresses.proofs import Known, Proofs, Proven
-from lakegc_core.stages.hash_scan import LAYER, MOST, Wanted, by_address, scan
-from lakegc_core.stages.range_reading import (
-    INDEX_SCHEMA,
-    METARANGES_SCHEMA,
-    reading,
-)
-from lakegc_core.stages.rescues import RESCUED, UNCONFIRMED
-from lakegc_core.store.parquet import Part, parts_of, read, read_part, spark_width, write
+from lakegc_core.stages.swept_report.rescues import RESCUED, UNCONFIRMED
+from lakegc_core.store.parts import Part, parts_of, read, read_part, spark_width, write
+from lakegc_core.tables.key_scan import LAYER, MOST, Wanted, by_address, scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

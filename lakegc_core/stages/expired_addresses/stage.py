@@ -17,32 +17,45 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.context import MarkContext
-from lakegc_core.guards import shrunk
-from lakegc_core.mark import STAGES, Manifest, MarkArtifacts
+from lakegc_core.marks.artifacts import STAGES, Manifest, MarkArtifacts
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE, merged
+from lakegc_core.marks.layers import Layer, all_layers
 from lakegc_core.marks.neighbours import REFERS
-from lakegc_core.namespace import Namespace, xid_times
-from lakegc_core.spark import Json, Mapped, many, run_tasks
-from lakegc_core.stages import path_holds, range_reading, shape, uncommitted_addresses
-from lakegc_core.stages.base import StageOutput, StageResult, run_stage
-from lakegc_core.stages.candidates import MISSING, MISSTATED, against_all
-from lakegc_core.stages.changes import against_changes
-from lakegc_core.stages.elsewhere import ELSEWHERE, merged
+from lakegc_core.marks.previous import previous_findings, previous_mark
+from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
+from lakegc_core.policy.guards import shrunk
+from lakegc_core.policy.namespace import Namespace, xid_times
+from lakegc_core.spark.session import Json, Mapped, many, run_tasks
+from lakegc_core.stages.committed_addresses import held_paths as path_holds
+from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
+from lakegc_core.stages.expired_addresses import statistics as shape
+from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, against_all
 from lakegc_core.stages.expired_addresses.heads import heads_of_mark
+from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
+from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, References, read_references
+from lakegc_core.stages.expired_addresses.optimized import against_changes
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
+from lakegc_core.stages.expired_addresses.reasons import (
+    FOREIGN,
+    HELD,
+    NEIGHBOUR,
+    STAGED,
+    UNASKED,
+    UNKNOWN,
+    YOUNG,
+    Judge,
+    Keeper,
+)
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, Candidates, find_reuploads
-from lakegc_core.stages.findings import KEPT, SCHEMA, STAGE, UNREFERENCED, instant, moment, with_since
-from lakegc_core.stages.hash_scan import Source, by_address, sources_of
-from lakegc_core.stages.inventory import LEARNT
-from lakegc_core.stages.judging import FOREIGN, HELD, NEIGHBOUR, STAGED, UNASKED, UNKNOWN, YOUNG, Judge, Keeper
-from lakegc_core.stages.layers import Layer, all_layers
-from lakegc_core.stages.missing_paths import missing_paths
-from lakegc_core.stages.neighbour_references import NEIGHBOURS, References, read_references
-from lakegc_core.stages.previous_mark import previous_findings, previous_mark
-from lakegc_core.stages.protected import ROWS_SCHEMA
-from lakegc_core.stages.rescues import RESCUED, UNCONFIRMED
+from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, UNREFERENCED, instant, moment, with_since
+from lakegc_core.stages.namespace_listing.inventory import LEARNT
+from lakegc_core.stages.swept_report.rescues import RESCUED, UNCONFIRMED
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parquet import Part, read, read_part, remove_leftovers, write
+from lakegc_core.store.parts import Part, read, read_part, remove_leftovers, write
+from lakegc_core.tables.key_scan import Source, by_address, sources_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

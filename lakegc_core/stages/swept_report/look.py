@@ -13,21 +13,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
-from lakegc_core.context import MarkContext
 from lakegc_core.errors import RefusedError
-from lakegc_core.namespace import overlapping
-from lakegc_core.retention import Rules
-from lakegc_core.spark import clear_errors
-from lakegc_core.stages import range_reading, uncommitted_addresses
-from lakegc_core.stages.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
-from lakegc_core.stages.elsewhere import ELSEWHERE
-from lakegc_core.stages.neighbour_references import KEYS_SCHEMA, NEIGHBOURS, read_references
-from lakegc_core.stages.path_holds import held_by_path
-from lakegc_core.stages.retention_commits import fetch_commit, find_retained, heads_digest, write_heads
-from lakegc_core.stages.rules_memory import rules_json
-from lakegc_core.stages.uncommitted_addresses import dump_staged
-from lakegc_core.stages.unknown_ranges import read_unknown
-from lakegc_core.store.parquet import Part, read
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE
+from lakegc_core.policy.namespace import overlapping
+from lakegc_core.policy.retention import Rules
+from lakegc_core.spark.session import clear_errors
+from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.committed_addresses.held_paths import held_by_path
+from lakegc_core.stages.committed_addresses.unknown_ranges import read_unknown
+from lakegc_core.stages.expired_addresses.neighbour_references import KEYS_SCHEMA, NEIGHBOURS, read_references
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
+from lakegc_core.stages.retention_commits.rules_memory import rules_json
+from lakegc_core.stages.retention_commits.stage import fetch_commit, find_retained, heads_digest, write_heads
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_core.stages.uncommitted_addresses.stage import dump_staged
+from lakegc_core.store.parts import Part, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakegc_core.context import MarkContext
 from lakegc_core.errors import IncompleteError
+from lakegc_core.marks.context import MarkContext
 
 MOST = 5
 """So many waves in a row that delete nothing, or looks after which nothing is done, end a sweep."""

@@ -15,31 +15,34 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core import clock, guards
-from lakegc_core.backup import backup_facts
-from lakegc_core.context import MarkContext
+from lakegc_core import clock
+from lakegc_core.copies.backup import backup_facts
 from lakegc_core.errors import RefusedError, StoreError
-from lakegc_core.guards import Evidence, Verdict
-from lakegc_core.lease import Lease
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.neighbours import facts_of, neighbours_of, sightings
-from lakegc_core.namespace import xid_times
-from lakegc_core.safety import LOOKS
-from lakegc_core.spark import clear_errors, many
-from lakegc_core.stages import findings, foreign_mark, lakefs_report, rescues
-from lakegc_core.stages.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, run_wave
+from lakegc_core.policy import guards
+from lakegc_core.policy.guards import Evidence, Verdict
+from lakegc_core.policy.namespace import xid_times
+from lakegc_core.policy.safety import LOOKS
+from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.stages.expired_addresses import since as findings
 from lakegc_core.stages.expired_addresses.classes import PLANNED
 from lakegc_core.stages.expired_addresses.heads import heads_of_mark
+from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
+from lakegc_core.stages.expired_addresses.reasons import MinimumAge, Names
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, Candidates, Reuploads, find_reuploads
-from lakegc_core.stages.foreign_mark import ForeignMark
-from lakegc_core.stages.judging import MinimumAge, Names
-from lakegc_core.stages.lost import LOST, absent, told_apart
-from lakegc_core.stages.neighbour_references import NEIGHBOURS
-from lakegc_core.stages.rescues import RESCUED, UNCONFIRMED
-from lakegc_core.stages.sample import Sample, read_again, take_sample
-from lakegc_core.stages.sweep_record import SweepRecord
-from lakegc_core.stages.sweep_result import SweepResult
+from lakegc_core.stages.swept_report import lakefs_report, rescues
+from lakegc_core.stages.swept_report import other_tools as foreign_mark
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.stages.swept_report.look import Glance, Look, take_look
+from lakegc_core.stages.swept_report.lost import LOST, absent, told_apart
+from lakegc_core.stages.swept_report.other_tools import ForeignMark
+from lakegc_core.stages.swept_report.read_sample import Sample, read_again, take_sample
+from lakegc_core.stages.swept_report.record import SweepRecord
+from lakegc_core.stages.swept_report.rescues import RESCUED, UNCONFIRMED
+from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.spinning import Spinning
 from lakegc_core.stages.swept_report.what_counts import (
     as_swept,
@@ -48,7 +51,7 @@ from lakegc_core.stages.swept_report.what_counts import (
     stricter_than_mark,
 )
 from lakegc_core.store.base import ALREADY_GONE, DELETED, Store, StoreConfig, connect
-from lakegc_core.store.parquet import Part, read, spark_width, write
+from lakegc_core.store.parts import Part, read, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

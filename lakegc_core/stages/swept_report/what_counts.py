@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from lakegc_core import safety
 from lakegc_core.clock import unsafe_allowed
-from lakegc_core.context import MarkContext
 from lakegc_core.errors import RefusedError
-from lakegc_core.safety import Level
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy import safety
+from lakegc_core.policy.safety import Level
 
 
 def effective_level(context: MarkContext) -> Level:

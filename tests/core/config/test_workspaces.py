@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.context import RepositoryContext, open_repository
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.sandbox import Sandbox, SandboxServer
-from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
-from lakegc_core.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
+from lakegc_core.marks.context import RepositoryContext, open_repository
+from lakegc_sandbox import Sandbox, SandboxServer
+from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 
 NAMESPACES = {"lake": "/lakes/one", "other": "/lakes/two/inner", "third": "/third"}
 

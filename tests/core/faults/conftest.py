@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fault_bench import Bench, FaultyServer
-from tests.proxy import proxy
-from tests.replays import environment, replayed
+from tests.support.fault_bench import Bench, FaultyServer
+from tests.support.proxy import proxy
+from tests.support.replays import environment, replayed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

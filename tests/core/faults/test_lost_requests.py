@@ -8,9 +8,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from lakegc_core.mark import STAGES
-from tests.fault_bench import COMMITS, COMMITTED, EXPIRED, LISTING, STAGED, Bench, lost
-from tests.proxy import Answer, Forward, Hook, Request, answer_lost, cut_off
+from lakegc_core.marks.artifacts import STAGES
+from tests.support.fault_bench import COMMITS, COMMITTED, EXPIRED, LISTING, STAGED, Bench, lost
+from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, cut_off
 
 
 def kind_of(request: Request) -> str:

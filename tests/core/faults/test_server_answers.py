@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lakegc_core import pipeline
-from tests.fault_bench import COMMITS, LISTING, STAGED, Bench, Said, Spoil, crossed
+from tests.support.fault_bench import COMMITS, LISTING, STAGED, Bench, Said, Spoil, crossed
 
 
 def status(code: int) -> Spoil:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakegc_core.lakefs.graveler import read_range
-from lakegc_core.sandbox.graveler_writer import frame, write_range
-from tests.fault_bench import (
+from lakegc_core.lakefs.files.graveler import read_range
+from lakegc_sandbox.files.graveler_writer import frame, write_range
+from tests.support.fault_bench import (
     COMMITS,
     COMMITTED,
     STAGED,
@@ -27,9 +27,9 @@ from tests.fault_bench import (
     on_key,
     without_last_byte,
 )
-from tests.golden_replay import _table
-from tests.proxy import Answer, Forward, Hook, Request, cut_off
-from tests.replays import Replay
+from tests.support.golden_replay import _table
+from tests.support.proxy import Answer, Forward, Hook, Request, cut_off
+from tests.support.replays import Replay
 
 
 @dataclass(frozen=True)

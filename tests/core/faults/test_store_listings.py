@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from lakegc_core import guards, pipeline
-from lakegc_core.guards import Evidence
-from lakegc_core.safety import FULL
-from tests.fault_bench import LISTING, STAGED, Bench
-from tests.proxy import Answer, Forward, Hook, Request, pass_on
+from lakegc_core import pipeline
+from lakegc_core.policy import guards
+from lakegc_core.policy.guards import Evidence
+from lakegc_core.policy.safety import FULL
+from tests.support.fault_bench import LISTING, STAGED, Bench
+from tests.support.proxy import Answer, Forward, Hook, Request, pass_on
 
 
 def listing(prefix: str, change: Callable[[bytes], bytes]) -> Hook:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakegc_core.config.settings import ScaleSettings
 from lakegc_core.errors import StoreError
-from lakegc_core.settings import ScaleSettings
 from lakegc_core.store.base import NO_ANSWER
-from tests.azurite import azurite
-from tests.core.store.faults import PROTOCOLS
-from tests.npm import NoNetworkError
-from tests.proxy import Answer, Forward, Hook, Request, answer_lost, cut_off
-from tests.servers import seaweedfs
-from tests.stormy_lake import PATIENCE, PREFIX, StormyLake, answering, is_delete, keys_of, stormy_lake
+from tests.support.azurite import azurite
+from tests.support.npm import NoNetworkError
+from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, cut_off
+from tests.support.servers import seaweedfs
+from tests.support.store_faults import PROTOCOLS
+from tests.support.stormy_lake import PATIENCE, PREFIX, StormyLake, answering, is_delete, keys_of, stormy_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,6 +1,6 @@
 """The client against loopback servers that answer as a test scripts them: retries, pages, refusals, faults.
 
-What a real server answers is in `tests/test_golden_replay.py`.
+What a real server answers is in `tests/golden/test_golden_replay.py`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from lakegc_core import __version__
+from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError, ServerError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import ATTEMPTS, LakeFSError
 from lakegc_core.lakefs.models import Commit, DumpRefs, GcRules, ObjectStats, PreparedCommits, Ref, StagedDump
-from lakegc_core.settings import ServerSettings
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYsecret"

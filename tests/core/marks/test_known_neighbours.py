@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core import guards, pipeline
-from lakegc_core.context import MarkContext, begin_mark, open_mark, open_repository
+from lakegc_core import pipeline
+from lakegc_core.config.settings import NeighbourSettings, RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.errors import RefusedError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.mark import HOME
 from lakegc_core.marks import neighbours
+from lakegc_core.marks.artifacts import HOME
+from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_repository
+from lakegc_core.marks.elsewhere import ANYWHERE, may_refer, merged
 from lakegc_core.marks.neighbours import Sighting, facts_of, neighbours_of, sight, sightings
-from lakegc_core.namespace import Namespace
-from lakegc_core.sandbox import Repository, Sandbox, SandboxServer
-from lakegc_core.sandbox.server import ACCESS_KEY, SECRET_KEY
-from lakegc_core.settings import NeighbourSettings, RepositoryPolicy, ServerSettings, Settings
-from lakegc_core.stages.elsewhere import ANYWHERE, may_refer, merged
+from lakegc_core.policy import guards
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parquet import read_part
-from tests.lake import MIN_AGE, NOW, Lake, lake, leave
+from lakegc_core.store.parts import read_part
+from lakegc_sandbox import Repository, Sandbox, SandboxServer
+from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
+from tests.support.lake import MIN_AGE, NOW, Lake, lake, leave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

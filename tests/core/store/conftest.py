@@ -12,17 +12,17 @@ from typing import TypeAlias
 
 import pytest
 
-from lakegc_core.store.azure import AzureConfig
+from lakegc_core.store.azure.store import AzureConfig
 from lakegc_core.store.base import Store, StoreConfig
 from lakegc_core.store.gcs import GCSConfig
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.s3 import S3Config
-from tests.azurite import AzureServer, azurite
-from tests.core.store.faults import PROTOCOLS, Faulty, Protocol
-from tests.gcs_server import GCSServer, fake_gcs
-from tests.npm import NoNetworkError
-from tests.proxy import proxy
-from tests.servers import S3Server, rclone_s3, seaweedfs
+from lakegc_core.store.s3.store import S3Config
+from tests.support.azurite import AzureServer, azurite
+from tests.support.gcs_server import GCSServer, fake_gcs
+from tests.support.npm import NoNetworkError
+from tests.support.proxy import proxy
+from tests.support.servers import S3Server, rclone_s3, seaweedfs
+from tests.support.store_faults import PROTOCOLS, Faulty, Protocol
 
 NetworkServer: TypeAlias = S3Server | AzureServer | GCSServer
 NetworkConfig: TypeAlias = S3Config | AzureConfig | GCSConfig

@@ -15,18 +15,18 @@ import pytest
 import requests
 from azure.storage.blob import AccountSasPermissions, ResourceTypes, RetentionPolicy, generate_account_sas
 
+from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import IncompleteError, LakegcError, SettingsError, StoreError
-from lakegc_core.namespace import Namespace
-from lakegc_core.settings import ServerSettings, Settings, StoreMapping
-from lakegc_core.store import azure as azure_module
-from lakegc_core.store.azure import AzureConfig, AzureStore
-from lakegc_core.store.azure_access import read_batch
-from lakegc_core.store.azure_listing import Pages
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.azure import store as azure_module
+from lakegc_core.store.azure.access import read_batch
+from lakegc_core.store.azure.listing import Pages
+from lakegc_core.store.azure.store import AzureConfig, AzureStore
 from lakegc_core.store.base import NO_ANSWER
 from lakegc_core.store.factory import config_for
-from tests.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer
-from tests.core.store.faults import Faulty
-from tests.proxy import Answer, Forward, Request, failing
+from tests.support.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer
+from tests.support.proxy import Answer, Forward, Request, failing
+from tests.support.store_faults import Faulty
 
 # How a list page of three blobs can be spoilt, and a word of the error it must give.
 PAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from lakegc_core.store.azure import AzureConfig
-from tests.azurite import azurite
-from tests.npm import NoNetworkError
+from lakegc_core.store.azure.store import AzureConfig
+from tests.support.azurite import azurite
+from tests.support.npm import NoNetworkError
 
 IDENTITY_SECRET = "hush-identity-header"
 

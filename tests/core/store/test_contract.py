@@ -19,11 +19,11 @@ import pytest
 from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
 from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, StoreConfig
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.s3 import S3Config
+from lakegc_core.store.s3.store import S3Config
 from tests.core.store.conftest import Place
-from tests.core.store.faults import answering
-from tests.proxy import Answer, proxy
-from tests.servers import S3Server
+from tests.support.proxy import Answer, proxy
+from tests.support.servers import S3Server
+from tests.support.store_faults import answering
 
 ODD = {
     "space": "data/with space",

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import LakegcError, SettingsError, StoreError
-from lakegc_core.namespace import Namespace
-from lakegc_core.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.factory import config_for
 from lakegc_core.store.gcs import GCSConfig
 from tests.core.store.conftest import behind_proxy
-from tests.core.store.faults import PROTOCOLS, Faulty, answering
-from tests.gcs_server import GCSServer
-from tests.proxy import Answer, Forward, Request
+from tests.support.gcs_server import GCSServer
+from tests.support.proxy import Answer, Forward, Request
+from tests.support.store_faults import PROTOCOLS, Faulty, answering
 
 Page = dict[str, Any]
 

@@ -10,14 +10,14 @@ from urllib.parse import quote
 import pytest
 
 from lakegc_core.errors import IncompleteError, LakegcError, PreconditionFailedError, SettingsError, StoreError
-from lakegc_core.store.azure import AzureConfig
+from lakegc_core.store.azure.store import AzureConfig
 from lakegc_core.store.base import NO_ANSWER
 from lakegc_core.store.gcs import GCSConfig
-from lakegc_core.store.s3 import S3Config
-from tests.azurite import ACCOUNT_KEY
-from tests.core.store.faults import Faulty, answering
-from tests.proxy import Answer, answer_lost, cut_off, failing, pass_on
-from tests.servers import SECRET_KEY
+from lakegc_core.store.s3.store import S3Config
+from tests.support.azurite import ACCOUNT_KEY
+from tests.support.proxy import Answer, answer_lost, cut_off, failing, pass_on
+from tests.support.servers import SECRET_KEY
+from tests.support.store_faults import Faulty, answering
 
 
 def test_a_list_page_cut_off_by_the_network_is_asked_for_again_and_then_an_error(faulty: Faulty) -> None:

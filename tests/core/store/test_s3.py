@@ -11,13 +11,13 @@ import pytest
 from boto3.s3.transfer import TransferConfig
 
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, StoreError
-from lakegc_core.store import s3
 from lakegc_core.store.base import NO_ANSWER
-from lakegc_core.store.s3 import S3Config
-from lakegc_core.store.s3_listing import split_page
-from tests.core.store.faults import Faulty, answering
-from tests.proxy import Answer, Forward, Hook, Request, answer_lost, failing, pass_on
-from tests.servers import S3Server
+from lakegc_core.store.s3 import store as s3
+from lakegc_core.store.s3.listing import split_page
+from lakegc_core.store.s3.store import S3Config
+from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, failing, pass_on
+from tests.support.servers import S3Server
+from tests.support.store_faults import Faulty, answering
 
 # How a list page of three objects can be spoilt, and a word of the error it must give.
 PAGES = {

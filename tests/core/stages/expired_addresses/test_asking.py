@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakegc_core.config.settings import ServerSettings
 from lakegc_core.lakefs.models import ObjectStats
-from lakegc_core.namespace import Namespace
-from lakegc_core.settings import ServerSettings
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.stages.expired_addresses import asking
 from lakegc_core.stages.expired_addresses.asking import SHOWN_SCHEMA, before, keys_of
-from lakegc_core.stages.hash_scan import Wanted
-from lakegc_core.stages.uncommitted_addresses import protect_listed
+from lakegc_core.stages.uncommitted_addresses.stage import protect_listed
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.key_scan import Wanted
 
 NAMESPACES = [
     "s3://bucket/lake",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakegc_core.sandbox.graveler_writer import Entry, write_range
 from lakegc_core.stages.expired_addresses.intervals import ALIKE_BUT, RangePaths
 from lakegc_core.store.local import LocalConfig
+from lakegc_sandbox.files.graveler_writer import Entry, write_range
 
 RANGES = 200
 

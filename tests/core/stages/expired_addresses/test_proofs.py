@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core import pipeline, safety
-from lakegc_core.context import MarkContext
+from lakegc_core import pipeline
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy import safety
 from lakegc_core.stages.expired_addresses import proofs
 from lakegc_core.stages.swept_report.stage import swept_report
-from tests.disguise import Disguise
 from tests.efficacy.site import DAY, LATER, Bucket, Site, s3_bucket, site
-from tests.proxy import Answer, Forward, Proxy, Request, pass_on, proxy
-from tests.replays import rows
+from tests.support.disguise import Disguise
+from tests.support.proxy import Answer, Forward, Proxy, Request, pass_on, proxy
+from tests.support.replays import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

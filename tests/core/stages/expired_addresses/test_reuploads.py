@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core import pipeline, safety
-from lakegc_core.context import MarkContext
+from lakegc_core import pipeline
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy import safety
 from lakegc_core.stages.expired_addresses import reuploads
 from tests.interleavings.rig import OLD, Lake
 from tests.interleavings.rig import lake as a_lake
-from tests.replays import rows
+from tests.support.replays import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

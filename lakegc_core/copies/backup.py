@@ -1,0 +1,240 @@
+"""backup and restore: the objects that a mark would delete, copied away under their own keys, and brought back.
+
+lakeFS needs nothing but the object under its old key: its entries still point there. How bytes move is in `transfer`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakegc_core import clock
+from lakegc_core.copies.transfer import (
+    ALREADY_THERE,
+    COPIED,
+    DIFFERENT,
+    FAILED,
+    MISSING,
+    SCHEMA,
+    Copied,
+    Limits,
+    copy_objects,
+)
+from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
+from lakegc_core.marks.artifacts import RESTORES, STAMP, decode, digest, encode
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy.holds import PathGlobs
+from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.stages.committed_addresses.held_paths import addresses_at
+from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.factory import config_at
+from lakegc_core.store.parts import Part, read, spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Json = dict[str, Any]
+
+RECORD = "backup.json"
+_SAVED = (COPIED, ALREADY_THERE)
+_ROWS_A_TASK = 2_000
+_MOST_TASKS = 1_000
+
+
+@dataclass(frozen=True)
+class CopyResult:
+    """What a backup or a restore did. `outcomes` counts objects; `problems` shows some of those that failed."""
+
+    verb: str
+    repository: str
+    mark_id: str
+    place: str  # where the backup lies
+    outcomes: Mapping[str, int]
+    bytes: int  # copied now
+    problems: Sequence[Json]
+    seconds: float
+
+    @property
+    def failed(self) -> int:
+        """Objects that are not at the target as they must be."""
+        bad = [DIFFERENT, FAILED, *([MISSING] if self.verb == "restore" else [])]
+        return sum(self.outcomes.get(outcome, 0) for outcome in bad)
+
+
+def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits | None = None) -> CopyResult:
+    """Copy every expired object of a mark to `place` (a URI or an absolute folder), and record that it lies there.
+
+    An object that the namespace lacks by now counts as `missing`: there is nothing to lose any more. The guard over
+    backups wants all objects saved, though: a store that hides them answers the same.
+    """
+    started = time.monotonic()
+    target = _place(context, place)
+    with context.lease("backup"):
+        stage = context.mark.require(findings.STAGE)
+        folder = _folder(context)
+        copied = copy_objects(
+            spark,
+            _spread(_expired(spark, context)),
+            context.data,
+            target,
+            (target, f"{folder}/objects"),
+            limits or Limits(),
+        )
+        result = _result("backup", context, target, copied, started)
+        if not result.failed:
+            manifest = {
+                "repository": context.header.repository,
+                "mark_id": context.header.mark_id,
+                "storage_namespace": context.header.storage_namespace,
+                "mark_digest": stage.digest,
+                "finished_at": clock.now().timestamp(),
+                "objects": copied.objects,
+                "bytes": copied.bytes,
+                "parts": [asdict(part) for part in copied.parts],
+            }
+            manifest = decode(encode(manifest), "backup")
+            manifest["digest"] = digest(manifest)
+            connect(target).write(f"{folder}/manifest.json", encode(manifest))
+            record = {"place": place, "manifest_digest": manifest["digest"], "mark_digest": stage.digest}
+            connect(context.workspace).write(f"{context.mark.folder}/{RECORD}", encode(record))
+    return result
+
+
+def restore(
+    spark: SparkSession,
+    context: MarkContext,
+    place: str,
+    *,
+    paths: Sequence[str] = (),
+    limits: Limits | None = None,
+) -> CopyResult:
+    """Copy the objects of a mark's backup from `place` to where lakeFS expects them; all, or those of some paths.
+
+    `paths`: globs, matched against the paths under which any commit shows an object, and against addresses. Nothing
+    that lies in the namespace is overwritten. A backup that another tool made, without a manifest, is taken by the
+    mark's own list.
+    """
+    started = time.monotonic()
+    source = _place(context, place)
+    with context.lease("restore"):
+        objects = _backed_up(spark, context, source)
+        if paths:
+            objects = _chosen(spark, context, objects, paths)
+        folder = f"{context.mark.folder}/{RESTORES}/{clock.now().strftime(STAMP)}"
+        # Before the first copy: the next mark has to know that objects may have come back, and lists all anew.
+        connect(context.workspace).write(f"{folder}/begun.json", encode({"place": source.root}))
+        copied = copy_objects(
+            spark, _spread(objects), source, context.data, (context.workspace, folder), limits or Limits()
+        )
+    result = _result("restore", context, source, copied, started)
+    if paths and not sum(result.outcomes.values()):
+        raise MarkError(f"No object of the backup of mark {context.header.mark_id} matches {', '.join(paths)}.")
+    return result
+
+
+def backup_facts(context: MarkContext) -> Json | None:
+    """What a guard needs to know of the mark's backup: None where there is none, else place, objects and problem.
+
+    The manifest at the place is read again, so that a backup that was moved or belongs to another mark shows.
+    """
+    try:
+        record = decode(connect(context.workspace).read(f"{context.mark.folder}/{RECORD}"), RECORD)
+    except ObjectNotFoundError:
+        return None
+    found: Json = {"place": record["place"], "objects": 0, "problem": None}
+    try:
+        manifest = _manifest(context, _place(context, record["place"]))
+    except LakegcError as error:
+        return found | {"problem": str(error)}
+    if manifest is None or manifest["mark_digest"] != context.mark.require(findings.STAGE).digest:
+        return found | {"problem": "it is not there any more, or belongs to another mark"}
+    return found | {"objects": sum(manifest["objects"].get(outcome, 0) for outcome in _SAVED)}
+
+
+def _place(context: MarkContext, place: str) -> StoreConfig:
+    """The store of a backup. It must lie outside the namespace: there it would be listed, and could be collected."""
+    config = config_at(place, context.settings)
+    inside, outside = f"{config.root.rstrip('/')}/", f"{context.data.root.rstrip('/')}/"
+    if inside.startswith(outside) or outside.startswith(inside):
+        raise SettingsError(f"A backup in {config.root} would overlap with the repository's own {context.data.root}.")
+    return config
+
+
+def _folder(context: MarkContext) -> str:
+    return f"_lakegc/{context.header.repository}/{context.header.mark_id}"
+
+
+def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:
+    stage = context.mark.require(findings.STAGE)
+    folder = context.mark.stage_folder(findings.STAGE)
+    parts = stage.datasets[findings.STAGE]
+    return read(spark, context.workspace, folder, parts, findings.SCHEMA, ["address", "size"])
+
+
+def _manifest(context: MarkContext, place: StoreConfig) -> Json | None:
+    key = f"{_folder(context)}/manifest.json"
+    try:
+        manifest = decode(connect(place).read(key), key)
+    except ObjectNotFoundError:
+        return None
+    stated = manifest.pop("digest", None)
+    if stated != digest(manifest):
+        raise MarkError(f"{place.root}/{key} was changed after it was written. Look at what lies there.")
+    return manifest
+
+
+def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -> DataFrame:
+    manifest = _manifest(context, source)
+    if manifest is None and context.mark.header() is None:
+        raise MarkError(
+            f"Mark {context.header.mark_id} was retired, and {source.root} holds no list of what belongs to its backup "
+            "either. Copy the objects back by their keys."
+        )
+    if manifest is None:
+        return _expired(spark, context)
+    parts = [Part.from_json(part) for part in manifest["parts"]]
+    rows = read(spark, source, f"{_folder(context)}/objects", parts, SCHEMA)
+    return rows.where(rows["outcome"].isin(*_SAVED)).select("address", "size")
+
+
+def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths: Sequence[str]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    globs = PathGlobs(tuple(paths))
+
+    def meant(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.append_column("meant", globs.any(batch["address"]))
+
+    by_address = objects.mapInArrow(meant, "address string, size bigint, meant boolean")
+    if context.mark.header() is None:  # retired: under which paths commits showed its objects is not known any more
+        return by_address.where("meant").drop("meant")
+    named = addresses_at(spark, context, paths).withColumn("named", F.lit(True))
+    found = by_address.join(many(named), "address", "left").where("meant or named is not null")
+    return found.drop("meant", "named")
+
+
+def _spread(objects: DataFrame) -> DataFrame:
+    """The objects in enough partitions to keep every task busy, and few enough to be worth a task."""
+    with clear_errors():
+        count = objects.count()
+    least = min(2 * spark_width(objects.sparkSession), count)
+    return objects.repartition(max(1, least, min(_MOST_TASKS, count // _ROWS_A_TASK)))
+
+
+def _result(verb: str, context: MarkContext, place: StoreConfig, copied: Copied, started: float) -> CopyResult:
+    return CopyResult(
+        verb=verb,
+        repository=context.header.repository,
+        mark_id=context.header.mark_id,
+        place=place.root,
+        outcomes=dict.fromkeys((COPIED, ALREADY_THERE, MISSING, DIFFERENT, FAILED), 0) | copied.objects,
+        bytes=copied.bytes.get(COPIED, 0),
+        problems=copied.problems,
+        seconds=time.monotonic() - started,
+    )

@@ -1,0 +1,166 @@
+"""Copies objects from one store to another under the same keys, and never over something different.
+
+A copy counts only after the target was asked for it: its size must be the source's, its ETag too where both are MD5.
+Which objects are copied, and why, is decided in `backup`.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakegc_core.errors import ObjectNotFoundError, StoreError
+from lakegc_core.spark.session import Json, run_on_rows
+from lakegc_core.store.base import ObjectInfo, Store, StoreConfig, connect
+from lakegc_core.store.parts import Part, PartWriter, part_results, parts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COPIED = "copied"
+ALREADY_THERE = "already_there"
+MISSING = "missing"  # not in the source
+DIFFERENT = "different"  # something else lies at the target: left alone
+FAILED = "failed"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("etag", pa.string(), nullable=True),  # of the source
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("problem", pa.string(), nullable=True),
+    ]
+)
+_MD5 = re.compile("[0-9a-f]{32}")
+_IN_MEMORY = 16 << 20  # bytes of an object between two stores that stay out of a temporary file
+_PROBLEMS_A_TASK = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How hard a copy may pull: copies at a time a task, and bytes a second a task between stores (0: no limit)."""
+
+    parallel: int = 8
+    bandwidth: int = 0
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What became of a copy: parts of SCHEMA, objects and bytes by outcome, and some of the problems."""
+
+    parts: list[Part]
+    objects: dict[str, int]
+    bytes: dict[str, int]
+    problems: list[Json]
+
+
+def copy_objects(
+    spark: SparkSession,
+    objects: DataFrame,
+    source: StoreConfig,
+    target: StoreConfig,
+    journal: tuple[StoreConfig, str],
+    limits: Limits,
+) -> Copied:
+    """Copy `objects` (columns address, size) on the executors; `journal` is where the parts of SCHEMA are written.
+
+    What is at the target already and the same is not copied again, so that a broken copy is simply run once more.
+    """
+    work = _Transfer(source, target, *journal, limits)
+    results = run_on_rows(objects.select("address", "size"), work.run)
+    parts = parts_of(results, [FAILED])[FAILED]
+    counted: dict[str, dict[str, int]] = {"objects": {}, "bytes": {}}
+    for part in parts:
+        for name, value in part.sums.items():
+            outcome, _, kind = name.partition(":")
+            counted[kind][outcome] = counted[kind].get(outcome, 0) + value
+    problems = [each["problem"] for each in results if "problem" in each]
+    return Copied(parts, counted["objects"], counted["bytes"], problems[:20])
+
+
+@dataclass(frozen=True)
+class _Transfer:
+    """Copies the rows of a partition; a picklable value that tasks carry."""
+
+    source: StoreConfig
+    target: StoreConfig
+    artifacts: StoreConfig
+    folder: str
+    limits: Limits
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        writer = PartWriter(self.artifacts, self.folder, SCHEMA, _count)
+        told = 0
+        with ThreadPoolExecutor(self.limits.parallel) as pool:
+            for batch in batches:
+                rows = list(pool.map(self._copy, batch["address"].to_pylist(), batch["size"].to_pylist()))
+                writer.write(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+                for row in rows:
+                    if row["problem"] and told < _PROBLEMS_A_TASK:
+                        told += 1
+                        yield {"problem": {name: row[name] for name in ("address", "outcome", "problem")}}
+        yield from part_results(FAILED, writer.close())
+
+    def _copy(self, address: str, size: int) -> Json:
+        """Copy one object. `size` is what the mark listed."""
+        row: Json = {"address": address, "size": size, "etag": None, "outcome": FAILED, "problem": None}
+        source, target = connect(self.source), connect(self.target)
+        try:
+            found = source.head(address)
+            row |= {"size": found.size, "etag": found.etag}
+            there = _head(target, address)
+            if there is not None:
+                same = _same(found, there)
+                problem = None if same else f"{there.size:,} bytes lie there, not the {found.size:,} of the source"
+                return row | {"outcome": ALREADY_THERE if same else DIFFERENT, "problem": problem}
+            if target.copy(self.source, address, address) is None:
+                self._carry(source, target, found)
+            if not _same(found, target.head(address)):
+                raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
+        except ObjectNotFoundError:
+            return row | {"outcome": MISSING, "problem": f"{self.source.root} does not hold it"}
+        except StoreError as error:
+            return row | {"problem": str(error)[:500]}
+        return row | {"outcome": COPIED}
+
+    def _carry(self, source: Store, target: Store, found: ObjectInfo) -> None:
+        """Between stores that cannot copy from each other: down and up again."""
+        began = time.monotonic()
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
+            source.download(found.address, file)
+            file.seek(0)
+            target.upload(found.address, file)
+        if self.limits.bandwidth:
+            least = found.size * self.limits.parallel / self.limits.bandwidth
+            time.sleep(max(0.0, least - (time.monotonic() - began)))
+
+
+def _head(store: Store, address: str) -> ObjectInfo | None:
+    try:
+        return store.head(address)
+    except ObjectNotFoundError:
+        return None
+
+
+def _same(one: ObjectInfo, other: ObjectInfo) -> bool:
+    """Equal as far as the stores tell: ETags are comparable only where both are an MD5 of the content."""
+    if one.size != other.size:
+        return False
+    tags = [each.etag for each in (one, other) if each.etag and _MD5.fullmatch(each.etag)]
+    return len(tags) < 2 or tags[0] == tags[1]
+
+
+def _count(table: pa.Table) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in table.group_by("outcome").aggregate([("size", "sum"), ("size", "count")]).to_pylist():
+        found[f"{row['outcome']}:objects"] = row["size_count"]
+        found[f"{row['outcome']}:bytes"] = row["size_sum"]
+    return found

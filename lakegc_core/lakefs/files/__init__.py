@@ -1,0 +1,1 @@
+"""How lakeFS stores metaranges and ranges in files, read into Arrow tables."""

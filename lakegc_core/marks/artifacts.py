@@ -1,0 +1,372 @@
+"""One mark: its id, its header, where its artifacts lie, and the manifests that make them count.
+
+A stage exists once its manifest does; each manifest carries the digest of the one before it, so that a mark is a chain
+that cannot be altered, reordered or half-replaced unnoticed. What the stages compute is not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+import lakegc_core
+from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError, SettingsError
+from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.parts import Part
+
+STAGES = (
+    "namespace_listing",
+    "uncommitted_addresses",
+    "retention_commits",
+    "committed_addresses",
+    "expired_addresses",
+)
+"""The five marking stages, in the only order that is safe: what is there, what is staged, what counts, what it
+refers to, the difference."""
+
+FORMAT = 3
+"""Version of the artifacts. A mark of another format is neither resumed nor swept."""
+
+HOME = "_lakefs/retention/gc/lakegc"
+"""Where artifacts lie below the storage namespace (or below the workspace, when one is set)."""
+
+RESTORES = "restores"
+"""Where a mark keeps what was brought back from its backup, a folder each time."""
+
+STAMP = "%Y%m%dT%H%M%S%f"
+"""How the names of such folders tell the time, UTC."""
+
+RETIRED = "retired"
+"""Where a home keeps what stays of marks whose artifacts are gone, a record each."""
+
+AUTO, INCREMENTAL, CLEAN = MODES = ("auto", "incremental", "clean")
+"""How a mark reads: all anew (clean), or what may have changed since the mark before (incremental), if it can rest on
+that one; `auto`: incremental until it is time for a clean one."""
+
+_MARK_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
+
+
+def check_mark_id(mark_id: str) -> str:
+    """The id itself, or a SettingsError that says what an id may look like."""
+    if not _MARK_ID.fullmatch(mark_id) or ".." in mark_id:
+        raise SettingsError(
+            f"{mark_id!r} is no mark id. Use up to 64 letters, digits, '.', '_' or '-', beginning with a letter or "
+            "a digit, for instance 20261121T0200Z."
+        )
+    return mark_id
+
+
+def new_mark_id(at: datetime) -> str:
+    """A mark id for a moment: `20261121T020000Z`; ids of later moments sort later."""
+    return at.strftime("%Y%m%dT%H%M%SZ")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a mark was begun with. Times are unix seconds, durations seconds; written once, never changed."""
+
+    repository: str
+    mark_id: str
+    storage_namespace: str
+    repository_created: int
+    started_at: float
+    cutoff: float  # objects modified at or after it are too young
+    min_age: float
+    grace_period: float
+    safety: str
+    protect_tags: bool
+    holds: tuple[str, ...]
+    rules: str  # required | keep-all-commits
+    server_version: str
+    blockstore_type: str
+    block_prefix: str  # where ranges and metaranges lie, usually _lakefs
+    allow_list: int
+    mode: str = AUTO  # one of MODES
+    collect_unknown_names: bool = False  # below data/, what bears no name that lakeFS gives
+    format: int = FORMAT
+    version: str = lakegc_core.__version__
+
+    @property
+    def digest(self) -> str:
+        return digest(asdict(self))
+
+    def choices(self) -> dict[str, Any]:
+        """What the operator chose: a mark is resumed only with the same choices."""
+        return {
+            "min_age": self.min_age,
+            "safety": self.safety,
+            "protect_tags": self.protect_tags,
+            "holds": list(self.holds),
+            "rules": self.rules,
+            "mode": self.mode,
+            "collect_unknown_names": self.collect_unknown_names,
+        }
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The record that makes a stage count: its datasets, its facts, and the digest of the manifest before it.
+
+    `started_at` and `finished_at` are unix seconds by the collector's clock, `seconds` is what the work took. `digest`
+    covers everything else in the manifest.
+    """
+
+    stage: str
+    repository: str
+    mark_id: str
+    upstream: str
+    started_at: float
+    finished_at: float
+    seconds: float
+    datasets: Mapping[str, Sequence[Part]]
+    facts: Mapping[str, Any]
+    rows: int
+    bytes: int
+    format: int = FORMAT
+    version: str = lakegc_core.__version__
+    digest: str = field(default="")
+
+    def sealed(self) -> Manifest:
+        """The same manifest with its digest filled in."""
+        return Manifest(**{**_shallow(self), "digest": digest(_unsealed(self))})
+
+
+class MarkArtifacts:
+    """The artifacts of one mark on its store: headers and manifests are read and written here, never altered."""
+
+    def __init__(self, config: StoreConfig, mark_id: str, home: str = HOME) -> None:
+        self.config, self.mark_id, self.home = config, check_mark_id(mark_id), home
+        self.folder = f"{home}/marks/{mark_id}"
+
+    @property
+    def store(self) -> Store:
+        return connect(self.config)
+
+    @property
+    def location(self) -> str:
+        """URI of the mark's folder, for people."""
+        return f"{self.config.root}/{self.folder}"
+
+    def stage_folder(self, stage: str, dataset: str = "") -> str:
+        """Folder of a stage's dataset; the stage's own dataset, named like it, lies in the stage's folder."""
+        return f"{self.folder}/{stage}" if dataset in ("", stage) else f"{self.folder}/{stage}/{dataset}"
+
+    def header(self) -> Header | None:
+        """The header, or None if there is no such mark."""
+        value = self._read(f"{self.folder}/mark.json")
+        return None if value is None else self.checked_header(value)
+
+    def checked_header(self, value: dict[str, Any]) -> Header:
+        """A header as it was written; MarkError if it was changed, or is another version's."""
+        stated, found = value.pop("digest", None), value.get("format")
+        if found != FORMAT:
+            raise MarkError(f"Mark {self.mark_id} has format {found}, this lakegc reads {FORMAT}. Make a new mark.")
+        value["holds"] = tuple(value.get("holds", ()))
+        try:
+            header = Header(**value)
+        except TypeError:
+            raise MarkError(
+                f"{self.location}/mark.json is not a header of this version of lakegc. Make a new mark."
+            ) from None
+        if header.digest != stated:
+            raise MarkError(f"{self.location}/mark.json was changed after it was written. Make a new mark.")
+        return header
+
+    def begin(self, header: Header) -> Header:
+        """Write the header, or return the one that stands if the mark was begun with the same choices."""
+        standing = self.header()
+        if standing is None:
+            self._check_never_retired()
+            self._write_once(f"{self.folder}/mark.json", asdict(header) | {"digest": header.digest})
+            return header
+        differing = [key for key, value in standing.choices().items() if value != header.choices()[key]]
+        if standing.repository != header.repository or standing.storage_namespace != header.storage_namespace:
+            raise MarkError(f"Mark {self.mark_id} here belongs to repository {standing.repository!r}.")
+        if differing:
+            raise MarkError(
+                f"Mark {self.mark_id} was begun with other settings ({', '.join(differing)}). "
+                "A mark is never changed: choose a new mark id, or use the same settings to resume it."
+            )
+        return standing
+
+    def _check_never_retired(self) -> None:
+        if self.retired() is not None:
+            raise MarkError(
+                f"Mark {self.mark_id} was retired; a second one of its name would overwrite what is known of it. "
+                "Choose a new mark id."
+            )
+
+    def retired(self) -> dict[str, Any] | None:
+        """What stays of a mark that was retired (see `retire`); None if this one was not."""
+        record = self._read(self.retired_key)
+        if record is not None:
+            stated = record.pop("digest", None)
+            if stated != digest(record) or record.get("mark_id") != self.mark_id:
+                raise MarkError(f"{self.config.root}/{self.retired_key} was changed after it was written.")
+        return record
+
+    @property
+    def retired_key(self) -> str:
+        """Where the record lies that stays of a retired mark."""
+        return f"{self.home}/{RETIRED}/{self.mark_id}.json"
+
+    def manifest(self, stage: str) -> Manifest | None:
+        """The manifest of a stage, or None if the stage is not finished. MarkError if it was tampered with."""
+        key = f"{self.stage_folder(stage)}/manifest.json"
+        value = self._read(key)
+        if value is None:
+            return None
+        try:
+            value["datasets"] = {
+                name: tuple(Part.from_json(part) for part in parts) for name, parts in value["datasets"].items()
+            }
+            manifest = Manifest(**value)
+        except (TypeError, KeyError, AttributeError):
+            raise MarkError(f"{key} is not a manifest of this version of lakegc. Make a new mark.") from None
+        if digest(_unsealed(manifest)) != manifest.digest:
+            raise MarkError(f"{key} was changed after it was written (its digest differs). Make a new mark.")
+        if (manifest.stage, manifest.mark_id) != (stage, self.mark_id):
+            raise MarkError(f"{key} belongs to stage {manifest.stage!r} of mark {manifest.mark_id!r}. Make a new mark.")
+        return manifest
+
+    def require(self, stage: str) -> Manifest:
+        """The manifest of a finished stage; MarkError when it is missing."""
+        manifest = self.manifest(stage)
+        if manifest is None:
+            raise MarkError(
+                f"Stage {stage} of mark {self.mark_id} is not finished: its manifest is missing at "
+                f"{self.location}/{stage}. Run the stages in order ({' → '.join(STAGES)})."
+            )
+        return manifest
+
+    def chain(self) -> dict[str, Manifest]:
+        """All five manifests, after checking that each names the digest of the one before it."""
+        header = self.header()
+        if header is None:
+            raise MarkError(
+                f"There is no mark {self.mark_id} at {self.config.root}/{self.home}. `lakegc marks` lists them."
+            )
+        before = header.digest
+        manifests: dict[str, Manifest] = {}
+        for stage in STAGES:
+            manifest = self.require(stage)
+            self.check_upstream(manifest, before)
+            manifests[stage], before = manifest, manifest.digest
+        return manifests
+
+    def check_upstream(self, manifest: Manifest, upstream: str) -> None:
+        """MarkError unless the manifest was made from the input with this digest."""
+        if manifest.upstream != upstream:
+            raise MarkError(
+                f"Stage {manifest.stage} of mark {self.mark_id} was made from another input than the one that stands "
+                "now. Make a new mark."
+            )
+
+    def upstream_digest(self, stage: str) -> str:
+        """The digest that the manifest of this stage has to name."""
+        number = STAGES.index(stage)
+        if number:
+            return self.require(STAGES[number - 1]).digest
+        header = self.header()
+        if header is None:
+            raise MarkError(f"Mark {self.mark_id} has not been begun: its header is missing at {self.location}.")
+        return header.digest
+
+    def finish(self, manifest: Manifest) -> Manifest:
+        """Seal a manifest and write it: from here on the stage counts."""
+        sealed = manifest.sealed()
+        self._write_once(f"{self.stage_folder(manifest.stage)}/manifest.json", asdict(sealed))
+        return sealed
+
+    def _write_once(self, key: str, value: Mapping[str, Any]) -> None:
+        try:
+            self.store.write(key, encode(value), if_absent=True)
+        except PreconditionFailedError:
+            raise MarkError(
+                f"{key} was written by somebody else meanwhile: another collector works on mark {self.mark_id}. "
+                "Let it finish, or choose another mark id."
+            ) from None
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        seen = _seen.get()
+        data = seen.get((self.config, key)) if seen is not None else None
+        if data is None:
+            try:
+                data = self.store.read(key)
+            except ObjectNotFoundError:
+                return None
+            if seen is not None:
+                seen[self.config, key] = data
+        return decode(data, f"{self.config.root}/{key}")
+
+
+_seen: ContextVar[dict[tuple[StoreConfig, str], bytes] | None] = ContextVar("_seen", default=None)
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Within the block no header and no manifest is asked for twice: they are never changed. What is not there yet is
+    asked for again."""
+    token = _seen.set({})
+    try:
+        yield
+    finally:
+        _seen.reset(token)
+
+
+def marks(config: StoreConfig, home: str = HOME) -> list[str]:
+    """The ids of the marks at a home, newest id first."""
+    found = [
+        prefix.rstrip("/").rpartition("/")[2]
+        for level in connect(config).list_level(f"{home}/marks/")
+        for prefix in level.prefixes
+    ]
+    return sorted(found, reverse=True)
+
+
+def retired_marks(config: StoreConfig, home: str = HOME) -> list[str]:
+    """The ids of the marks at a home of which only a record is left, newest id first."""
+    found = [
+        key.rpartition("/")[2].removesuffix(".json")
+        for level in connect(config).list_level(f"{home}/{RETIRED}/")
+        for key in level.objects["address"].to_pylist()
+    ]
+    return sorted(found, reverse=True)
+
+
+def digest(value: Any) -> str:
+    """SHA-256, in hex, of a value in its one JSON form."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), default=list).encode()).hexdigest()
+
+
+def encode(value: Mapping[str, Any]) -> bytes:
+    """A JSON artifact as lakegc writes it, for people to read as well."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, default=list).encode() + b"\n"
+
+
+def decode(data: bytes, where: str) -> dict[str, Any]:
+    """The JSON object in `data`; MarkError if it is none."""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise MarkError(f"{where} is not a JSON object. It was damaged or is not lakegc's: make a new mark.")
+    return value
+
+
+def _shallow(manifest: Manifest) -> dict[str, Any]:
+    return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
+
+
+def _unsealed(manifest: Manifest) -> dict[str, Any]:
+    value = asdict(manifest)
+    del value["digest"]
+    return value

@@ -1,0 +1,83 @@
+"""Which marks there are of a repository: lakegc's own, and those that lakeFS's tools left in the namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lakegc_core import clock
+from lakegc_core.errors import LakegcError
+from lakegc_core.marks.artifacts import STAGES, Header, MarkArtifacts, marks, retired_marks
+from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.previous import newest_complete
+from lakegc_core.policy import safety
+from lakegc_core.stages.swept_report.other_tools import FOLDERS
+from lakegc_core.store.base import Store, connect
+from lakegc_core.views.report import instant
+
+FOREIGN = {kind: folder.partition("{}")[0].rpartition("/")[0] + "/" for kind, folder in FOLDERS.items()}
+"""Where lakeFS's own collectors leave their marks, by the prefix that names them on the command line."""
+
+
+def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
+    """All marks, newest first; those of other tools last, named `KIND:ID`. `retire` lists the retired ones."""
+    own = [_own(context.artifacts(mark_id)) for mark_id in marks(context.workspace, context.home)]
+    gone = set(retired_marks(context.workspace, context.home))
+    own = [mark for mark in own if mark["state"] != "not begun" or mark["mark_id"] not in gone]
+    own.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
+    names = {mark["mark_id"] for mark in own} | gone
+    store = connect(context.data)
+    return own + [{"mark_id": f"{kind}:{name}", "by": "lakefs"} for kind, name in _foreign(store) if name not in names]
+
+
+def newest_to_sweep(context: RepositoryContext) -> str | None:
+    """Id of the newest mark of lakegc's own that is whole, if it is still young enough to be swept."""
+
+    def is_of_this(header: Header, mark: MarkArtifacts) -> bool:
+        return (header.repository, header.storage_namespace) == (context.repository.id, context.namespace.uri)
+
+    mark = newest_complete(context, is_of_this)
+    header = mark.header() if mark else None
+    if mark is None or header is None:
+        return None
+    age = clock.now().timestamp() - header.started_at
+    return mark.mark_id if age <= safety.level(header.safety).mark_validity.total_seconds() else None
+
+
+def _own(mark: MarkArtifacts) -> dict[str, Any]:
+    found: dict[str, Any] = {"mark_id": mark.mark_id, "by": "lakegc", "started_at": None, "state": "damaged"}
+    try:
+        header = mark.header()
+        if header is None:
+            return found | {"state": "not begun"}
+        found |= {"started_at": instant(header.started_at), "safety": header.safety}
+        last = mark.manifest(STAGES[-1])
+        if last is None:
+            done = [stage for stage in STAGES if mark.manifest(stage)]
+            return found | {"state": f"after {done[-1]}" if done else "begun"}
+        expired = last.facts["expired"]
+        sweeps = sum(len(level.prefixes) for level in mark.store.list_level(f"{mark.folder}/sweeps/"))
+        return found | {
+            "state": "swept" if sweeps else "complete",
+            "expired": expired["objects"],
+            "expired_bytes": expired["bytes"],
+            "sweeps": sweeps,
+        }
+    except LakegcError as error:
+        return found | {"problem": str(error)}
+
+
+def _foreign(store: Store) -> Iterator[tuple[str, str]]:
+    for kind, prefix in FOREIGN.items():
+        for level in store.list_level(prefix):
+            for each in level.prefixes:
+                name = each.removeprefix(prefix).rstrip("/").removeprefix("mark_id=")
+                if kind == "uncommitted" and not _has(store, f"{each}deleted/"):
+                    continue  # lakeFS's own lists of staged addresses lie in the same place
+                if kind == "addresses" and name.endswith(".meta"):
+                    continue
+                yield kind, name
+
+
+def _has(store: Store, prefix: str) -> bool:
+    return any(level.objects.num_rows or level.prefixes for level in store.list_level(prefix))

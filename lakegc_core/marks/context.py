@@ -1,0 +1,302 @@
+"""What a stage is given: the repository, its server, its stores, and the mark being made or swept.
+
+Opening a mark (asking the server who it is, where its namespace lies, and which limits hold) belongs here; what is
+done with it belongs to the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from lakegc_core import clock
+from lakegc_core.config.settings import RULES_MODES, RepositoryPolicy, Settings
+from lakegc_core.config.workspaces import check_workspace
+from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedError, ServerError, SettingsError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.models import Repository
+from lakegc_core.marks import lease
+from lakegc_core.marks.artifacts import AUTO, MODES, Header, MarkArtifacts, check_mark_id
+from lakegc_core.marks.lease import Lease
+from lakegc_core.policy import safety
+from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
+from lakegc_core.policy.safety import Level
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.factory import config_for
+from lakegc_core.store.local import LocalConfig
+
+DEFAULT_PREFIX = "_lakefs"
+_ANY_METARANGE = "0" * 64  # the server does not check that it exists; it tells where it would lie
+
+
+def _say_nothing(message: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class RepositoryContext:
+    """One repository of one lakeFS, and where its bytes are."""
+
+    settings: Settings
+    policy: RepositoryPolicy
+    client: LakeFSClient
+    repository: Repository
+    namespace: Namespace
+    data: StoreConfig  # rooted at the namespace
+    outputs: StoreConfig  # rooted where the server writes what it prepares for a collector
+    workspace: StoreConfig  # rooted where marks lie
+    home: str
+    say: Callable[[str], None] = field(default=_say_nothing, compare=False)
+
+    def artifacts(self, mark_id: str) -> MarkArtifacts:
+        return MarkArtifacts(self.workspace, mark_id, self.home)
+
+
+@dataclass(frozen=True)
+class MarkContext(RepositoryContext):
+    """A repository together with one mark of it."""
+
+    header: Header = field(kw_only=True)
+    level: Level = field(kw_only=True)
+
+    @property
+    def mark(self) -> MarkArtifacts:
+        return self.artifacts(self.header.mark_id)
+
+    def lease(self, verb: str) -> AbstractContextManager[Lease | None]:
+        """Hold the repository's lease while a block runs; shared with whoever holds it in this process."""
+        return lease.held(
+            self.workspace,
+            self.home,
+            f"{verb} {self.header.repository} {self.header.mark_id}",
+            external=self.settings.lease == "external",
+            demanded=self.level is not safety.NONE,
+        )
+
+    def metadata_key(self, identifier: str) -> str:
+        """Key of a range or metarange, relative to the namespace. Never taken from an answer of the server."""
+        return f"{self.header.block_prefix}/{identifier}"
+
+
+def open_repository(
+    settings: Settings,
+    name: str,
+    *,
+    client: LakeFSClient | None = None,
+    say: Callable[[str], None] = _say_nothing,
+) -> RepositoryContext:
+    """Ask lakeFS for a repository and find its stores. Writes nothing."""
+    client = client or LakeFSClient(settings.server)
+    repository = client.repository(name)
+    policy = settings.policy_for(name)
+    namespace = Namespace(repository.storage_namespace)
+    folder = _local_folder(client, settings, name, namespace) if namespace.is_local else None
+    data = config_for(namespace, settings, local_folder=folder)
+    outputs = data
+    if namespace.path != (inner := namespace.path.strip("/")):
+        trimmed = Namespace(f"{namespace.scheme}://{namespace.authority}/{inner}")
+        outputs = config_for(trimmed, settings, local_folder=folder)
+    context = RepositoryContext(
+        settings=settings,
+        policy=policy,
+        client=client,
+        repository=repository,
+        namespace=namespace,
+        data=data,
+        outputs=outputs,
+        workspace=data,
+        home=MarkArtifacts(data, "x").home,
+        say=say,
+    )
+    if policy.workspace:
+        workspace = workspace_at(policy.workspace, settings)
+        check_workspace(policy.workspace, workspace, name, data, _other_roots(context))
+        context = replace(context, workspace=workspace, home=name)
+    return context
+
+
+def workspace_at(uri: str, settings: Settings) -> StoreConfig:
+    """The store in which marks lie by lakegc.yaml, each repository's in a folder of its name."""
+    place = Namespace(uri)
+    return config_for(place, settings, local_folder=f"/{place.authority}/{place.path}")
+
+
+def _other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]]:
+    """Where the namespaces of all other repositories lie, as far as they lie in stores of a kind that lakegc knows."""
+    namespace, folder = context.namespace, ""
+    if isinstance(context.data, LocalConfig):  # all of one server lie below its folder
+        folder = context.data.path.removesuffix(f"{namespace.authority}/{namespace.path}".rstrip("/"))
+    for each in context.client.repositories():
+        if each.id == context.repository.id:
+            continue
+        try:
+            other = Namespace(each.storage_namespace)
+            local = f"{folder}{other.authority}/{other.path}" if folder else None
+            yield each.id, config_for(other, context.settings, local_folder=local)
+        except SettingsError:
+            continue  # nothing of lakegc's lies in a store that it cannot reach
+
+
+def open_mark(context: RepositoryContext, mark_id: str, *, retired_too: bool = False) -> MarkContext:
+    """An existing mark. MarkError if there is none, or if it belongs to another state of the repository.
+
+    `retired_too`: one of which only its header is left will do, as it does to bring a backup back.
+    """
+    artifacts = context.artifacts(mark_id)
+    header = artifacts.header()
+    record = artifacts.retired() if header is None else None
+    if record is not None:
+        if not retired_too:
+            raise MarkError(
+                f"Mark {mark_id} of repository {context.repository.id} was retired: only a record of it is left. "
+                f"`lakegc marks {context.repository.id} --retired` shows what it freed."
+            )
+        header = artifacts.checked_header(record["header"])
+    if header is None:
+        raise MarkError(
+            f"Repository {context.repository.id} has no mark {mark_id}. "
+            f"`lakegc marks {context.repository.id}` lists those there are."
+        )
+    if header.repository != context.repository.id:
+        raise MarkError(f"Mark {mark_id} belongs to repository {header.repository!r}, not {context.repository.id!r}.")
+    if header.storage_namespace != context.repository.storage_namespace:
+        raise RefusedError(
+            f"Mark {mark_id} was made of {header.storage_namespace}, but {context.repository.id} now lies in "
+            f"{context.repository.storage_namespace}: it was re-created. Make a new mark."
+        )
+    return _with_header(context, header)
+
+
+def begin_mark(
+    context: RepositoryContext,
+    mark_id: str,
+    *,
+    min_age: timedelta | None = None,
+    safety_level: str | None = None,
+    rules: str | None = None,
+    protect_tags: bool | None = None,
+    mode: str = AUTO,
+) -> MarkContext:
+    """Begin a mark, or resume the one that stands under this id. Options left out come from the policy.
+
+    Refuses (RefusedError, SettingsError) what must not be collected at all: read-only repositories, a minimum age
+    below the server's grace period.
+    """
+    check_mark_id(mark_id)
+    policy, repository = context.policy, context.repository
+    rules = rules or policy.rules or "required"
+    if rules not in RULES_MODES:
+        raise SettingsError(f"`rules` is {rules!r}; it is one of {', '.join(RULES_MODES)}.")
+    if mode not in MODES:
+        raise SettingsError(f"The mode of a mark is one of {', '.join(MODES)}, not {mode!r}.")
+    level = safety.level(safety_level or policy.safety or safety.FULL.name)
+    age = min_age if min_age is not None else policy.min_age if policy.min_age is not None else safety.DEFAULT_MIN_AGE
+    grace = timedelta(seconds=context.client.grace_period())
+    safety.check_min_age(age, grace, level)
+    if repository.read_only:
+        raise RefusedError(
+            f"Repository {repository.id} is read-only: lakeFS prepares no garbage collection for it. "
+            "Collect the repository that owns the data."
+        )
+    standing = context.artifacts(mark_id).header()
+    started = standing.started_at if standing else clock.now().timestamp()
+    server = context.client.config()
+    header = Header(
+        repository=repository.id,
+        mark_id=mark_id,
+        storage_namespace=repository.storage_namespace,
+        repository_created=repository.creation_date,
+        started_at=started,
+        cutoff=started - age.total_seconds(),
+        min_age=age.total_seconds(),
+        grace_period=grace.total_seconds(),
+        safety=level.name,
+        protect_tags=next((said for said in (protect_tags, policy.protect_tags) if said is not None), True),
+        holds=policy.holds,
+        rules=rules,
+        server_version=server.version,
+        blockstore_type=server.storage_for(repository).blockstore_type,
+        block_prefix=block_prefix(context.client, repository.id),
+        allow_list=ALLOW_LIST_VERSION,
+        mode=mode,
+        collect_unknown_names=policy.collect_unknown_names,
+    )
+    return _with_header(context, context.artifacts(mark_id).begin(header))
+
+
+def _with_header(context: RepositoryContext, header: Header) -> MarkContext:
+    shared = {name: getattr(context, name) for name in RepositoryContext.__dataclass_fields__}
+    return MarkContext(**shared, header=header, level=safety.level(header.safety))
+
+
+def block_prefix(client: LakeFSClient, repository: str) -> str:
+    """Where the server keeps ranges and metaranges, relative to the namespace: `committed.block_storage_prefix`."""
+    location = client.metarange_location(repository, _ANY_METARANGE)
+    prefix, separator, identifier = location.rpartition("/")
+    if not separator or identifier != _ANY_METARANGE or not prefix or prefix.startswith("/") or "://" in prefix:
+        raise ServerError(f"lakeFS says that a metarange lies at {location!r}; expected <prefix>/<id>.")
+    return prefix
+
+
+def output_key(context: RepositoryContext, location: str) -> str:
+    """The key, relative to `context.outputs`, of a location that the server returned for something it wrote."""
+    namespace = context.namespace
+    path = namespace.path.strip("/")
+    if namespace.is_local:
+        marker = f"/{namespace.authority}/{path}".rstrip("/") + "/"
+        _, found, key = location.rpartition(marker + "_lakefs/") if marker + "_lakefs/" in location else ("", "", "")
+        key = f"_lakefs/{key}" if found else location.rpartition(marker)[2] if marker in location else ""
+    else:
+        head = f"{namespace.scheme}://{namespace.authority}/{path}".rstrip("/") + "/"
+        key = location[len(head) :] if location.startswith(head) else ""
+    if "retention/gc/" not in key:
+        raise IncompleteError(
+            f"lakeFS says it wrote to {location}, which is not below {namespace.uri}. "
+            "What it wrote cannot be read, so nothing can be called garbage."
+        )
+    return key
+
+
+def _local_folder(client: LakeFSClient, settings: Settings, name: str, namespace: Namespace) -> str | None:
+    """Where a `local://` namespace lies, learnt from what the server says of itself: the only place that knows."""
+    mapping = settings.store_for(namespace.uri)
+    if mapping and mapping.root:
+        return None
+    below = "/".join(part for part in (namespace.authority, namespace.path.strip("/")) if part)
+    for location in _known_locations(client, name):
+        path = location.partition("://")[2]
+        # By what lakeFS puts below every namespace: a folder above may well be called like the namespace itself.
+        for inside in ("_lakefs/", "data/", ""):
+            folder, found, _ = path.rpartition(f"/{below}/{inside}")
+            if found and folder:
+                return f"{_undouble(folder)}/{below}"
+    return None
+
+
+def _known_locations(client: LakeFSClient, name: str) -> list[str]:
+    def of_commits() -> list[str]:
+        return [client.prepare_commits(name).commits_location]
+
+    def of_staged() -> list[str]:
+        return list(client.prepare_uncommitted(name).locations)
+
+    def of_objects() -> list[str]:
+        branch = client.repository(name).default_branch
+        return [stats.physical_address for page in client.objects(name, branch) for stats in page]
+
+    for ask in (of_commits, of_staged, of_objects):
+        try:
+            found = [location for location in ask() if location]
+        except LakegcError:
+            continue  # without rules the first cannot answer; the next one may
+        if found:
+            return found
+    return []
+
+
+def _undouble(folder: str) -> str:
+    """Addresses of uploads on `local` carry the server's folder twice."""
+    half, odd = divmod(len(folder), 2)
+    return folder[:half] if not odd and folder[:half] == folder[half:] else folder

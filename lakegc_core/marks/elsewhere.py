@@ -1,0 +1,78 @@
+"""What a mark notes of entries that point outside of their own namespace: for the marks of other repositories.
+
+lakeFS lets a repository import objects by their full address, wherever they lie. Nothing here reads what others noted:
+that is `neighbour_references`. A mark's own search for identical re-uploads needs the sizes: one may hide behind such
+an entry too (`expired_addresses.reuploads`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.policy.namespace import ADDRESS_RELATIVE, Namespace
+from lakegc_core.store.parts import Part
+
+ELSEWHERE = "elsewhere"
+ANYWHERE = "*"
+"""In place of authorities that are too many to be named."""
+
+ELSEWHERE_SCHEMA = pa.schema(
+    [
+        pa.field("range_id", pa.string(), nullable=False),  # "": counts in this mark alone, whatever its ranges
+        pa.field("address", pa.string(), nullable=False),  # as the entry has it: a full URI
+        pa.field("size", pa.int64(), nullable=False),  # bytes, as the entry claims
+    ]
+)
+_MOST_NAMED = 50
+_AUTHORITY = r"(?s)^.*?://(?P<name>[^/]*)"
+
+
+def elsewhere_rows(
+    namespace: Namespace, range_ids: Sequence[str], counts: Sequence[int], entries: pa.Table
+) -> pa.Table:
+    """The addresses of entries that may lie outside the namespace: ELSEWHERE_SCHEMA. `entries`: address, address_type
+    and size.
+
+    `counts`: how many of the entries each range has, one range after the other.
+    """
+    types = entries["address_type"].combine_chunks()
+    if pc.all(pc.equal(types, ADDRESS_RELATIVE)).as_py() or not len(types):
+        return ELSEWHERE_SCHEMA.empty_table()
+    away = namespace.may_lie_elsewhere(entries["address"].combine_chunks(), types)
+    numbers = np.flatnonzero(away.to_numpy(zero_copy_only=False))
+    owner = np.repeat(np.arange(len(range_ids)), counts)[numbers]
+    columns = {
+        "range_id": pa.array(range_ids, pa.string()).take(pa.array(owner)),
+        **{name: entries[name].take(pa.array(numbers)) for name in ("address", "size")},
+    }
+    return pa.table(columns).cast(ELSEWHERE_SCHEMA)
+
+
+def sum_authorities(table: pa.Table) -> dict[str, int]:
+    """How many addresses each bucket, account or server has; those of too many together."""
+    names = pc.struct_field(pc.extract_regex(table["address"], _AUTHORITY), "name")
+    found = {row["values"]: row["counts"] for row in pc.value_counts(names.combine_chunks()).to_pylist()}
+    return merged([found])
+
+
+def merged(sums: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sums added up, of too many authorities as one."""
+    found: dict[str, int] = {}
+    for each in sums:
+        for name, count in each.items():
+            found[name] = found.get(name, 0) + count
+    return found if len(found) <= _MOST_NAMED else {ANYWHERE: sum(found.values())}
+
+
+def may_refer(namespace: Namespace, sums: Mapping[str, int]) -> bool:
+    """Whether any of the addresses that were summed up can name a key of the namespace."""
+    return any(name == ANYWHERE or namespace.is_at(name) for name in sums)
+
+
+def authorities(parts: Iterable[Part]) -> dict[str, int]:
+    """The sums of parts of ELSEWHERE."""
+    return merged(part.sums for part in parts)

@@ -1,0 +1,207 @@
+"""What an optimized mark rests on: a clean mark and the optimized ones since, newest first, each read only as sealed.
+
+A mark rests on the one before it if nothing is odd about that one; anything odd makes it a clean one, which says so.
+Which marks those are is decided once, at the listing, and recorded there; what is taken over belongs to the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lakegc_core.errors import LakegcError, MarkError
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAGES, STAMP, Manifest, MarkArtifacts, marks
+from lakegc_core.marks.context import MarkContext, RepositoryContext
+from lakegc_core.marks.previous import previous_findings
+from lakegc_core.store.parts import Part, read, rows_of
+from lakegc_core.tables.key_scan import Source, Wanted, sources_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+RESTS_ON = "rests_on"
+"""Fact of the listing: ids and seals of the marks below, newest first; none for a clean mark."""
+
+_LISTING = STAGES[0]
+_LAST = STAGES[-1]
+CLOCKS = 3600.0
+"""Seconds by which the clocks of two collectors may differ where one has to know what the other did."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One mark of which parts are taken over, with its manifests."""
+
+    mark: MarkArtifacts
+    manifests: Mapping[str, Manifest]
+
+    @property
+    def mark_id(self) -> str:
+        return self.mark.mark_id
+
+    def parts(self, stage: str, dataset: str = "") -> Sequence[Part]:
+        """The parts of a dataset of a stage; none of the last stage while that is not finished. MarkError for a dataset
+        that the manifest does not name: what is missing must not pass for empty."""
+        if stage == _LAST and stage not in self.manifests:
+            return ()
+        found = self.manifests[stage].datasets.get(dataset or stage)
+        if found is None:
+            raise MarkError(f"Stage {stage} of mark {self.mark_id} has no dataset {dataset or stage}. Make a new mark.")
+        return found
+
+    def rows(self, stage: str, dataset: str = "") -> int:
+        """How many rows a dataset has."""
+        return rows_of(self.parts(stage, dataset))
+
+    def sources(self, stage: str, dataset: str = "") -> list[Source]:
+        """The parts of a dataset, to be read through."""
+        folder = self.mark.stage_folder(stage, dataset)
+        return sources_of(self.mark.config, folder, self.parts(stage, dataset), self.mark_id)
+
+    def wanted(self, stage: str, dataset: str = "", **how: Any) -> Wanted:
+        """The rows of a dataset, to be looked for. `how`: which of their columns, and the keys by these."""
+        place = (self.mark.stage_folder(stage, dataset), self.parts(stage, dataset))
+        return Wanted(self.mark.config, (place,), **how)
+
+    def frame(self, spark: SparkSession, stage: str, dataset: str, schema: pa.Schema) -> DataFrame:
+        """A dataset of this mark."""
+        return self.read(spark, stage, dataset, self.parts(stage, dataset), schema)
+
+    def read(
+        self, spark: SparkSession, stage: str, dataset: str, parts: Sequence[Part], schema: pa.Schema
+    ) -> DataFrame:
+        """Parts of a dataset of this mark that no manifest names yet."""
+        return read(spark, self.mark.config, self.mark.stage_folder(stage, dataset), parts, schema)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The layers that a mark rests on, newest first; none, and the reason, where it is a clean one."""
+
+    layers: tuple[Layer, ...]
+    why_clean: str = ""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        seals = [[layer.mark_id, layer.manifests[_LAST].digest] for layer in self.layers]
+        return {RESTS_ON: seals, "why_clean": self.why_clean}
+
+
+def choose(context: MarkContext) -> Basis:
+    """What a mark that begins now may rest on."""
+    if context.header.mode == CLEAN:
+        return Basis((), "asked for")
+    before = previous_findings(context)
+    if before is None:
+        return Basis((), "the first of its kind, or the last one did not come to its end")
+    try:
+        layers = layers_of(before)
+        problem = _problem(context, layers)
+    except LakegcError as error:
+        return Basis((), str(error))
+    return Basis((), problem) if problem else Basis(layers)
+
+
+def likely(context: MarkContext) -> bool:
+    """Whether a mark that begins now will most likely rest on others, as far as one look at the newest of them tells.
+    Only how Spark is started hangs on it."""
+    earlier = (each for each in marks(context.workspace, context.home) if each != context.header.mark_id)
+    newest = next(earlier, None)
+    if newest is None or context.header.mode == CLEAN:
+        return False
+    mark = context.artifacts(newest)
+    try:
+        listing = mark.manifest(_LISTING) if mark.manifest(_LAST) else None
+    except LakegcError:
+        return False
+    layers = listing.facts.get(RESTS_ON) if listing else None
+    if layers is None:
+        return False
+    return context.header.mode == INCREMENTAL or len(layers) + 1 < context.policy.clean_every
+
+
+def below(context: MarkContext) -> tuple[Layer, ...]:
+    """The layers below a mark whose listing stands, newest first. MarkError if one is not what was sealed."""
+    return _read_layers(context.mark, context.mark.require(_LISTING).facts[RESTS_ON])
+
+
+def all_layers(context: MarkContext) -> tuple[Layer, ...]:
+    """The same with the mark itself on top, of which all but the last stage must be finished."""
+    found = {stage: context.mark.require(stage) for stage in STAGES[:-1]}
+    if last := context.mark.manifest(_LAST):
+        found[_LAST] = last
+    return (Layer(context.mark, found), *below(context))
+
+
+def rests_on(mark: MarkArtifacts) -> list[str]:
+    """Ids of the marks that a mark rests on; none while its listing is not finished."""
+    manifest = mark.manifest(_LISTING)
+    return [mark_id for mark_id, _ in manifest.facts[RESTS_ON]] if manifest else []
+
+
+def layers_of(newest: MarkArtifacts) -> tuple[Layer, ...]:
+    """A complete mark and those that it rests on, newest first. MarkError if one is not what was sealed."""
+    chain = newest.chain()
+    return (Layer(newest, chain), *_read_layers(newest, chain[_LISTING].facts[RESTS_ON]))
+
+
+def _read_layers(beside: MarkArtifacts, seals: Sequence[Sequence[str]]) -> tuple[Layer, ...]:
+    layers = []
+    for mark_id, seal in seals:
+        layer = Layer(mark := MarkArtifacts(beside.config, mark_id, beside.home), mark.chain())
+        if layer.manifests[_LAST].digest != seal:
+            raise MarkError(
+                f"Mark {mark_id}, which a later one rests on, is not the one that it was. Make a new mark: it will be "
+                "a clean one."
+            )
+        layers.append(layer)
+    return tuple(layers)
+
+
+def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
+    """Why these layers cannot be rested on, in words; "" where they can."""
+    newest = layers[0]
+    header = newest.mark.header()
+    assert header is not None  # its chain was read
+    if (header.version, header.block_prefix) != (context.header.version, context.header.block_prefix):
+        return f"mark {newest.mark_id} was made by another version of lakegc, or of another place"
+    if context.header.mode != INCREMENTAL and len(layers) >= context.policy.clean_every:
+        return f"{len(layers)} marks rest on one another by now"
+    if restored := _restored_since(context, header.started_at):
+        return f"objects were restored by mark {restored} since mark {newest.mark_id} listed"
+    for layer in layers:
+        if missing := _missing_part(layer):
+            return f"{missing} is missing, or not as long as it was"
+    return ""
+
+
+def _restored_since(context: RepositoryContext, moment: float) -> str:
+    """The mark by which objects were brought back since then; "" if by none. An hour more for clocks that differ."""
+    ids = marks(context.workspace, context.home)
+    return next((each for each in ids if restored_at(context.artifacts(each)) >= moment - CLOCKS), "")
+
+
+def restored_at(mark: MarkArtifacts) -> float:
+    """When objects of a mark were last brought back, unix seconds; 0 if never."""
+    prefix = f"{mark.folder}/{RESTORES}/"
+    found = [
+        each.removeprefix(prefix).rstrip("/") for level in mark.store.list_level(prefix) for each in level.prefixes
+    ]
+    return datetime.strptime(f"{max(found)}+0000", f"{STAMP}%z").timestamp() if found else 0.0
+
+
+def _missing_part(layer: Layer) -> str:
+    """A part of the layer that is not in its place with its size. What they hold is checked when they are read."""
+    lying: dict[str, int] = {}
+    for batch in layer.mark.store.list(f"{layer.mark.folder}/"):
+        lying |= zip(batch.column("address").to_pylist(), batch.column("size").to_pylist(), strict=True)
+    for stage, manifest in layer.manifests.items():
+        for dataset, parts in manifest.datasets.items():
+            folder = layer.mark.stage_folder(stage, dataset)
+            for part in parts:
+                if lying.get(f"{folder}/{part.name}") != part.bytes:
+                    return f"{folder}/{part.name}"
+    return ""

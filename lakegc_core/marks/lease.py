@@ -1,0 +1,252 @@
+"""The lease: one collector a repository, whatever machine it runs on.
+
+An object in the store, taken and renewed by conditional writes. It expires, so that a dead collector keeps nobody out;
+one that died where this process can see it counts as dead at once. A process that holds the lease already shares it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lakegc_core import clock
+from lakegc_core.errors import (
+    LakegcError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RefusedError,
+    SettingsError,
+    StoreError,
+)
+from lakegc_core.policy.safety import LEASE, LEASE_RENEWAL
+from lakegc_core.store.base import StoreConfig, connect
+
+NAME = "lease.json"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease, as it stands in the store. Times are unix seconds."""
+
+    owner: str
+    verb: str
+    host: str
+    boot: str
+    processes: str  # the name space that the number of the process belongs to: containers share host and boot
+    process: int
+    process_started: str
+    taken_at: float
+    expires_at: float
+
+    @property
+    def is_dead(self) -> bool:
+        """True when the holder was a process that this one could see, and runs no more."""
+        mine = (socket.gethostname(), _boot(), _processes())
+        return "" not in mine and (self.host, self.boot, self.processes) == mine and self._has_ended()
+
+    def _has_ended(self) -> bool:
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False  # it is there and belongs to somebody else, whose processes may be hidden from us
+        return _started(self.process) not in ("", self.process_started)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Which lease a collector holds, for its tasks: a picklable value. Tasks may outlive the process that sent them."""
+
+    config: StoreConfig
+    key: str
+    owner: str
+
+    def stands(self) -> bool:
+        """False as soon as another collector has taken the lease, or it has been given back.
+
+        No clocks are compared: tasks run on machines whose clocks may be wrong.
+        """
+        try:
+            found = json.loads(connect(self.config).read(self.key))
+            return bool(found["owner"] == self.owner and found["expires_at"])
+        except (ObjectNotFoundError, ValueError, TypeError, KeyError):
+            return False
+
+
+def lost(why: str) -> RefusedError:
+    """What a collector says that may no longer go on."""
+    return RefusedError(
+        f"The lease of this repository was lost ({why}), so that another collector may be at work. "
+        "What was done is on record; run the same command again."
+    )
+
+
+class Lease:
+    """A lease that this process holds. `check` before anything that cannot be undone; tasks are given the `proof`."""
+
+    def __init__(self, config: StoreConfig, key: str, verb: str) -> None:
+        self._store, self._key, self._verb = connect(config), key, verb
+        self._owner = uuid.uuid4().hex
+        self.proof = Proof(config, key, self._owner)
+        self._taken_at = clock.now().timestamp()
+        self._etag = ""
+        self._lost: str | None = None
+        self._stop = threading.Event()
+        self._expires_at = 0.0
+        self._thread = threading.Thread(target=self._renew, name="lakegc-lease", daemon=True)
+
+    def take(self) -> None:
+        """Take the lease, or a dead collector's. RefusedError if a living one holds it."""
+        try:
+            self._etag = self._store.write(self._key, self._body(), if_absent=True)
+        except PreconditionFailedError:
+            self._take_over()
+        self._thread.start()
+
+    def check(self) -> None:
+        """RefusedError if the lease is no longer ours: somebody may have begun to work."""
+        if self._lost is None and clock.now().timestamp() >= self._expires_at:
+            self._lost = "it could not be renewed in time"
+        if self._lost is not None:
+            raise lost(self._lost)
+
+    def give_back(self) -> None:
+        """Let the next collector in. A failure is harmless: the lease expires by itself."""
+        self._stop.set()
+        self._thread.join(timeout=10)
+        if self._lost is None:
+            with suppress(StoreError):
+                self._store.write(self._key, self._body(expires_at=0.0), if_match=self._etag)
+
+    def _take_over(self) -> None:
+        try:
+            found = self._store.head(self._key)
+            holder = _read(self._store.read(self._key), found.last_modified)
+        except ObjectNotFoundError:
+            raise RefusedError("Another collector has just given the lease back. Run the command again.") from None
+        if holder.expires_at > clock.now().timestamp() and not holder.is_dead:
+            until = datetime.fromtimestamp(holder.expires_at, UTC)
+            raise RefusedError(
+                f"Another collector works on this repository: `{holder.verb}` on {holder.host}, process "
+                f"{holder.process}, whose lease runs until {until:%H:%M:%S} UTC. Wait for it; if it is dead, its lease "
+                "runs out by itself."
+            )
+        try:
+            self._etag = self._store.write(self._key, self._body(), if_match=found.etag)
+        except PreconditionFailedError:
+            raise RefusedError("Another collector has just taken the lease. Wait for it.") from None
+
+    def _renew(self) -> None:
+        while not self._stop.wait(LEASE_RENEWAL.total_seconds()):
+            try:
+                self._etag = self._store.write(self._key, self._body(), if_match=self._etag)
+            except PreconditionFailedError:
+                self._lost = "somebody else took it"
+                return
+            except LakegcError:
+                continue  # `check` judges by the time of the last renewal
+
+    def _body(self, expires_at: float | None = None) -> bytes:
+        if expires_at is None:
+            expires_at = self._expires_at = clock.now().timestamp() + LEASE.total_seconds()
+        holder = Holder(
+            owner=self._owner,
+            verb=self._verb,
+            host=socket.gethostname(),
+            boot=_boot(),
+            processes=_processes(),
+            process=os.getpid(),
+            process_started=_started(os.getpid()),
+            taken_at=self._taken_at,
+            expires_at=expires_at,
+        )
+        return json.dumps(asdict(holder), indent=1).encode() + b"\n"
+
+
+_held: dict[tuple[StoreConfig, str], tuple[Lease, int]] = {}
+_guard = threading.RLock()
+
+
+@contextmanager
+def held(config: StoreConfig, home: str, verb: str, *, external: bool, demanded: bool) -> Iterator[Lease | None]:
+    """Hold the lease of a repository while the block runs; None where the operator says `lease: external`.
+
+    `demanded` False (safety level none) goes on without one where the store has no conditional writes.
+    """
+    if external:
+        yield None
+        return
+    key = (config, home)
+    with _guard:
+        lease, users = _held.get(key, (None, 0))
+        if lease is None:
+            lease = _new(config, home, verb, demanded)
+        if lease is not None:
+            _held[key] = (lease, users + 1)
+    try:
+        yield lease
+    finally:
+        if lease is not None:
+            with _guard:
+                lease, users = _held.pop(key)
+                if users > 1:
+                    _held[key] = (lease, users - 1)
+                else:
+                    lease.give_back()
+
+
+def _new(config: StoreConfig, home: str, verb: str, demanded: bool) -> Lease | None:
+    store = connect(config)
+    if not store.probe().conditional_writes:
+        if not demanded:
+            return None
+        raise SettingsError(
+            f"{config.root} has no conditional writes, so that lakegc cannot make sure to be the only collector there. "
+            "If something else makes sure (one Dagster queue, one cron line), say `lease: external` in lakegc.yaml."
+        )
+    lease = Lease(config, f"{home}/{NAME}", verb)
+    lease.take()
+    return lease
+
+
+def _read(data: bytes, written: datetime) -> Holder:
+    """The holder. A lease of another form (another version's, a damaged one) holds for its time from when it was
+    written: it may well be a living collector's."""
+    try:
+        return Holder(**json.loads(data))
+    except (ValueError, TypeError):
+        until = written + LEASE
+        return Holder("", "a command of another version", "another machine", "", "", 0, "", 0.0, until.timestamp())
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _processes() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _started(process: int) -> str:
+    """When a process was started, in the kernel's own form; `ended` for one that only waits to be forgotten by its
+    parent; empty if it does not show."""
+    try:
+        told = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return "ended" if told[0] in "ZX" else told[19]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,137 @@
+"""Which marks came before and after: what a mark is compared with, and whose findings it must know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakegc_core.errors import MarkError
+from lakegc_core.marks.artifacts import STAGES, Header, MarkArtifacts, marks
+from lakegc_core.marks.context import MarkContext, RepositoryContext
+
+
+def newest_complete(
+    context: RepositoryContext, wanted: Callable[[Header, MarkArtifacts], bool]
+) -> MarkArtifacts | None:
+    """The complete mark that was begun last of those that are `wanted`. A damaged one vouches for nothing."""
+    found: tuple[float, MarkArtifacts] | None = None
+    for mark_id in marks(context.workspace, context.home):
+        mark = context.artifacts(mark_id)
+        try:
+            header = mark.header()
+            if header is None or mark.manifest(STAGES[-1]) is None or not wanted(header, mark):
+                continue
+        except MarkError:
+            continue
+        if found is None or header.started_at > found[0]:
+            found = (header.started_at, mark)
+    return found[1] if found else None
+
+
+def previous_mark(context: MarkContext) -> MarkArtifacts | None:
+    """The newest complete mark of the same repository that was begun before this one."""
+    return newest_complete(context, lambda header, mark: _is_earlier(header, context.header))
+
+
+def _is_earlier(header: Header, own: Header) -> bool:
+    return header.started_at < own.started_at and _is_comparable(header, own)
+
+
+def _is_comparable(header: Header, own: Header) -> bool:
+    return series_of(header) == series_of(own)
+
+
+def series_of(header: Header) -> tuple[object, ...]:
+    """What two marks must have in common for the later one to go on from the earlier one's findings."""
+    return (
+        header.repository,
+        header.repository_created,
+        header.storage_namespace,
+        header.allow_list,
+        header.format,
+    )
+
+
+def read_at(mark: MarkArtifacts) -> float:
+    """When a mark began to read its commits, unix seconds: what it found is true of that moment."""
+    return mark.require(STAGES[2]).started_at
+
+
+def asked_at(mark: MarkArtifacts) -> float:
+    """When a mark last asked lakeFS for anything; long after it was begun if it was resumed; 0 if it never did."""
+    manifests = [mark.manifest(stage) for stage in STAGES[1:]]
+    return max((manifest.started_at for manifest in manifests if manifest is not None), default=0.0)
+
+
+def previous_findings(context: MarkContext) -> MarkArtifacts | None:
+    """The mark before this one, if no other may have found objects live since it read.
+
+    A mark that asked what is staged and got no further may have; so may a damaged one, and one that was begun earlier
+    and resumed later: None then, so that every object is waited for anew.
+    """
+    before = previous_mark(context)
+    if before is None:
+        return None
+    for mark_id in marks(context.workspace, context.home):
+        if mark_id in (before.mark_id, context.header.mark_id):
+            continue
+        mark = context.artifacts(mark_id)
+        try:
+            other = mark.header()
+            if other is None or not _is_comparable(other, context.header):
+                continue
+            if asked_at(mark) >= read_at(before):
+                return None
+        except MarkError:
+            return None
+    return before
+
+
+def former_state(context: MarkContext) -> MarkArtifacts | None:
+    """The newest complete mark of the same namespace that missed no heads, whatever repository lies there now.
+
+    One that was re-created from an old dump is another repository to lakeFS, and yet must know these heads; and a mark
+    that missed some must not make the next one forget them.
+    """
+    own = context.header
+    return newest_complete(
+        context,
+        lambda header, mark: (
+            header.storage_namespace == own.storage_namespace
+            and header.started_at < own.started_at
+            and not mark.require(STAGES[2]).facts.get("former_heads_unknown", 0)
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class LaterMarks:
+    """Marks of the same repository that asked lakeFS for anything since one had read its commits: the newest finished
+    one, and whether one that did not finish asked later than that."""
+
+    finished: MarkArtifacts | None
+    unfinished: bool
+
+
+def later_marks(context: MarkContext) -> LaterMarks:
+    """The marks that read after this one, also those that were begun before it and resumed. Nobody knows when a
+    damaged one read: it counts as one that did not finish, and asked after all others."""
+    finished: tuple[float, MarkArtifacts] | None = None
+    unfinished = 0.0
+    for mark_id in marks(context.workspace, context.home):
+        mark = context.artifacts(mark_id)
+        try:
+            header = mark.header()
+            if header is None or header.repository != context.header.repository or mark_id == context.header.mark_id:
+                continue
+            asked, complete = asked_at(mark), mark.manifest(STAGES[-1]) is not None
+        except MarkError:
+            asked, complete = math.inf, False
+        if asked < read_at(context.mark):
+            continue
+        if not complete:
+            unfinished = max(unfinished, asked)
+        elif finished is None or asked > finished[0]:
+            finished = (asked, mark)
+    return LaterMarks(finished[1] if finished else None, unfinished > (finished[0] if finished else 0.0))

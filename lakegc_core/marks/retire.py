@@ -1,0 +1,301 @@
+"""Retirement: of an old mark one record stays, which says what it found and what was freed; its other artifacts go.
+
+Which marks must stay is decided by `reasons_to_keep`, pure: what a later mark or sweep may still ask is never deleted.
+A mark ceases with its header, after its record is durable; whatever else lies in its folder is deleted then, and by the
+next call if this one broke off. Data, rules, rescues and lakeFS's own lists of what was deleted are not touched here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.copies.backup import RECORD
+from lakegc_core.errors import MarkError, ObjectNotFoundError, SettingsError, StoreError
+from lakegc_core.marks import lease
+from lakegc_core.marks.artifacts import STAGES, Manifest, MarkArtifacts, decode, digest, encode, marks, retired_marks
+from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.layers import CLOCKS, restored_at, rests_on
+from lakegc_core.marks.lease import Lease
+from lakegc_core.marks.previous import asked_at, read_at, series_of
+from lakegc_core.policy import safety
+from lakegc_core.stages.swept_report.lost import LOST
+from lakegc_core.stages.swept_report.record import files_of, sweeps_of
+from lakegc_core.store.base import DELETED, FAILED
+from lakegc_core.views.report import instant
+
+Json = dict[str, Any]
+
+_DAY = 86_400.0
+_NEVER_BEGUN = "never begun: its folder holds no header. Look what lies there"
+_BATCH = 1_000  # keys a request
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A mark as retirement sees it. Times are unix seconds."""
+
+    mark_id: str
+    started_at: float = 0.0
+    asked_at: float = 0.0  # when it last asked lakeFS for anything; 0 if it never did
+    read_at: float | None = None  # when it read its commits; None if it is not complete
+    series: tuple[object, ...] = ()  # marks with the same one carry findings from one to the next
+    storage_namespace: str = ""
+    heads_known: bool = True  # lakeFS knew all heads that the marks before it had seen
+    rests_on: tuple[str, ...] = ()  # marks of which it takes parts over
+    touched_at: float = 0.0  # when it was last swept, or objects of it were brought back; 0 if never
+    trouble: str = ""  # why it is not for a machine to remove, in words
+
+
+@dataclass(frozen=True)
+class Retirement:
+    """What one call did, or would do. `retired` maps ids to their records, `kept` to the reasons."""
+
+    repository: str
+    retired: dict[str, Json]
+    kept: dict[str, str]
+    artifacts: int  # deleted now
+    bytes: int  # of those, as the listing says
+    dry_run: bool
+
+
+def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool = False) -> Retirement:
+    """Retire the marks of a repository that nothing needs any more; `keep` of the newest complete ones stay anyway.
+
+    Left out, `keep` is lakegc.yaml's. RefusedError while another collector works on the repository; StoreError when
+    artifacts could not be deleted: the next call goes on with them.
+    """
+    wanted = context.policy.keep_marks if keep is None else keep
+    if wanted < safety.LEAST_MARKS:
+        raise SettingsError(f"At least {safety.LEAST_MARKS} marks are kept, not {wanted}: later ones rest on them.")
+    if dry_run or not marks(context.workspace, context.home):  # without marks there is nothing to keep others from
+        return _retire(context, wanted, None, dry_run=True)
+    with lease.held(
+        context.workspace,
+        context.home,
+        f"retire {context.repository.id}",
+        external=context.settings.lease == "external",
+        demanded=context.policy.safety != safety.NONE.name,
+    ) as held:
+        return _retire(context, wanted, held, dry_run=False)
+
+
+def reasons_to_keep(every: Sequence[Standing], keep: int, now: float) -> dict[str, str]:
+    """Why each mark that must stay stays, by id; the others may be retired. Pure.
+
+    The newest complete mark of a series carries what is known of every object; one that read after it keeps findings
+    from being carried; and the newest mark whose heads were all known is what a restored server is noticed by. A mark
+    that rests on others needs them, and the next one what was deleted or brought back since those listed.
+    """
+    whole = (mark for mark in every if mark.read_at is not None)
+    complete = sorted(whole, key=lambda mark: (mark.started_at, mark.mark_id))
+    newest = {mark.mark_id for mark in complete[-keep:]}
+    carrying = {mark.series: mark for mark in complete}
+    knowing = {mark.storage_namespace: mark.mark_id for mark in complete if mark.heads_known}
+    least_age = safety.RETIREMENT.total_seconds()
+
+    def reason(mark: Standing) -> str:
+        if mark.trouble:
+            return mark.trouble
+        if now - max(mark.started_at, mark.asked_at) < least_age:
+            return f"younger than {least_age / _DAY:.0f} days"
+        if mark.mark_id in newest:
+            return f"one of the {keep} newest complete marks"
+        if mark == carrying.get(mark.series):
+            return "the newest complete mark of its kind: the next one goes on from it"
+        if mark.mark_id == knowing.get(mark.storage_namespace):
+            return "the newest mark of which lakeFS knew all heads"
+        later = [other.read_at for other in (*complete[-1:], carrying.get(mark.series)) if other and other.read_at]
+        if not later or mark.asked_at >= min(later):
+            return "no complete mark has read lakeFS anew since it did"
+        if mark.touched_at >= taken_over_since - CLOCKS:
+            return "it was swept or restored since the listings that the next mark may take over"
+        return ""
+
+    listed_at = {mark.mark_id: mark.started_at for mark in complete}
+    taken_over = {each for mark in carrying.values() for each in (mark.mark_id, *mark.rests_on)}
+    taken_over_since = min((listed_at[each] for each in taken_over if each in listed_at), default=0.0)
+    kept = {mark.mark_id: why for mark in every if (why := reason(mark))}
+    for mark in every:
+        if mark.mark_id in kept:
+            kept |= {each: f"mark {mark.mark_id} rests on it" for each in mark.rests_on if each not in kept}
+    return kept
+
+
+def list_retired(context: RepositoryContext) -> list[Json]:
+    """What was retired, newest id first: what each mark found, and what its sweeps freed."""
+    return [
+        _freed(record)
+        for mark_id in retired_marks(context.workspace, context.home)
+        if (record := context.artifacts(mark_id).retired()) is not None
+    ]
+
+
+def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:
+    gone = retired_marks(context.workspace, context.home)
+    ids = marks(context.workspace, context.home)
+    standing = {mark_id: _standing(context.artifacts(mark_id)) for mark_id in ids}
+    found = [mark for mark in standing.values() if mark is not None]
+    left_over = [mark_id for mark_id in ids if standing[mark_id] is None and mark_id in gone]
+    since = max((mark.started_at for mark in found if mark.read_at is not None), default=0.0)
+    # The next mark has to know that objects of a retired one were brought back.
+    left_over = [each for each in left_over if restored_at(context.artifacts(each)) < since - CLOCKS or not since]
+    kept = reasons_to_keep(found, keep, clock.now().timestamp())
+    kept |= {mark_id: _NEVER_BEGUN for mark_id in ids if standing[mark_id] is None and mark_id not in gone}
+    retired: dict[str, Json] = {}
+    count = size = 0
+    for mark in reversed(found):  # oldest ids first
+        if mark.mark_id in kept:
+            continue
+        artifacts = context.artifacts(mark.mark_id)
+        record = _record(artifacts)
+        retired[mark.mark_id] = _freed(record)
+        if not dry_run:
+            _check(held)
+            record |= {"digest": digest(record)}
+            artifacts.store.write(artifacts.retired_key, encode(record))
+            deleted = _delete_mark(artifacts, held)
+            context.say(f"retire: mark {mark.mark_id}, {deleted[0]:,} artifacts")
+            count, size = count + deleted[0], size + deleted[1]
+    for mark_id in left_over if not dry_run else ():
+        deleted = _delete_files(context.artifacts(mark_id), held)
+        count, size = count + deleted[0], size + deleted[1]
+    return Retirement(context.repository.id, retired, kept, count, size, dry_run)
+
+
+def _standing(mark: MarkArtifacts) -> Standing | None:
+    """How a mark stands; None where a folder holds no header."""
+    try:
+        header = mark.header()
+        if header is None:
+            return None
+        complete = mark.manifest(STAGES[-1]) is not None
+        commits = mark.manifest(STAGES[2])
+        return Standing(
+            mark_id=mark.mark_id,
+            started_at=header.started_at,
+            asked_at=asked_at(mark),
+            read_at=read_at(mark) if complete else None,
+            series=series_of(header),
+            storage_namespace=header.storage_namespace,
+            heads_known=commits is not None and not commits.facts.get("former_heads_unknown", 0),
+            rests_on=tuple(rests_on(mark)),
+            touched_at=max(_swept_at(mark), restored_at(mark)),
+            trouble=_trouble(mark),
+        )
+    except MarkError as error:
+        return Standing(mark.mark_id, trouble=f"damaged, so nobody knows when it read: {error}")
+
+
+def _swept_at(mark: MarkArtifacts) -> float:
+    """When the last sweep of a mark that is over was; 0 if there was none."""
+    reports = [_report(mark, number) for number in sweeps_of(mark.store, mark.folder)]
+    return max((report["finished_at"] for report in reports if report), default=0.0)
+
+
+def _trouble(mark: MarkArtifacts) -> str:
+    """What is unfinished about the sweeps of a mark."""
+    for number in sweeps_of(mark.store, mark.folder):
+        names = files_of(mark.store, mark.folder, number)
+        if "plan.json" in names and "report.json" not in names:
+            return f"sweep {number} of it broke off: sweep it again, so that what was deleted is on record"
+        if "report.json" in names and _report(mark, number).get("outcomes", {}).get(LOST, 0):
+            return f"sweep {number} of it lost objects, which its journal names: restore them, then remove it by hand"
+    return ""
+
+
+def _record(mark: MarkArtifacts) -> Json:
+    """What stays of a mark: its header, what each stage found, and the reports of its sweeps."""
+    header = mark.header()
+    assert header is not None  # it stood a moment ago, and the lease is held
+    stages = {stage: manifest for stage in STAGES if (manifest := mark.manifest(stage)) is not None}
+    record = {
+        "repository": header.repository,
+        "mark_id": mark.mark_id,
+        "retired_at": clock.now().timestamp(),
+        "header": asdict(header) | {"digest": header.digest},
+        "stages": {stage: _condensed(manifest) for stage, manifest in stages.items()},
+        "sweeps": {
+            str(number): _report(mark, number)
+            for number in sweeps_of(mark.store, mark.folder)
+            if "report.json" in files_of(mark.store, mark.folder, number)
+        },
+        "backup": _json_at(mark, RECORD),
+    }
+    # As it will be read back, so that its digest is that of what was written.
+    return decode(encode(record), "record")
+
+
+def _condensed(manifest: Manifest) -> Json:
+    shown = ("digest", "started_at", "finished_at", "seconds", "rows", "bytes", "facts", "version")
+    return {name: getattr(manifest, name) for name in shown}
+
+
+def _report(mark: MarkArtifacts, number: int) -> Json:
+    return _json_at(mark, f"sweeps/{number}/report.json") or {}
+
+
+def _json_at(mark: MarkArtifacts, name: str) -> Json | None:
+    try:
+        return decode(mark.store.read(f"{mark.folder}/{name}"), f"{mark.location}/{name}")
+    except ObjectNotFoundError:
+        return None
+
+
+def _freed(record: Json) -> Json:
+    """A record in a line: what the mark found, and what was deleted by it."""
+    expired = record["stages"].get(STAGES[-1], {}).get("facts", {}).get("expired", {})
+    reports = record["sweeps"].values()
+    return {
+        "mark_id": record["mark_id"],
+        "started_at": instant(record["header"]["started_at"]),
+        "retired_at": instant(record["retired_at"]),
+        "state": "retired",
+        "expired": expired.get("objects", 0),
+        "expired_bytes": expired.get("bytes", 0),
+        "sweeps": len(record["sweeps"]),
+        "deleted": sum(report.get("outcomes", {}).get(DELETED, 0) for report in reports),
+        "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in reports),
+        "backup": (record["backup"] or {}).get("place"),
+    }
+
+
+def _delete_mark(mark: MarkArtifacts, held: Lease | None) -> tuple[int, int]:
+    """Delete a mark, its header first: half a mark must not pass for an unfinished one."""
+    header = f"{mark.folder}/mark.json"
+    (outcome,) = mark.store.delete_many([header])
+    if outcome.startswith(FAILED):
+        raise StoreError(
+            f"{mark.location}/mark.json could not be deleted ({outcome}), so mark {mark.mark_id} still stands as it "
+            f"was. Retiring needs leave to delete below {mark.home}/."
+        )
+    count, size = _delete_files(mark, held)
+    return count + 1, size
+
+
+def _delete_files(mark: MarkArtifacts, held: Lease | None) -> tuple[int, int]:
+    """Delete whatever lies in a mark's folder; return how many objects and bytes. StoreError if anything is left."""
+    count = size = left = 0
+    for batch in mark.store.list(f"{mark.folder}/"):
+        for start in range(0, batch.num_rows, _BATCH):
+            _check(held)
+            piece = batch.slice(start, _BATCH)
+            outcomes = mark.store.delete_many(piece.column("address").to_pylist())
+            left += sum(outcome.startswith(FAILED) for outcome in outcomes)
+            count += piece.num_rows
+            size += pc.sum(piece.column("size")).as_py() or 0
+    if left:
+        raise StoreError(
+            f"{left:,} of {count:,} artifacts of mark {mark.mark_id} could not be deleted. Its record stands; run "
+            "`lakegc retire` again for the rest."
+        )
+    return count, size
+
+
+def _check(held: Lease | None) -> None:
+    if held is not None:
+        held.check()

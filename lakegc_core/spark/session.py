@@ -1,0 +1,217 @@
+"""Spark as lakegc uses it: one session, DataFrames only, and tasks that run Python on the executors.
+
+Which Java runs it is said in `java`, how executors get lakegc in `shipping`. What the stages do is not here.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from lakegc_core import clock, errors
+from lakegc_core.errors import LakegcError
+from lakegc_core.spark import java, shipping
+from lakegc_core.spark import preload as worker_daemon
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Item = TypeVar("Item")
+Json = dict[str, Any]
+Make = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+CONNECT = "sc://"
+"""How the address of a Spark Connect server begins, which stands where a master would."""
+
+FEW = 20_000
+"""Rows that may pass through the driver to every task: some megabytes at most."""
+
+_RESULT = "result string"
+_DAEMON = "spark.python.daemon.module"
+_DEFAULTS = {
+    "spark.app.name": "lakegc",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.adaptive.enabled": "true",
+}
+
+
+def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, quick: bool = False) -> SparkSession:
+    """The process's Spark session, started if there is none; one that stands is taken, whatever its master.
+
+    `master` may be the address of a Spark Connect server. `conf` holds any `spark.*` settings and wins over lakegc's
+    defaults. Credentials do not belong there: stores are reached from Python, with configurations that travel in the
+    tasks. Executors elsewhere are given this package. `quick`: for little work, see `java.prepare`.
+    """
+    own = dict(conf or {})
+    forks = sys.platform == "linux" and master.startswith("local") and _DAEMON not in own
+    if forks and not _stands():
+        worker_daemon.warm_up()
+    # Spark's Python side wants it for the first job, and this thread waits for the JVM meanwhile.
+    threading.Thread(target=importlib.import_module, args=("pandas",)).start()
+    from pyspark.sql import SparkSession
+
+    if master.startswith(CONNECT):  # memory, logs and Python are the server's
+        builder = SparkSession.builder.remote(master)
+        settings = {key: value for key, value in _DEFAULTS.items() if key.startswith("spark.sql.")}
+    else:
+        if python := own.get("spark.pyspark.python"):
+            os.environ["PYSPARK_PYTHON"] = python  # only spark-submit looks at the setting itself
+        prepare_environment(master, quick=quick)
+        builder = SparkSession.builder.master(master)
+        settings = dict(_DEFAULTS)
+    if master.startswith("local"):
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 2))
+        log = Path(__file__).with_name("log4j2.properties")
+        if forks:
+            settings[_DAEMON] = worker_daemon.__name__
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
+    for key, value in (settings | own).items():
+        builder = builder.config(key, value)
+    started = builder.getOrCreate()
+    shipping.ship(started)
+    return started
+
+
+def _stands() -> bool:
+    """Whether this process has a session, without importing Spark to learn that."""
+    spark = sys.modules.get("pyspark.sql")
+    return spark is not None and spark.SparkSession.getActiveSession() is not None
+
+
+def prepare_environment(master: str = "local[*]", *, quick: bool = False) -> None:
+    """Set Java and the executors' Python where the environment leaves them open. Call before the first session."""
+    if master.startswith("local"):
+        # Workers would otherwise run the `python3` of PATH, which need not have lakegc.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    java.prepare(quick=quick and master.startswith("local"))
+
+
+def run_tasks(
+    spark: SparkSession,
+    items: Sequence[Item],
+    task: Callable[[Item], Iterator[Json]],
+    *,
+    width: int | None = None,
+) -> list[Json]:
+    """Run `task` on every item on the executors; return all that the tasks yield, in no order.
+
+    Results are collected to the driver, so a task yields few and small ones: names of parts, counts, never objects.
+    `width` limits how many run side by side.
+    """
+    if not items:
+        return []
+    slices = min(len(items), width) if width else len(items)
+    numbers = spark.range(0, len(items), 1, slices)
+    ready, clocks = tuple(items), clock.ambient()
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(clocks)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for result in task(ready[number]):
+                    yield _row(result)
+
+    return collect_results(numbers.mapInArrow(body, _RESULT))
+
+
+def begin_task(clocks: dict[str, str]) -> None:
+    """First thing in a task: take over the driver's clock, and spare Python's garbage collector what is imported.
+
+    Spark runs it after every task, which takes longer than many a task if it walks all modules each time.
+    """
+    gc.freeze()
+    clock.adopt(clocks)
+
+
+def run_on_rows(rows: DataFrame | Mapped, task: Callable[[Iterator[pa.RecordBatch]], Iterator[Json]]) -> list[Json]:
+    """Run `task` over the batches of every partition of `rows`; return the few small results that it yields."""
+    clocks = clock.ambient()
+    frame, make = (rows.of, rows.make) if isinstance(rows, Mapped) else (rows, None)
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(clocks)
+        for result in task(make(batches) if make else batches):
+            yield _row(result)
+
+    return collect_results(frame.mapInArrow(body, _RESULT))
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Rows of a schema that Python makes of those of a frame, in its tasks; without `make` they are the frame's own.
+
+    What writes them does both in one worker; as a frame they pass through the JVM, to a worker more for each task.
+    """
+
+    of: DataFrame
+    schema: pa.Schema
+    make: Make | None = None
+
+    def then(self, schema: pa.Schema, more: Make) -> Mapped:
+        """What `more` makes of these rows, in the same tasks."""
+        first = self.make
+        return Mapped(self.of, schema, more if first is None else lambda batches: more(first(batches)))
+
+    def as_frame(self) -> DataFrame:
+        """The rows, for Spark to go on with."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return self.of.mapInArrow(self.make, from_arrow_schema(self.schema)) if self.make else self.of
+
+
+def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+    """A frame without rows, which Spark knows to have none."""
+    return spark.createDataFrame(schema.empty_table())
+
+
+def many(frame: DataFrame, rows: int | None = None) -> DataFrame:
+    """The right side of a join, which may be large; `rows`: how many there are at most, where that is known.
+
+    Spark takes what Python reads for a few rows, whatever its size, and would collect it on the driver to send it to
+    every task. That is done only with few rows, of which it saves the shuffle of both sides.
+    """
+    return frame.hint("broadcast" if rows is not None and rows <= FEW else "shuffle_hash")
+
+
+def collect_results(frame: DataFrame) -> list[Json]:
+    """Collect a frame of JSON results; an error of lakegc raised in a task is raised here as itself."""
+    with clear_errors():
+        return [json.loads(row[0]) for row in frame.collect()]
+
+
+class clear_errors:
+    """Turn the long trace of a failed Spark job back into the lakegc error that a task raised, where there is one."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, LakegcError):
+            return
+        found = re.findall(r"lakegc_core\.errors\.(\w+): (.*)", str(error))
+        for name, message in reversed(found):
+            kind_found = getattr(errors, name, None)
+            if isinstance(kind_found, type) and issubclass(kind_found, LakegcError):
+                raise kind_found(message) from None
+
+
+def _row(result: Json) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"result": [json.dumps(result)]})

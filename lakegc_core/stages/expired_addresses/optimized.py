@@ -1,0 +1,382 @@
+"""What an optimized mark has to judge: what may have changed since the mark below, brought together by address.
+
+That is what the mark below found unreferenced, what was listed anew, and what ranges held that nothing holds any more.
+One shuffle by hash tells which of it a retained range holds. What then is not known to lie there is looked up in the
+layers' listings, and last of all in the store. The rows are those of `candidates.against_all`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import Layer
+from lakegc_core.policy.namespace import Namespace, xid_times
+from lakegc_core.spark.session import Mapped, empty
+from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.committed_addresses.range_files import DROPPED, INDEX, RANGES, by_reading, reading_keys
+from lakegc_core.stages.expired_addresses.clean import ABSENT, MISSING, MISSTATED, MISSTATED_SCHEMA, Unreferenced
+from lakegc_core.stages.expired_addresses.reasons import FOREIGN
+from lakegc_core.stages.expired_addresses.since import KEPT
+from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
+from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.stages.namespace_listing.inventory import GONE, LEARNT, Units, unit_of
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.parts import Part, read, rows_of, spark_width, write
+from lakegc_core.tables.gather import (
+    HASH,
+    KIND,
+    Feed,
+    columns_of,
+    few,
+    gather,
+    only,
+    partitions_for,
+    rows_in,
+    rows_of_feeds,
+)
+from lakegc_core.tables.hashing import hash_strings, mixed
+from lakegc_core.tables.key_scan import (
+    Filter,
+    Sieve,
+    Wanted,
+    by_address,
+    by_hash,
+    filter_of,
+    scan,
+    sieve_of,
+    sources_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
+CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
+_VERDICTS = (CANDIDATES, FREED, ASKED, SWEPT, MISSTATED)
+_FOUND, _LEFT, _LOOSE, _INDEXED = "found", "left", "loose", "indexed"
+_ASKED_PER_TASK = 200
+_INDEX_ROWS = 250_000  # of which those that count are sought out in a pass of its own
+
+_OBJECT = [field.with_nullable(True) for field in inventory.SCHEMA]
+ROWS = pa.schema(
+    [
+        KIND,
+        HASH,
+        *_OBJECT,
+        pa.field("range_id", pa.string()),  # of a retained range that holds the address
+        pa.field("carried", pa.bool_()),  # whether its unit is taken over
+        pa.field("asks", pa.bool_()),  # whether it has to lie there
+        pa.field("exact", pa.bool_()),  # of an entry: whether this is the likely reading of its address
+    ]
+)
+_COUNTED = pa.schema([KIND, HASH, ROWS.field("range_id"), ROWS.field("asks")])
+_SOUGHT_SCHEMA = pa.schema(
+    [
+        inventory.SCHEMA.field("address"),
+        HASH,
+        ROWS.field("range_id"),
+        pa.field("live", pa.bool_(), nullable=False),  # held by a retained range, or staged
+    ]
+)
+DECIDED = pa.schema(
+    [pa.field("verdict", pa.string(), nullable=False), *_OBJECT, *(_SOUGHT_SCHEMA.remove(0))],
+)
+_ANSWER = pa.schema([*_OBJECT, ROWS.field("range_id"), _SOUGHT_SCHEMA.field("live")])
+_ABSENT_SCHEMA = _SOUGHT_SCHEMA.remove(1)
+
+
+def against_changes(
+    spark: SparkSession, context: MarkContext, own: Layer, layers: Sequence[Layer], listed_from: float
+) -> Unreferenced:
+    """What the mark `own`, which rests on `layers`, has to judge. What was named since `listed_from` (unix seconds) is
+    not missing where it does not lie there, but new."""
+    return _Changes(spark, context, own, tuple(layers), listed_from).run()
+
+
+@dataclass(frozen=True)
+class _Changes:
+    spark: SparkSession
+    context: MarkContext
+    own: Layer
+    layers: tuple[Layer, ...]
+    listed_from: float
+
+    def run(self) -> Unreferenced:
+        decided = self._decide()
+        found: dict[str, list[Part]] = {_FOUND: [], _LEFT: []}
+        parts = {CANDIDATES: decided[CANDIDATES], _LEFT: [], LEARNT: [], _LOOSE: [], ABSENT: []}
+        if decided[FREED] or decided[ASKED]:
+            sought = [self._wanted(decided, *names) for names in ((FREED, ASKED), (FREED,), (ASKED,))]
+            lying = inventory.find(self.spark, (self.own, *self.layers), sought[0], gone=False)
+            found = self._write(lying, dict.fromkeys((_FOUND, _LEFT), inventory.SCHEMA), _Split(*sought[1:]))
+        if decided[ASKED] or decided[SWEPT]:
+            parts |= self._ask(decided, found[_FOUND])
+        parts[_LEFT] = found[_LEFT]
+        config, own = self.context.workspace, self.own.mark_id
+        objects = [
+            source
+            for name in (CANDIDATES, _LEFT, _LOOSE)
+            for source in sources_of(config, self._folder(name), parts[name], own)
+        ]
+
+        def absent(which: str) -> DataFrame:
+            return self._read(ABSENT, parts[ABSENT], _ABSENT_SCHEMA).where(which)
+
+        return Unreferenced(
+            objects=scan(self.spark, objects, inventory.SCHEMA, None),
+            missing=absent("live").select("address") if parts[ABSENT] else None,
+            holding=lambda: absent("range_id is not null").select("address", "range_id"),
+            learnt=parts[LEARNT],
+            misstated=decided[MISSTATED],
+        )
+
+    def _decide(self) -> dict[str, list[Part]]:
+        """Everything that may have changed, in parts by what has to be done about it."""
+        base, every = self.layers[0], (self.own, *self.layers)
+        units = Units.of_top(every)
+        told = [
+            (BEFORE, base, FINDINGS, ""),
+            (BEFORE, base, FINDINGS, KEPT),
+            (MISSED, base, FINDINGS, MISSING),
+            (ANEW, self.own, inventory.STAGE, ""),
+            (GONE_SINCE, self.own, inventory.STAGE, GONE),
+            (DROPPED_SINCE, self.own, range_reading.STAGE, DROPPED),
+            (NEW, self.own, range_reading.STAGE, ""),
+            (STAGED, self.own, uncommitted_addresses.STAGE, ""),
+        ]
+        feeds = [
+            Feed(source, _COLUMNS[kind], _Told(kind, units, self.listed_from), once=kind == NEW)
+            for kind, layer, stage, dataset in told
+            for source in layer.sources(stage, dataset)
+        ]
+        places = tuple(
+            (layer.mark.stage_folder(stage, dataset), tuple(layer.parts(stage, dataset)))
+            for _, layer, stage, dataset in told
+        )
+        sought = Wanted(self.context.workspace, places, ("address",), by_address)
+        held = self.own.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
+        sieve = filter_of if few(sought.rows) else sieve_of  # the table of a filter for few is quicker
+        index: list[Feed] = []
+        for layer in every:
+            make = _Indexed(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought, sieve)
+            sources = layer.sources(range_reading.STAGE, INDEX)
+            index += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in sources]
+        # Of what is sought ranges hold about as much again, and some of the index comes along.
+        rows = 2 * sought.rows + int(rows_in(index) * Sieve.share(sought.rows))
+        if rows_in(index) > _INDEX_ROWS and few(rows):
+            index = self._put_down(index)
+        feeds += index
+        partitions = self.context.settings.scale.address_num_partitions or partitions_for(rows)
+        frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
+        schemas = {CANDIDATES: inventory.SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), _SOUGHT_SCHEMA)}
+        schemas[MISSTATED] = MISSTATED_SCHEMA
+        return self._write(frame, schemas, _by_verdict)
+
+    def _put_down(self, index: Sequence[Feed]) -> list[Feed]:
+        """The few rows of a large index that count, in parts that all workers can read."""
+        folder, own = self._folder(_INDEXED), self.own.mark_id
+        parts = write(rows_of_feeds(self.spark, index, _COUNTED), self.context.workspace, {_INDEXED: folder}, _COUNTED)
+        sources = sources_of(self.context.workspace, folder, parts[_INDEXED], own)
+        return [Feed(source, tuple(_COUNTED.names), columns_of) for source in sources]
+
+    def _ask(self, decided: Mapping[str, Sequence[Part]], found: Sequence[Part]) -> dict[str, list[Part]]:
+        """Ask the store for what no listing knows: what is there, what of that nothing holds, and what is not there."""
+        known = Wanted(self.context.workspace, ((self._folder(_FOUND), tuple(found)),), ("address",), by_address)
+        rows = self._read(ASKED, decided[ASKED], _SOUGHT_SCHEMA)
+        rows = rows.unionByName(self._read(SWEPT, decided[SWEPT], _SOUGHT_SCHEMA))
+        asked = rows_of(decided[ASKED]) + rows_of(decided[SWEPT])
+        width = min(4 * spark_width(self.spark), 1 + asked // _ASKED_PER_TASK)
+        work = _Asking(self.context.data, self.context.namespace, known)
+        answers = Mapped(rows.repartition(width), _ANSWER, work.ask)
+        schemas = {LEARNT: inventory.SCHEMA, _LOOSE: inventory.SCHEMA, ABSENT: _ABSENT_SCHEMA}
+        return self._write(answers, schemas, _by_answer)
+
+    def _write(self, rows: Mapped, schemas: Mapping[str, pa.Schema], split: Any) -> dict[str, list[Part]]:
+        folders = {name: self._folder(name) for name in schemas}
+        first = next(iter(schemas.values()))
+        return write(rows, self.context.workspace, folders, first, split=split, schemas=schemas, summarise=_sizes)
+
+    def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> DataFrame:
+        if not parts:
+            return empty(self.spark, schema)
+        return read(self.spark, self.context.workspace, self._folder(name), parts, schema)
+
+    def _wanted(self, parts: Mapping[str, Sequence[Part]], *names: str) -> Wanted:
+        places = tuple((self._folder(name), tuple(parts[name])) for name in names)
+        return Wanted(self.context.workspace, places, ("hash",), by_hash)
+
+    def _folder(self, name: str) -> str:
+        return self.context.mark.stage_folder(FINDINGS, name)
+
+
+_COLUMNS = {
+    BEFORE: ("address", "size", "last_modified", "etag", "reason"),
+    ANEW: tuple(inventory.SCHEMA.names),
+    GONE_SINCE: ("address",),
+    DROPPED_SINCE: ("address",),
+    NEW: ("address", "exact", "size"),  # the size that the entry claims
+    STAGED: ("address", "exact"),
+    MISSED: ("address",),
+}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Rows of one kind, as what they say of an address; a picklable value that tasks carry."""
+
+    kind: int
+    units: Units
+    listed_from: float
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        addresses = rows["address"]
+        named = {name: rows[name] for name in _OBJECT_NAMES if name in rows.schema.names}
+        told = named | {"kind": self.kind, "hash": hash_strings(addresses)}
+        if self.kind in (ANEW, GONE_SINCE):
+            return told
+        if "unit" not in told:
+            told["unit"] = unit_of(addresses)
+        told["carried"] = self.units.ages_of(told["unit"]) > 0
+        if self.kind == BEFORE:
+            told["foreign"] = pc.equal(rows["reason"], FOREIGN)
+        if self.kind in (BEFORE, DROPPED_SINCE):
+            return only(told, told["carried"])
+        asks = ~(xid_times(addresses) >= self.listed_from)
+        if "exact" in rows.schema.names:
+            told["exact"] = rows["exact"]
+            asks &= rows["exact"].to_numpy(zero_copy_only=False)
+        return told | {"asks": asks}
+
+
+_OBJECT_NAMES = tuple(inventory.SCHEMA.names)
+
+
+@dataclass(frozen=True)
+class _Indexed:
+    """Rows of a layer's index which count: those of ranges that are retained and were read there, and of addresses that
+    are sought, with a few others. A picklable value that tasks carry."""
+
+    kind: int
+    layer: str
+    held: Wanted
+    sought: Wanted
+    sieve: Callable[[Wanted], Filter | Sieve]
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        rows = rows.take(pa.array(self.sieve(self.sought).rows(rows["hash"].to_numpy())))
+        ranges = rows["range_id"].cast(pa.string())
+        held = filter_of(self.held).rows(reading_keys(ranges, pa.repeat(self.layer, len(ranges))))
+        return {"kind": self.kind, "hash": rows["hash"].to_numpy()[held], "range_id": ranges.take(pa.array(held))}
+
+
+def decide(rows: pa.Table) -> Iterator[pa.Table]:
+    """What is to be done about addresses, of which the table holds all that is told."""
+    kind, hashes = rows["kind"].to_numpy(), rows["hash"].to_numpy()
+    carried, asks, exact = (pc.fill_null(rows[name], False).to_numpy() for name in ("carried", "asks", "exact"))
+
+    def among(*kinds: int) -> np.ndarray:
+        return np.isin(hashes, hashes[np.isin(kind, kinds)])
+
+    live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)
+    known = (kind == ANEW) | ((kind == BEFORE) & ~gone)
+    lies = np.isin(hashes, hashes[known])
+    # The mark below has asked for what its ranges held; what it missed then is asked for again.
+    settled = carried & ~gone & among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)
+    verdicts = {
+        CANDIDATES: known & ~live,
+        FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
+        ASKED: asks & ~lies & ~settled & ~gone,
+        SWEPT: asks & ~lies & gone,
+        # What is not listed yet counts as well: no later optimized mark compares it.
+        MISSTATED: exact & (kind == NEW) & ~settled & ~_agree(hashes, rows["size"], known),
+    }
+    holding = rows.filter(pa.array(live & (kind >= HELD))).select(["hash", "range_id"])
+    holding = holding.sort_by([("hash", "ascending"), ("range_id", "ascending")])
+    held = holding["hash"].to_numpy()
+    shown = live | among(STAGED)
+    for verdict, chosen in verdicts.items():
+        numbers = np.flatnonzero(chosen)
+        numbers = numbers[np.unique(hashes[numbers], return_index=True)[1]]
+        if not len(numbers):
+            continue
+        found = rows.take(pa.array(numbers))
+        places = np.searchsorted(held, hashes[numbers])
+        first = pa.array(places, mask=~live[numbers])
+        found = found.set_column(found.schema.get_field_index("range_id"), "range_id", holding["range_id"].take(first))
+        found = found.append_column("live", pa.array(shown[numbers]))
+        yield found.append_column("verdict", pa.repeat(verdict, len(numbers)))
+
+
+def _agree(hashes: np.ndarray, sizes: pa.Array, known: np.ndarray) -> np.ndarray:
+    """Whether the size of a row is that of a row of the same hash which is known to lie there."""
+    pairs = mixed(hashes, pc.fill_null(sizes, -1).to_numpy())
+    agree: np.ndarray = np.isin(pairs, pairs[known])
+    return agree
+
+
+def _by_verdict(table: pa.Table) -> dict[str, pa.Table]:
+    return {name: table.filter(pc.equal(table["verdict"], name)) for name in _VERDICTS}
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Tells objects that were freed from those that were asked for; a picklable value that tasks carry."""
+
+    freed: Wanted
+    asked: Wanted
+
+    def __call__(self, table: pa.Table) -> dict[str, pa.Table]:
+        hashes = hash_strings(table["address"])
+        parts = {_LEFT: self.freed, _FOUND: self.asked}
+        return {name: table.take(pa.array(filter_of(wanted).rows(hashes))) for name, wanted in parts.items()}
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Asks a store for objects one by one; a picklable value that tasks carry. `known`: which need not be asked for."""
+
+    data: StoreConfig
+    namespace: Namespace
+    known: Wanted
+
+    def ask(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For each address a row: what the store says of the object, or nulls if it is not there."""
+        store = connect(self.data)
+        for batch in batches:
+            known = filter_of(self.known).any(by_hash(batch))
+            batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), known)))
+            units = unit_of(batch["address"]).to_pylist()
+            foreign = pc.invert(self.namespace.collectable(batch["address"])).to_pylist()
+            rows = []
+            for number, row in enumerate(batch.to_pylist()):
+                try:
+                    found = store.head(row["address"])
+                except ObjectNotFoundError:
+                    rows.append(row)
+                    continue
+                said = {"size": found.size, "last_modified": found.last_modified, "etag": found.etag}
+                rows.append(row | said | {"unit": units[number], "foreign": foreign[number]})
+            yield pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
+
+
+def _by_answer(table: pa.Table) -> dict[str, pa.Table]:
+    there = pc.is_valid(table["size"])
+    learnt = table.filter(there)
+    return {
+        LEARNT: learnt,
+        _LOOSE: learnt.filter(pc.is_null(learnt["range_id"])),
+        ABSENT: table.filter(pc.invert(there)),
+    }
+
+
+def _sizes(table: pa.Table) -> dict[str, int]:
+    return {"bytes": pc.sum(table["size"]).as_py() or 0} if "size" in table.column_names else {}

@@ -1,0 +1,185 @@
+"""The rows in which a mark says what it found, and since when each object has been unreferenced without interruption.
+
+Column `since` is carried from mark to mark. Whatever finds the object staged, held or live starts the clock anew: a
+mark in between, a look, and also a mark or a look that came after the mark that is swept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.previous import later_marks, previous_findings
+from lakegc_core.spark.session import Mapped, many
+from lakegc_core.stages.swept_report import rescues
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.parts import list_parts, read
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import Wanted, read_named
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+STAGE = "expired_addresses"
+KEPT = "kept"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("etag", pa.string(), nullable=True),
+        pa.field("reason", pa.string(), nullable=False),  # expired: unreferenced; kept: see `judging`
+        pa.field("since", pa.timestamp("us", tz="UTC"), nullable=False),  # unreferenced at least since then
+    ]
+)
+UNREFERENCED = "unreferenced"
+MOST_CARRIED = 200_000
+"""Rows of what the mark before found that a worker may hold: some 25 MB. Spark joins more."""
+_ROWS, _RESCUES = ("address", "since"), ("address", "at")
+CARRIED = (STAGE,)
+"""Datasets that begin or go on with a series: what is kept interrupts it. A young object does not begin one: an upload
+may still be linked, as most are, and what refers to it then may be hidden from the next mark and its look by one
+commit."""
+
+
+def moment(seconds: float) -> Column:
+    """A column that holds this moment (unix seconds) as a timestamp."""
+    from pyspark.sql import functions as F
+
+    return F.lit(datetime.fromtimestamp(seconds, UTC))
+
+
+def instant(seconds: float) -> pa.Scalar:
+    """The same moment as a value of Arrow."""
+    return pa.scalar(datetime.fromtimestamp(seconds, UTC), pa.timestamp("us", tz="UTC"))
+
+
+def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_commits_at: float) -> Mapped:
+    """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had read its
+    commits (this mark: `read_commits_at`, unix seconds).
+
+    Looked up by the address itself: a hash that collides would make an object look older than it is.
+    """
+    from pyspark.sql import functions as F
+
+    shape = pa.schema([*rows.schema, SCHEMA.field("since")])
+    before = previous_findings(context)
+    if before is None:
+        return rows.then(shape, _Since(read_commits_at))
+    datasets = before.require(STAGE).datasets
+    found = [(before.stage_folder(STAGE, name), tuple(datasets[name])) for name in CARRIED]
+    journal = rescues.folder(context)
+    rescued = [(journal, tuple(list_parts(context.workspace, journal)))]
+    carried = [
+        Wanted(context.workspace, tuple(places), columns) for places, columns in ((found, _ROWS), (rescued, _RESCUES))
+    ]
+    if sum(each.rows for each in carried) <= MOST_CARRIED:
+        return rows.then(shape, _Since(read_commits_at, *carried))
+    now = moment(read_commits_at)
+    frame = (
+        _unreferenced(spark, context, before, "before")
+        .join(many(rescues.last_rescues(spark, context)), "address", "left")
+        .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
+        .select("address", "before")
+    )
+    joined = rows.as_frame().join(many(frame), "address", "left")
+    return Mapped(joined.withColumn("since", F.coalesce(F.least("before", now), now)).drop("before"), shape)
+
+
+@dataclass(frozen=True)
+class _Since:
+    """Adds the column `since` to rows with an address: `now` (unix seconds), or since when the mark before knows it. A
+    picklable value that tasks carry. `before`: what that mark found unreferenced; `rescued`: the journal of rescues."""
+
+    now: float
+    before: Wanted | None = None
+    rescued: Wanted | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        field = SCHEMA.field("since")
+        now = instant(self.now).cast(pa.int64()).as_py()
+        for batch in batches:
+            since = np.full(batch.num_rows, now)
+            if self.before is not None and self.rescued is not None:
+                rows, known = _carried(self.before.config, self.before.names, self.rescued.names).find(batch["address"])
+                since[rows] = np.minimum(known, now)
+            yield batch.append_column(field, pa.array(since).cast(field.type))
+
+
+class _Carried:
+    """What was unreferenced without a break: rows of address and since, to be found by the address itself."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        hashes, since = hash_strings(rows["address"]), rows["since"].cast(pa.int64()).to_numpy()
+        order = np.lexsort((-since, hashes))  # of two that say otherwise, the later counts
+        self._hashes, self._since = hashes[order], since[order]
+        self._addresses = rows["address"].combine_chunks().take(pa.array(order))
+
+    def find(self, addresses: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the addresses that are there, and their since (microseconds). Of two that collide one is found
+        at most: the other one's clock starts anew."""
+        if not len(self._hashes):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        hashes = hash_strings(addresses)
+        places = np.searchsorted(self._hashes, hashes)
+        places[places == len(self._hashes)] = 0
+        rows = np.flatnonzero(self._hashes[places] == hashes)
+        places = places[rows]
+        asked = addresses.take(pa.array(rows)).cast(self._addresses.type)
+        same = pc.equal(asked, self._addresses.take(pa.array(places)))
+        exact = same.to_numpy(zero_copy_only=False)
+        return rows[exact], self._since[places[exact]]
+
+
+@functools.lru_cache(maxsize=1)
+def _carried(config: StoreConfig, before: tuple[Any, ...], rescued: tuple[Any, ...]) -> _Carried:
+    """What the mark before found unreferenced and nobody rescued since then: read once by each worker process."""
+    known = pa.Table.from_batches(read_named(config, before, _ROWS), pa.schema([SCHEMA.field(name) for name in _ROWS]))
+    journal = pa.Table.from_batches(read_named(config, rescued, _RESCUES), rescues.SCHEMA)
+    last = journal.group_by("address").aggregate([("at", "max")])
+    at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
+    return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))
+
+
+def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:
+    """The candidates of a mark, with `since` set to now where a look or a mark that came later found them live.
+
+    A later mark that was not finished, or that does not read, may have found any of them live. When such an object
+    ceased to be live nobody knows: the gap cannot begin before a mark finds it unreferenced again.
+    """
+    from pyspark.sql import functions as F
+
+    now = moment(clock.now().timestamp())
+    later = later_marks(context)
+    if later.unfinished:
+        return candidates.withColumn("since", now)
+    rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
+    found = candidates.join(many(rescues.last_rescues(spark, context)), "address", "left").withColumn(
+        "since", F.when(rescued, now).otherwise(F.col("since"))
+    )
+    if later.finished is not None:
+        theirs = many(_unreferenced(spark, context, later.finished, "later"))
+        found = found.join(theirs, "address", "left").withColumn("since", F.greatest("since", F.coalesce("later", now)))
+    return found.select(*candidates.columns)
+
+
+def _unreferenced(spark: SparkSession, context: MarkContext, mark: MarkArtifacts, since: str) -> DataFrame:
+    """What a mark found unreferenced: address, and its `since` under another name."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    datasets: Mapping[str, Any] = mark.require(STAGE).datasets
+    parts = [read(spark, context.workspace, mark.stage_folder(STAGE, name), datasets[name], SCHEMA) for name in CARRIED]
+    return reduce(DataFrame.unionByName, parts).select("address", F.col("since").alias(since))

@@ -1,0 +1,213 @@
+"""retention_commits: which commits count, by the exact rule of `retention`, united with what the server retains.
+
+The commit graph comes whole from one dump, taken after the staged dump; heads newer than it are asked for one by one.
+The graph is walked by one task on an executor: nothing that grows with the number of commits reaches the driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakegc_core import clock
+from lakegc_core.errors import IncompleteError, RefusedError, ServerError
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.lakefs.models import Commit, Ref
+from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.context import MarkContext, output_key
+from lakegc_core.marks.previous import former_state
+from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
+from lakegc_core.policy.retention import Rules
+from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS, REFS_SCHEMA, CommitWalk
+from lakegc_core.stages.retention_commits.rules_memory import remember, rules_json
+from lakegc_core.store.parts import Part, PartWriter, parts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STAGE = COMMITS
+KEEP_ALL = "keep-all-commits"
+_TRIES = 3
+_MOST_FETCHED = 10_000  # commits newer than the dump; more than so many means that the dump is not of this repository
+_SECOND = 1_000_000
+_NOT_FOUND = 404
+_SHORT_ID = 40  # digits of a commit id that are as good as all 64
+
+
+def retention_commits(spark: SparkSession, context: MarkContext) -> StageResult:
+    """Find the commits that count. Columns: commit_id, metarange_id, kept_by. Dataset `refs`: heads and tags."""
+
+    def body(spark: SparkSession, context: MarkContext) -> StageOutput:
+        return find_retained(spark, context, context.mark.stage_folder(STAGE), former=former_state(context))
+
+    return run_stage(STAGE, spark, context, body)
+
+
+def find_retained(
+    spark: SparkSession,
+    context: MarkContext,
+    folder: str,
+    *,
+    former: MarkArtifacts | None,
+    heads: Sequence[Part] = (),
+) -> StageOutput:
+    """The retained commits as of now, into parts below `folder`: for the mark, and for every look of a sweep.
+
+    `former`: the mark whose heads and tags the server must still know. `heads`: parts of heads that were seen before,
+    and count as well.
+    """
+    began = clock.now().timestamp()
+    client, header = context.client, context.header
+    rules = client.gc_rules(header.repository)
+    if rules is None and header.rules != KEEP_ALL:
+        raise RefusedError(
+            f"Repository {header.repository} has no garbage collection rules, so nothing says which commits may go. "
+            f"Set rules in lakeFS; or, to collect only what no commit refers to, say so: --rules {KEEP_ALL} "
+            f"(or `rules: {KEEP_ALL}` in lakegc.yaml)."
+        )
+    in_force = None if rules is None else Rules(rules.default_retention_days, dict(rules.branches))
+    judged_by, memories = remember(context, in_force)
+    prepared = client.prepare_commits(header.repository) if rules is not None else None
+    dump = client.dump(header.repository)
+    digest, refs = _refs(context, f"{folder}/{REFS}")
+    refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
+    walk = CommitWalk(
+        outputs=context.outputs,
+        data=context.data,
+        artifacts=context.workspace,
+        folder=folder,
+        refs=tuple(refs),
+        prefix=header.block_prefix,
+        commits_metarange=dump.commits_metarange_id,
+        branches_metarange=dump.branches_metarange_id,
+        tags_metarange=dump.tags_metarange_id,
+        server_csv=output_key(context, prepared.commits_location) if prepared else None,
+        rules=judged_by,
+        protect_tags=header.protect_tags,
+        holds=tuple(sorted({*header.holds, *context.policy.holds})),
+        former_folder=former.stage_folder(STAGE, REFS) if former else "",
+        former=tuple(former.require(STAGE).datasets[REFS]) if former else (),
+        now=int(clock.now().timestamp() * _SECOND),
+        margin=int(context.level.retention_margin.total_seconds() * _SECOND),
+    )
+    results = _walk_until_known(spark, context, walk)
+    facts = next(result["facts"] for result in results if "facts" in result)
+    facts |= {
+        "began_at": began,
+        "heads": digest,
+        "rules": rules_json(in_force),
+        "judged_by": rules_json(judged_by),
+        "rules_remembered": memories,
+        "dump": dump.commits_metarange_id,
+        "run_id": prepared.run_id if prepared else None,
+    }
+    parts = parts_of(results, [STAGE, OTHERS, REFS])
+    return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: [*refs, *parts[REFS]]}, facts)
+
+
+@dataclass(frozen=True)
+class ListedRefs:
+    """Parts of refs (REFS_SCHEMA), and the digest of their names and commits."""
+
+    digest: str
+    parts: list[Part]
+
+
+def _refs(context: MarkContext, folder: str) -> tuple[str, list[Part]]:
+    """All branches and tags, and the digest of the heads. Branches are listed until two listings agree: one that is
+    renamed between two pages would be missed. After three tries the union counts."""
+    client, repository = context.client, context.header.repository
+    tags = _write_refs(context, folder, "tag", client.tags(repository)).parts
+    seen: set[str] = set()
+    every: list[Part] = []
+    for _ in range(_TRIES):
+        listed = write_heads(context, folder)
+        if listed.digest in seen:
+            return listed.digest, [*tags, *listed.parts]
+        seen.add(listed.digest)
+        every += listed.parts
+    return listed.digest, [*tags, *every]
+
+
+def write_heads(context: MarkContext, folder: str) -> ListedRefs:
+    """One listing of all branches. IncompleteError if there is none."""
+    repository = context.header.repository
+    listed = _write_refs(context, folder, "branch", context.client.branches(repository))
+    if not listed.parts:
+        raise IncompleteError(f"lakeFS lists no branch of {repository}; every repository has one.")
+    return listed
+
+
+def heads_digest(refs: Iterable[Ref]) -> str:
+    """The digest of names and commits, in their order."""
+    found = hashlib.sha256()
+    for ref in refs:
+        found.update(repr((ref.name, ref.commit_id)).encode())
+    return found.hexdigest()
+
+
+def _write_refs(context: MarkContext, folder: str, kind: str, refs: Iterable[Ref]) -> ListedRefs:
+    writer = PartWriter(context.workspace, folder, REFS_SCHEMA)
+    found = hashlib.sha256()
+    for page in _batched(refs, 1000):
+        rows = [{"kind": kind, "name": ref.name, "commit_id": ref.commit_id} for ref in page]
+        for ref in page:
+            found.update(repr((ref.name, ref.commit_id)).encode())
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=REFS_SCHEMA))
+    return ListedRefs(found.hexdigest(), writer.close())
+
+
+def _batched(refs: Iterable[Ref], size: int) -> Iterator[tuple[Ref, ...]]:
+    left = iter(refs)
+    while page := tuple(itertools.islice(left, size)):
+        yield page
+
+
+def _walk_until_known(spark: SparkSession, context: MarkContext, walk: CommitWalk) -> list[Json]:
+    """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known."""
+    while True:
+        results = run_tasks(spark, [walk], CommitWalk.run)
+        unknown: list[str] = next((result["unknown"] for result in results if "unknown" in result), [])
+        if not unknown:
+            return results
+        if len(walk.extra) + len(unknown) > _MOST_FETCHED:
+            raise IncompleteError(
+                f"More than {_MOST_FETCHED:,} commits of {context.header.repository} are missing from lakeFS's own "
+                "dump of all commits. Nothing can be called garbage on such a graph. Run the mark again."
+            )
+        context.say(f"{STAGE}: {len(unknown):,} commits are newer than the dump")
+        walk = replace(walk, extra=(*walk.extra, *(_fetch(context, commit_id) for commit_id in unknown)))
+
+
+def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
+    """One commit, by its id. ServerError if lakeFS answers with another one, or knows none.
+
+    Once a commit was cherry-picked, some servers answer 404 to its full id for minutes, from a spoilt cache entry; the
+    beginning of the id finds it all the same.
+    """
+    try:
+        commit = context.client.commit(context.header.repository, commit_id)
+    except LakeFSError as error:
+        if error.status != _NOT_FOUND:
+            raise
+        commit = context.client.commit(context.header.repository, commit_id[:_SHORT_ID])
+    if commit.id != commit_id:
+        raise ServerError(f"lakeFS answered with commit {commit.id} when asked for {commit_id}.")
+    return commit
+
+
+def _fetch(context: MarkContext, commit_id: str) -> Json:
+    commit = fetch_commit(context, commit_id)
+    return {
+        "commit_id": commit.id,
+        "metarange_id": commit.metarange_id,
+        "creation_us": (commit.creation_date + 1) * _SECOND,  # REST cuts the fraction off; later keeps more
+        "parents": list(commit.parents),
+        "version": commit.version,
+    }

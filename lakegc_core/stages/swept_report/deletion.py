@@ -1,0 +1,274 @@
+"""Deletes the objects of a plan on the executors, and journals what became of each.
+
+Before any key is sent, its name and age are judged once more, here, where nothing but the plan's own row is believed.
+How hard the store is asked is decided in `store.pace`; when a wave of this begins and ends, in `swept_report`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.errors import IncompleteError, MarkError
+from lakegc_core.marks.lease import Proof, lost
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
+from lakegc_core.store.clock import earliest, shared_clock
+from lakegc_core.store.pace import Gate, Pace, shared
+from lakegc_core.store.parts import Part, PartWriter, read_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MOMENT = pa.timestamp("us", tz="UTC")
+
+PLAN_SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("last_modified", _MOMENT, nullable=False),
+        pa.field("etag", pa.string(), nullable=True),
+        pa.field("since", _MOMENT, nullable=False),
+    ]
+)
+OUTCOMES_SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("attempt", pa.int32(), nullable=False),  # the last attempt's outcome is the final one
+        pa.field("at", _MOMENT, nullable=False),
+    ]
+)
+
+BATCH = 1000
+"""The most keys a call; a store, or a low ceiling of deletes a second, takes fewer."""
+
+_JOURNAL = 16_000
+"""Outcomes that are written together, at most: what a killed task may have to ask for again."""
+
+_JOURNAL_EVERY = 10.0
+"""Seconds after which outcomes are written, however few they are: a slow store makes them dear."""
+
+_PROOF = 1.0
+"""Seconds for which the proof of the lease is good within one call: beyond it, a repeated request needs another."""
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is left of one part of a plan: ranges of its rows, in order; None for all."""
+
+    part: Part
+    left: tuple[Range, ...] | None = None
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        return ((0, self.part.rows),) if self.left is None else self.left
+
+    @property
+    def rows(self) -> int:
+        """How many rows are left."""
+        return sum(stop - start for start, stop in self.ranges)
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """Deletes pieces of a plan; a picklable value that tasks carry.
+
+    `until`: unix seconds, by the collector's clock, up to which this may go on without asking the server again.
+    `lease`: what shows that the collector is still the only one; None where the operator sees to that. It names an
+    owner and compares no clocks.
+    `rate`: objects a second, at most, for each task; 0: no ceiling. `unknown_names`: whether objects below data/ may go
+    whose names lakeFS never gives.
+    `ahead`: seconds by which the data's store is at least ahead of the collector's clock, as `run_wave` measures it.
+
+    An executor's own clock is never compared with the collector's. A task learns what time it is for the collector from
+    the store, which both ask (`store.clock`): a request every ten seconds for each process, and one a wave. A duration
+    that counts from when a task begins would not do: tasks wait for their turn, and Spark runs one that failed again
+    much later; each would have all of it anew.
+    """
+
+    data: StoreConfig
+    artifacts: StoreConfig
+    plan_folder: str
+    journal: str
+    attempt: int
+    namespace: Namespace
+    cutoff: float
+    until: float
+    lease: Proof | None
+    rate: float = 0.0
+    unknown_names: bool = False
+    ahead: float = 0.0
+
+    def now(self, *, ask: bool = True) -> float:
+        """Unix seconds that the collector's clock has not passed yet, wherever this runs. See `StoreClock.latest`."""
+        return shared_clock(self.data).latest(ask=ask) - self.ahead
+
+    def run(self, piece: Piece) -> Iterator[Json]:
+        """Delete one piece, batch by batch, until it is done or the time is up; tell which rows are left.
+
+        Batches are under way side by side, as many as the store takes, while outcomes are journalled. RefusedError if
+        another collector has taken over: the process that sent this task may be dead.
+        """
+        left = list(piece.ranges)
+        if self.now() < self.until:
+            left = self._delete(piece)
+            if left and not self._is_alone():
+                raise lost("somebody else took it")
+        yield {"part": piece.part.name, "left": left}
+
+    def _delete(self, piece: Piece) -> list[Range]:
+        """Send the piece's batches and journal what became of them; the rows that were not asked for."""
+        deletes = connect(self.data).deletes
+        pace = shared(self.data, deletes.requests, self.rate)
+        size = min(BATCH, deletes.batch, max(1, int(self.rate)) if self.rate else BATCH)
+        under_way: deque[tuple[int, pa.RecordBatch, Future[list[str]]]] = deque()
+        journal = _Journal(self, piece.part.rows)
+        reached = 0
+        with ThreadPoolExecutor(deletes.calls) as pool:
+            try:
+                for row, batch in self._batches(piece, size):
+                    under_way.append((row, batch, pool.submit(self._ask, batch, pace)))
+                    reached = row + batch.num_rows
+                    if len(under_way) > 2 * deletes.calls:  # each call has another that waits for its place
+                        self._settle(under_way, journal)
+                    if journal.left:
+                        break
+                while under_way:
+                    self._settle(under_way, journal)
+            except BaseException:  # what the store has done goes on record all the same
+                pool.shutdown(cancel_futures=True)
+                for row, batch, answer in under_way:
+                    if not answer.cancelled() and answer.exception() is None:
+                        journal.add(row, batch, answer.result())
+                journal.write()
+                raise
+        journal.write()
+        for start, stop in piece.ranges:
+            if stop > reached:
+                journal.leave(max(start, reached), stop)
+        return journal.left
+
+    def _settle(self, under_way: deque[tuple[int, pa.RecordBatch, Future[list[str]]]], journal: _Journal) -> None:
+        """Wait for the oldest batch that is under way."""
+        row, batch, answer = under_way[0]
+        found = answer.result()
+        under_way.popleft()
+        journal.add(row, batch, found)
+
+    def _batches(self, piece: Piece, size: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The piece's rows as batches of a call, each with the number of its first row."""
+        at = 0
+        for batch in read_part(self.artifacts, self.plan_folder, piece.part):
+            self._judge(batch)
+            for start, stop in piece.ranges:
+                for row in range(max(start, at), min(stop, at + batch.num_rows), size):
+                    yield row, batch.slice(row - at, min(size, stop - row))
+            at += batch.num_rows
+
+    def _judge(self, batch: pa.RecordBatch) -> None:
+        cutoff = pa.scalar(datetime.fromtimestamp(self.cutoff, UTC), _MOMENT)
+        named = self.namespace.deletable(batch["address"], unknown_names=self.unknown_names)
+        fit = pc.and_(named, pc.less(batch["last_modified"], cutoff))
+        if not pc.all(fit).as_py():
+            raise MarkError(
+                "The plan names an object that is not lakeFS's or too young. It was altered: make a new mark."
+            )
+
+    def _ask(self, batch: pa.RecordBatch, pace: Pace) -> list[str]:
+        """Send one batch, unless the time is up or another collector at work: a machine may have slept since the last
+        one, and the collector may have died."""
+        proved = float("-inf")
+
+        def may() -> bool:
+            nonlocal proved
+            if self.now() >= self.until:
+                return False
+            if time.monotonic() - proved < _PROOF:
+                return True
+            proved = time.monotonic()
+            return self._is_alone()
+
+        return connect(self.data).delete_many(batch["address"].to_pylist(), Gate(pace, may))
+
+    def _is_alone(self) -> bool:
+        return self.lease is None or self.lease.stands()
+
+
+class _Journal:
+    """Puts outcomes on record, many together; remembers the rows that have none."""
+
+    def __init__(self, work: Deletion, rows: int) -> None:
+        self._work = work
+        self._most = max(_JOURNAL, rows // 8)  # as many parts for a large piece as for a small one
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._written_at = time.monotonic()
+        self.left: list[Range] = []
+
+    def add(self, row: int, batch: pa.RecordBatch, outcomes: list[str]) -> None:
+        """What the store said of the rows of a batch, the first of which is `row`."""
+        if len(outcomes) != batch.num_rows:
+            raise MarkError("The store answered for another number of keys than were sent.")
+        told = pa.array(outcomes, pa.string())
+        at = datetime.fromtimestamp(self._work.now(ask=False), UTC)  # nothing may fail before this is on record
+        columns = [
+            batch["address"],
+            batch["size"],
+            told,
+            pa.repeat(pa.scalar(self._work.attempt, pa.int32()), batch.num_rows),
+            pa.repeat(pa.scalar(at, _MOMENT), batch.num_rows),
+        ]
+        found = pa.RecordBatch.from_arrays(columns, schema=OUTCOMES_SCHEMA)
+        if NOT_ASKED in outcomes:
+            for number, outcome in enumerate(outcomes, row):
+                if outcome == NOT_ASKED:
+                    self.leave(number, number + 1)
+            found = found.filter(pc.not_equal(told, NOT_ASKED))
+        self._waiting.append(found)
+        self._rows += found.num_rows
+        if self._rows >= self._most or time.monotonic() - self._written_at > _JOURNAL_EVERY:
+            self.write()
+
+    def leave(self, start: int, stop: int) -> None:
+        """Rows that were not asked for, after those that are known already."""
+        if self.left and self.left[-1][1] == start:
+            start = self.left.pop()[0]
+        self.left.append((start, stop))
+
+    def write(self) -> None:
+        """Write what waits."""
+        writer = PartWriter(self._work.artifacts, self._work.journal, OUTCOMES_SCHEMA)
+        for batch in self._waiting:
+            writer.write(batch)
+        writer.close()
+        self._waiting, self._rows, self._written_at = [], 0, time.monotonic()
+
+
+def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> list[Piece]:
+    """Delete pieces of a plan on the executors, `tasks` side by side at most; what is left of them when time is up."""
+    # The store first, so that the difference is never too large: the time that passes between counts as used up.
+    reached = earliest(work.data)
+    work = replace(work, ahead=reached - clock.now().timestamp())
+    told = {each["part"]: each["left"] for each in run_tasks(spark, pieces, work.run, width=tasks)}
+    missing = [piece.part.name for piece in pieces if piece.part.name not in told]
+    if missing:
+        raise IncompleteError(f"No task tells what became of {missing[0]}. Run the same sweep again; it goes on.")
+    return [
+        Piece(piece.part, tuple((start, stop) for start, stop in told[piece.part.name]))
+        for piece in pieces
+        if told[piece.part.name]
+    ]

@@ -1,0 +1,95 @@
+"""lakeFS's own report of a garbage collection run, so that its Spark collector and its users can read ours.
+
+Written only for an authorised sweep and before its first delete: nobody finds here what lakegc refused to sweep.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.parts import Part, read_part, remove_leftovers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOME = "_lakefs/retention/gc/unified"
+
+
+def write(
+    spark: SparkSession, context: MarkContext, plan_folder: str, plan: Sequence[Part], before: Collection[str]
+) -> None:
+    """Write `deleted/`, `deleted.text/` and `summary.json` for what is about to be deleted.
+
+    `before` names the parts that earlier sweeps of the mark have planned; other parts that lie there are of a plan that
+    was never sealed, and may name what a later look has rescued.
+    """
+    folder = f"{HOME}/{context.header.mark_id}"
+    remove_leftovers(context.data, f"{folder}/deleted", before)
+    remove_leftovers(context.data, f"{folder}/deleted.text", {_text_name(name) for name in before})
+    work = _Lists(context.workspace, plan_folder, context.data, folder)
+    counts = run_tasks(spark, list(plan), work.write)
+    store = connect(context.data)
+    if not plan:
+        empty = io.BytesIO()
+        pq.write_table(pa.table({"address": pa.array([], pa.string())}), empty)
+        store.write(f"{folder}/deleted/part-empty.parquet", empty.getvalue())
+    for name in ("deleted", "deleted.text"):
+        store.write(f"{folder}/{name}/_SUCCESS", b"")
+    store.write(f"{folder}/summary.json", _summary(context, sum(each["rows"] for each in counts)))
+
+
+def _text_name(part: str) -> str:
+    return part.removesuffix(".parquet") + ".txt"
+
+
+def _summary(context: MarkContext, objects: int) -> bytes:
+    header = context.header
+    value = {
+        "run_id": header.mark_id,
+        "success": True,
+        "first_slice": "",
+        "start_time": _instant(header.started_at),
+        "cutoff_time": _instant(header.cutoff),
+        "num_deleted_objects": objects,
+    }
+    return json.dumps(value).encode()
+
+
+def _instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Writes one part of a plan as lakeFS lists it; a picklable value that tasks carry."""
+
+    artifacts: StoreConfig
+    plan_folder: str
+    data: StoreConfig
+    folder: str
+
+    def write(self, part: Part) -> Iterator[Json]:
+        sink = io.BytesIO()
+        lines: list[str] = []
+        with pq.ParquetWriter(sink, pa.schema([("address", pa.string())]), compression="snappy") as file:
+            for batch in read_part(self.artifacts, self.plan_folder, part, ["address"]):
+                addresses = batch.column(0)
+                file.write_batch(pa.RecordBatch.from_arrays([addresses], names=["address"]))
+                lines += addresses.to_pylist()
+        store = connect(self.data)
+        store.write(f"{self.folder}/deleted/{part.name}", sink.getvalue())
+        store.write(
+            f"{self.folder}/deleted.text/{_text_name(part.name)}", "".join(f"{line}\n" for line in lines).encode()
+        )
+        yield {"rows": len(lines)}

@@ -1,0 +1,59 @@
+"""Lost objects: referenced, and yet gone from the store. The store itself is asked, not only the journal.
+
+A journal cannot know everything: a sweep may be killed between a delete and its record, and the answer to a delete may
+be lost on the way. What such a delete took must not pass for rescued when a later look finds it referenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.stages.swept_report.rescues import RESCUED
+from lakegc_core.store.base import Store, StoreConfig, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LOST = "lost"
+
+_IN_FLIGHT = 8
+
+
+def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
+    """The rows whose object (column `address`) the store does not hold, by a request each on the executors."""
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.filter(pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_()))
+
+    return rows.mapInArrow(body, rows.schema)
+
+
+def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:
+    """The rows (columns `address`, `outcome`), where what is rescued and yet gone is lost."""
+    rescued = pc.equal(table["outcome"], RESCUED).to_pylist()
+    addresses = [address for address, live in zip(table["address"].to_pylist(), rescued, strict=True) if live]
+    gone = iter(_are_absent(config, addresses))
+    lost = pa.array([live and next(gone) for live in rescued], pa.bool_())
+    outcomes = pc.if_else(lost, LOST, table["outcome"])
+    return table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
+
+
+def _are_absent(config: StoreConfig, addresses: Sequence[str]) -> list[bool]:
+    store = connect(config)
+    with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+        return list(pool.map(lambda address: _is_absent(store, address), addresses))
+
+
+def _is_absent(store: Store, address: str) -> bool:
+    try:
+        store.head(address)
+    except ObjectNotFoundError:
+        return True
+    return False

@@ -1,0 +1,136 @@
+"""Another tool's mark: a list of addresses that it calls garbage. Nothing of it is believed.
+
+It is swept as a part of a mark of lakegc's own: of the addresses that it lists, those go that our mark found expired
+too, after all guards and the look; every other one is refused, with the reason.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from lakegc_core.errors import CorruptFileError, MarkError, SettingsError
+from lakegc_core.marks.context import MarkContext, RepositoryContext
+from lakegc_core.marks.layers import all_layers
+from lakegc_core.spark.session import many
+from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.expired_addresses.reasons import UNASKED
+from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.stages.swept_report.rescues import UNCONFIRMED
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.parts import read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+GC = "_lakefs/retention/gc"
+FOLDERS = {
+    "unified": f"{GC}/unified/{{}}/deleted/",
+    "addresses": f"{GC}/addresses/mark_id={{}}/",
+    "uncommitted": f"{GC}/uncommitted/{{}}/deleted/",
+    "reports": f"{GC}/reports/{{}}/",
+}
+"""Where lakeFS's own collectors leave the addresses of a mark, by the prefix that names them on the command line."""
+
+REFUSED = "refused:"
+LIVE, YOUNG, FOREIGN, NOT_LISTED = (f"{REFUSED}{why}" for why in ("live", "young", "foreign", "not_listed"))
+_BY_REASON = {"staged": LIVE, "young": YOUNG, "foreign": FOREIGN, "unknown": FOREIGN, UNASKED: UNCONFIRMED}
+_ADDRESS = pa.schema([pa.field("address", pa.string(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class ForeignMark:
+    """A mark of one of lakeFS's own collectors: its files, relative to the namespace."""
+
+    name: str  # KIND:ID
+    files: tuple[str, ...]
+
+
+def parse(mark_id: str) -> tuple[str, str] | None:
+    """Kind and id of another tool's mark (`unified:ID`, …); None for the id of a mark of lakegc's own."""
+    kind, separator, name = mark_id.partition(":")
+    if not separator:
+        return None
+    if kind not in FOLDERS or not name or "/" in name or name.startswith("."):
+        kinds = ", ".join(f"{each}:ID" for each in FOLDERS)
+        raise SettingsError(f"{mark_id!r} is no mark of another tool: those are {kinds}.")
+    return kind, name
+
+
+def find(context: RepositoryContext, mark_id: str) -> ForeignMark:
+    """The files of another tool's mark. MarkError if there are none."""
+    found = parse(mark_id)
+    if found is None:
+        raise SettingsError(f"{mark_id!r} is a mark of lakegc's own.")
+    kind, name = found
+    folder, ending = FOLDERS[kind].format(name), ".csv" if kind == "reports" else ".parquet"
+    files = [
+        key
+        for level in connect(context.data).list_level(folder)
+        for key in level.objects["address"].to_pylist()
+        if key.endswith(ending) and not key.removeprefix(folder).startswith(("_", "."))
+    ]
+    if not files:
+        raise MarkError(
+            f"There is no mark {mark_id}: no {ending} file lies in {context.namespace.uri}/{folder}. "
+            f"`lakegc marks {context.repository.id}` lists those there are."
+        )
+    return ForeignMark(mark_id, tuple(sorted(files)))
+
+
+def addresses(spark: SparkSession, context: MarkContext, mark: ForeignMark) -> DataFrame:
+    """What another tool's mark calls garbage: column address, each once, relative to the namespace."""
+    config, files = context.data, mark.files
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _read(config, files[number])
+
+    slices = min(len(files), 64)
+    return spark.range(0, len(files), 1, slices).mapInArrow(body, "address string").distinct()
+
+
+def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> DataFrame:
+    """Those of the addresses that our mark did not find expired: address, size (0 if unknown), outcome."""
+    from pyspark.sql import functions as F
+
+    def findings_of(name: str) -> DataFrame:
+        parts = context.mark.require(findings.STAGE).datasets[name]
+        folder = context.mark.stage_folder(findings.STAGE, name)
+        return read(spark, context.workspace, folder, parts, findings.SCHEMA, ["address", "reason"])
+
+    listed_objects = inventory.find(spark, all_layers(context)).as_frame().select("address", "size")
+    outcome = F.coalesce(
+        *(F.when(F.col("reason") == reason, outcome) for reason, outcome in _BY_REASON.items()),
+        F.when(F.col("size").isNotNull(), LIVE),
+        F.lit(NOT_LISTED),
+    )
+    return (
+        listed.join(many(findings_of(findings.STAGE).select("address")), "address", "left_anti")
+        .join(many(findings_of(findings.KEPT)), "address", "left")
+        .join(many(listed_objects), "address", "left")
+        .withColumn("outcome", outcome)
+        .select("address", F.coalesce("size", F.lit(0)).alias("size"), "outcome")
+    )
+
+
+def _read(config: StoreConfig, key: str) -> Iterator[pa.RecordBatch]:
+    data = connect(config).read(key)
+    try:
+        if key.endswith(".csv"):
+            table = pc.read_csv(io.BytesIO(data), convert_options=pc.ConvertOptions(column_types=_ADDRESS))
+        else:
+            table = pq.read_table(pa.BufferReader(data))
+        column = table.column("address").cast(pa.string())
+    except (KeyError, ValueError, pa.ArrowInvalid) as error:
+        raise CorruptFileError(f"{key} is no list of addresses: {type(error).__name__}. It is not swept.") from None
+    if column.null_count:
+        raise CorruptFileError(f"{key} holds an address that is null. It is not swept.")
+    yield from pa.Table.from_arrays([column], schema=_ADDRESS).to_batches()

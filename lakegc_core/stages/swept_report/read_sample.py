@@ -1,0 +1,96 @@
+"""A random sample of paths on branch heads, of which one byte is read before and after a sweep.
+
+The surest sign that nothing live was taken, because it asks lakeFS for what its users ask for. How many are read is a
+limit of the safety level; what an unreadable path means is judged by the guard `reads`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.store.base import connect
+from lakegc_core.store.parts import read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_READS = (200, 206, 416)  # 416: an object without bytes
+_GONE = (404,)  # deleted from the branch since the mark: nothing is wrong
+_RANGES = 5  # that are read, of as many heads or of fewer
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Paths that were asked for: (branch, path), and those that did not read, with their HTTP status."""
+
+    paths: tuple[tuple[str, str], ...] = ()
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> int:
+        return len(self.paths)
+
+
+def take_sample(spark: SparkSession, context: MarkContext, size: int) -> Sample:
+    """Read one byte of up to `size` random paths of branch heads, as the mark saw them."""
+    if not size:
+        return Sample()
+    paths = _random_paths(spark, context, size)
+    return Sample(tuple(paths), _unreadable(context, paths))
+
+
+def read_again(context: MarkContext, sample: Sample) -> Mapping[str, int]:
+    """The paths of a sample that read before and do not now."""
+    return _unreadable(context, [each for each in sample.paths if f"{each[0]}/{each[1]}" not in sample.unreadable])
+
+
+def _unreadable(context: MarkContext, paths: list[tuple[str, str]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for branch, path in paths:
+        status = context.client.read_byte(context.header.repository, branch, path)
+        if status not in (*_READS, *_GONE):
+            found[f"{branch}/{path}"] = status
+    return found
+
+
+def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[tuple[str, str]]:
+    from pyspark.sql import functions as F
+
+    mark, config = context.mark, context.workspace
+    commits = mark.require(COMMITS).datasets
+    refs = read(spark, config, mark.stage_folder(COMMITS, REFS), commits[REFS], REFS_SCHEMA).where("kind = 'branch'")
+    retained = read(spark, config, mark.stage_folder(COMMITS), commits[COMMITS], COMMITS_SCHEMA)
+    heads = (
+        refs.join(many(retained.where("metarange_id != ''")), "commit_id")
+        .groupBy("metarange_id")
+        .agg(F.first("name").alias("branch"))
+        .orderBy(F.rand())
+        .limit(_RANGES)
+    )
+    with clear_errors():
+        branches = [(row["branch"], row["metarange_id"]) for row in heads.collect()]
+    data, prefix = context.data, context.header.block_prefix
+    ranges = -(-_RANGES // max(1, len(branches)))
+    share = -(-size // _RANGES)
+
+    def task(item: tuple[str, str]) -> Iterator[Json]:
+        branch, metarange_id = item
+        store = connect(data)
+        held = graveler.read_metarange(store.read(f"{prefix}/{metarange_id}"))["range_id"].to_pylist()
+        for range_id in random.sample(held, min(ranges, len(held))):
+            paths = graveler.read_range(store.read(f"{prefix}/{range_id}"), paths=True)["path"]
+            for row in random.sample(range(len(paths)), min(share, len(paths))):
+                try:
+                    yield {"branch": branch, "path": paths[row].as_py().decode()}
+                except UnicodeDecodeError:
+                    continue  # REST has no way to ask for it
+
+    found = run_tasks(spark, branches, task)
+    return [(each["branch"], each["path"]) for each in found][:size]

@@ -1,0 +1,58 @@
+"""What a sweep comes to, in figures and in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakegc_core.config.settings import Price
+from lakegc_core.stages.swept_report.lost import LOST
+from lakegc_core.store.base import FAILED
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What became of the objects of one sweep. `outcomes` counts objects by final outcome, failures by code."""
+
+    repository: str
+    mark_id: str
+    sweep: int
+    outcomes: Mapping[str, int]
+    bytes_deleted: int
+    planned: int
+    seconds: float
+    report: str | None  # URI of report.json; None when nothing was begun
+    dry_run: bool = False
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    """Sampled paths on branch heads that read before the sweep and do not after it, with their status."""
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Objects and bytes that stay `unconfirmed` because the requests to lakeFS did not suffice to ask about them."""
+    versioned: bool = False  # the store keeps what is deleted as an old version
+    recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
+    price: Price | None = None  # of the store, as it was set when this was swept
+
+    @property
+    def lost(self) -> int:
+        """Objects that were found referenced after they had been deleted. Never silent."""
+        return self.outcomes.get(LOST, 0)
+
+    @property
+    def trouble(self) -> str:
+        """What went wrong and what to do, in sentences; empty when nothing did."""
+        said = []
+        if self.lost:
+            said.append(
+                f"{self.lost:,} objects were found referenced after they had been deleted: restore them from a backup, "
+                "and report this."
+            )
+        if self.unreadable:
+            said.append(f"{len(self.unreadable):,} sampled paths read before the sweep and do not now: find out why.")
+        if self.failed:
+            said.append(
+                f"{self.failed:,} objects could not be deleted; the rest is done. Run the same sweep again to finish."
+            )
+        return " ".join(said)
+
+    @property
+    def failed(self) -> int:
+        return sum(count for outcome, count in self.outcomes.items() if outcome.startswith(FAILED))

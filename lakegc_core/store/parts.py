@@ -1,0 +1,269 @@
+"""Spark and parquet on any store: parts are written and read by Python in the tasks, never through Hadoop.
+
+A part exists for lakegc only once a manifest names it, with its rows and the SHA-256 of its bytes; whatever else lies
+beside it is the rest of a failed attempt. What the parts mean is not known here.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakegc_core.errors import CorruptFileError, MarkError, StoreError
+from lakegc_core.spark.session import Json, Mapped, empty, run_on_rows
+from lakegc_core.store.base import ALREADY_GONE, DELETED, StoreConfig, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROWS_PER_PART = 2_000_000  # bounds the memory of a task, whatever the size of its partition
+_ROWS_PER_GROUP = 131_072
+_READ_BATCH = 65_536
+_ROWS_PER_TASK = 50_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """One parquet file of a dataset. `name` is relative to the dataset's folder; `sums` are totals over its rows."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+    sums: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, value: Json) -> Part:
+        try:
+            return cls(**value)
+        except TypeError:
+            raise MarkError(f"A manifest describes a part in a form that is not known: {sorted(value)}.") from None
+
+
+class PartWriter:
+    """Writes batches into parts of one dataset, a new part whenever one is full. Use `close` to get their records.
+
+    `summarise` turns a table into totals to be added up over the rows of a part.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        folder: str,
+        schema: pa.Schema,
+        summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
+    ) -> None:
+        self._config, self._folder, self._schema = config, folder, schema
+        self._summarise = summarise
+        self._parts: list[Part] = []
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._start()
+
+    def _start(self) -> None:
+        self._sink: pa.BufferOutputStream | None = None
+        self._file: pq.ParquetWriter | None = None
+        self._rows = 0
+        self._sums: dict[str, int] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add a batch; its columns are taken by name and cast to the dataset's schema."""
+        if batch.num_rows == 0:
+            return
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        if self._waiting_rows >= _ROWS_PER_GROUP:
+            self._flush()
+        if self._rows >= _ROWS_PER_PART:
+            self._finish()
+
+    def close(self) -> list[Part]:
+        """Finish the last part and return the records of all."""
+        self._flush()
+        self._finish()
+        return self._parts
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.Table.from_batches(self._waiting).select(self._schema.names).cast(self._schema)
+        self._waiting, self._waiting_rows = [], 0
+        if self._file is None:
+            self._sink = pa.BufferOutputStream()
+            self._file = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
+        self._file.write_table(table, row_group_size=_ROWS_PER_GROUP)
+        self._rows += table.num_rows
+        if self._summarise:
+            for key, value in self._summarise(table).items():
+                self._sums[key] = self._sums.get(key, 0) + value
+
+    def _finish(self) -> None:
+        if self._file is None or self._sink is None:
+            return
+        self._file.close()
+        data = self._sink.getvalue().to_pybytes()
+        sha256 = hashlib.sha256(data).hexdigest()
+        name = f"part-{self._rows}-{sha256}.parquet"  # says what it holds: a retried task writes the same or another
+        connect(self._config).write(f"{self._folder}/{name}", data)
+        self._parts.append(Part(name, self._rows, len(data), sha256, self._sums))
+        self._start()
+
+
+def write(
+    rows: DataFrame | Mapped,
+    config: StoreConfig,
+    folders: Mapping[str, str],
+    schema: pa.Schema,
+    *,
+    prepare: Callable[[pa.Table], pa.Table] | None = None,
+    split: Callable[[pa.Table], Mapping[str, pa.Table]] | None = None,
+    schemas: Mapping[str, pa.Schema] | None = None,
+    summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
+) -> dict[str, list[Part]]:
+    """Write rows as one or several datasets in one pass and return the parts of each.
+
+    `folders` maps the name of a dataset to its folder. `prepare` makes other rows out of them; `split` divides a
+    table among the datasets; without it there is one.
+    `schemas` names datasets whose schema is not `schema`; all take their columns by name from the rows.
+    """
+    shapes = dict.fromkeys(folders, schema) | dict(schemas or {})
+    only = next(iter(folders))
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        writers = {name: PartWriter(config, folder, shapes[name], summarise) for name, folder in folders.items()}
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            table = prepare(table) if prepare else table
+            for name, share in (split(table) if split else {only: table}).items():
+                for piece in share.to_batches():
+                    writers[name].write(piece)
+        for name, writer in writers.items():
+            yield from part_results(name, writer.close())
+
+    return parts_of(run_on_rows(rows, task), folders)
+
+
+def rows_of(parts: Iterable[Part]) -> int:
+    """How many rows some parts have together."""
+    return sum(part.rows for part in parts)
+
+
+def list_parts(config: StoreConfig, folder: str) -> list[Part]:
+    """The parts of a journal: a folder in which every part counts as soon as it is there, without a manifest."""
+    found: list[Part] = []
+    for level in connect(config).list_level(f"{folder}/"):
+        for key, size in zip(level.objects["address"].to_pylist(), level.objects["size"].to_pylist(), strict=True):
+            name = key.rpartition("/")[2]
+            told = re.fullmatch(r"part-([0-9]+)-([0-9a-f]{64})\.parquet", name)
+            if told is None:
+                raise MarkError(f"{key} is not a part that lakegc wrote; a journal must hold nothing else.")
+            found.append(Part(name, int(told[1]), size, told[2]))
+    return sorted(found, key=lambda part: part.name)
+
+
+def remove_leftovers(config: StoreConfig, folder: str, keep: Collection[str] = ()) -> None:
+    """Delete what lies in a folder of artifacts that others read whole, but for the names in `keep`."""
+    store = connect(config)
+    for level in store.list_level(f"{folder}/"):
+        found = [key for key in level.objects["address"].to_pylist() if key.rpartition("/")[2] not in keep]
+        failed = [outcome for outcome in store.delete_many(found) if outcome not in (DELETED, ALREADY_GONE)]
+        if failed:
+            raise StoreError(
+                f"{config.root}/{folder} holds files of an attempt that was broken off, which could not be removed "
+                f"({failed[0]}). Remove them, and run the same command again."
+            )
+
+
+def part_results(dataset: str, parts: Sequence[Part]) -> Iterator[Json]:
+    """The records of parts as a task yields them to the driver."""
+    for part in parts:
+        yield {"dataset": dataset, "part": asdict(part)}
+
+
+def parts_of(results: Sequence[Json], datasets: Mapping[str, Any] | Sequence[str]) -> dict[str, list[Part]]:
+    """Sort the part records among the results of tasks by dataset; other results are passed over."""
+    found: dict[str, list[Part]] = {name: [] for name in datasets}
+    for result in results:
+        if "part" in result:
+            found[result["dataset"]].append(Part.from_json(result["part"]))
+    return {name: sorted(parts, key=lambda part: part.name) for name, parts in found.items()}
+
+
+def read_part(
+    config: StoreConfig,
+    folder: str,
+    part: Part,
+    columns: Sequence[str] | None = None,
+    within: tuple[str, Sequence[str]] | None = None,
+    repeated: Sequence[str] = (),
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one part, after its bytes were compared with the manifest. CorruptFileError if they differ.
+
+    `within`: a column and values of it in ascending order; rows that lie in blocks without any of these are left out.
+    `repeated`: columns of few values, which come as dictionaries: much quicker where few rows are looked at.
+    """
+    key = f"{folder}/{part.name}"
+    data = connect(config).read(key)
+    if len(data) != part.bytes or hashlib.sha256(data).hexdigest() != part.sha256:
+        raise CorruptFileError(
+            f"{key} is not the file that its manifest names (another length or SHA-256). "
+            "The mark cannot be trusted any more: make a new one."
+        )
+    file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(repeated))
+    groups = [number for number in range(file.num_row_groups) if not within or _may_hold(file, number, *within)]
+    rows = file.metadata.num_rows - sum(file.metadata.row_group(number).num_rows for number in groups)
+    for batch in file.iter_batches(_READ_BATCH, groups, columns):
+        rows += batch.num_rows
+        yield batch
+    if rows != part.rows:
+        raise CorruptFileError(f"{key} holds {rows:,} rows, its manifest says {part.rows:,}. Make a new mark.")
+
+
+def _may_hold(file: pq.ParquetFile, group: int, column: str, values: Sequence[str]) -> bool:
+    """Whether a block may hold one of the values, by what it says of its least and its greatest."""
+    told = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(column)).statistics
+    if told is None or not told.has_min_max:
+        return True
+    place = bisect.bisect_left(values, told.min)
+    return place < len(values) and values[place] <= told.max
+
+
+def read(
+    spark: SparkSession,
+    config: StoreConfig,
+    folder: str,
+    parts: Sequence[Part],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """A dataset as a Spark frame; each part is read, and its bytes checked, by the task that needs it."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    wanted = pa.schema([schema.field(name) for name in columns]) if columns else schema
+    if not parts:
+        return empty(spark, wanted)
+    shape = from_arrow_schema(wanted)
+    ready = tuple(parts)
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_part(config, folder, ready[number], wanted.names)
+
+    # A task costs more than a few rows: as many as there is work for, and as there are parts to give them.
+    work = 1 + sum(part.rows for part in parts) // _ROWS_PER_TASK
+    slices = min(len(parts), 4 * max(2, spark_width(spark)), work)
+    return spark.range(0, len(parts), 1, slices).mapInArrow(body, shape)
+
+
+def spark_width(spark: SparkSession) -> int:
+    """How many tasks run side by side, as far as the session tells."""
+    shuffle = spark.conf.get("spark.sql.shuffle.partitions", "8") or "8"
+    return max(1, int(shuffle) // 2)

@@ -1,0 +1,135 @@
+"""Getting at S3 with boto3: how clients are built, and what S3's errors and codes mean.
+
+Credentials come from the SDK's own chain unless they are given. What is asked of a bucket belongs in `s3.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+from botocore.parsers import ResponseParserError
+from botocore.utils import calculate_md5
+
+from lakegc_core.errors import SettingsError
+from lakegc_core.store.base import ALREADY_GONE
+from lakegc_core.store.pace import Told
+from lakegc_core.store.s3 import listing as s3_listing
+
+ABSENT = {"NoSuchKey", "NotFound", "404"}
+CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+TOO_LARGE = {"InvalidRequest", "EntityTooLarge"}  # for CopyObject, which ends at 5 GiB
+UNSUPPORTED = {"NotImplemented", "MethodNotAllowed", "405", "501"}
+# One key can spoil a whole DeleteObjects with these, and some stores have no DeleteObjects at all.
+BATCH_REFUSED = {"MalformedXML", "KeyTooLongError", "InvalidArgument", "InvalidRequest", "InvalidURI"} | UNSUPPORTED
+# No answer, or one nobody can read: what was asked for may have happened.
+LOST = (ConnectionError, HTTPClientError, ResponseParserError)
+SDK_ERRORS = (ClientError, BotoCoreError, ResponseParserError)  # the last is not one of BotoCoreError
+
+# The store asks for fewer requests; of a request or, within an answer, of a single key.
+_THROTTLED = {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestThrottled"} | {
+    "RequestLimitExceeded",
+    "TooManyRequests",
+    "429",
+    "503",
+}
+_TRY_AGAIN = {"InternalError", "RequestTimeout", "PriorRequestNotComplete", "OperationAborted", "500", "502", "504"}
+_DELETE_RESULT = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<([A-Za-z0-9]+:)?DeleteResult[\s/>]")
+_AWS = (".amazonaws.com", ".amazonaws.com.cn")
+
+
+def clients(where: str, attempts: int, options: Config, **reach: str | None) -> tuple[Any, Callable[[], Any]]:
+    """A client for all but deletes, which repeats requests by itself; and how to make one for deletes, which does not.
+
+    `reach`: arguments of boto3's `client`. SettingsError, naming `where`, when no client can be made of them.
+    """
+    # A session of its own: boto3's default one is shared, and not safe to build clients from in threads.
+    session = boto3.Session(botocore_session=botocore.session.Session())
+
+    def client(**retries: Any) -> Any:
+        try:
+            return session.client("s3", config=options.merge(Config(retries=retries)), **reach)
+        except (BotoCoreError, ValueError) as error:
+            raise SettingsError(f"{where}: no S3 client: {type(error).__name__}: {error}") from error
+
+    def deleting() -> Any:
+        found = client(mode="standard", total_max_attempts=1)
+        found.meta.events.register("before-parse.s3.DeleteObjects", _check_result)
+        if not (urlsplit(found.meta.endpoint_url).hostname or "").endswith(_AWS):
+            found.meta.events.register("before-call.s3.DeleteObjects", _send_md5)
+        return found
+
+    # Adaptive mode slows the whole client down while the store throttles.
+    main = client(mode="adaptive", total_max_attempts=attempts)
+    s3_listing.install(main.meta.events)
+    return main, deleting
+
+
+def _check_result(response_dict: dict[str, Any], **_: Any) -> None:
+    """An answer to DeleteObjects names only the keys that failed: any other page would say that all are deleted."""
+    if response_dict["status_code"] == 200 and not _DELETE_RESULT.match(response_dict["body"]):
+        raise ResponseParserError("the answer to DeleteObjects is no DeleteResult")
+
+
+def _send_md5(params: dict[str, Any], **_: Any) -> None:
+    """The checksum DeleteObjects must carry, as every compatible store knows it: newer ones are AWS's own."""
+    params["headers"]["Content-MD5"] = calculate_md5(params["body"])
+    params["context"].pop("checksum", None)
+
+
+_HINTS = {
+    "AccessDenied": "grant the operation to these credentials",
+    "InvalidAccessKeyId": "the store does not know the access key",
+    "SignatureDoesNotMatch": "the secret key is not the right one",
+    "ExpiredToken": "renew the session",
+    "NoSuchBucket": "check the name of the bucket, and the endpoint",
+    "NoCredentialsError": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
+    "EndpointConnectionError": "check the endpoint (AWS_ENDPOINT_URL_S3) and the network",
+    "RequestTimeTooSkewed": "the clock of this machine is wrong",
+}
+
+
+def hint(code: str) -> str:
+    return f": {_HINTS[code]}" if code in _HINTS else ""
+
+
+def code_of(error: BaseException | None) -> str:
+    """The store's own code, or the name of the SDK's error when there was no answer."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code") or "Unknown")
+    return type(error).__name__
+
+
+def failure(error: Exception) -> Told:
+    """What the error of a whole request says of each key that was asked for. Never that it is gone."""
+    if isinstance(error, LOST):
+        return Told.lost()
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(error, ClientError) else 0
+    code = code_of(error)
+    return Told.failed(
+        code,
+        again=code in _TRY_AGAIN or status in (500, 502, 504),
+        throttled=code in _THROTTLED or status in (429, 503),
+    )
+
+
+def told(code: str) -> Told:
+    """What a code of the store says of a single key."""
+    if code in ABSENT:
+        return Told(ALREADY_GONE)
+    return Told.failed(code, again=code in _TRY_AGAIN, throttled=code in _THROTTLED)
+
+
+def attempts_of(error: BaseException | None) -> int:
+    response = error.response if isinstance(error, ClientError) else {}
+    return int(response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) + 1
+
+
+def bare(etag: str | None) -> str | None:
+    return etag.strip('"') if etag else None

@@ -1,0 +1,1 @@
+"""Relations over parts of Parquet: gathering rows, scanning keys, one hash of an address."""

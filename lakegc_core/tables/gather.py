@@ -1,0 +1,199 @@
+"""Brings rows of many datasets together by a hash, so that one task sees all that concerns a key.
+
+Each dataset is read by the tasks, part by part, and made into rows of one schema with a column `hash`; what is
+decided about them is plain Python over one table. Spark's planning of a join costs more than most of these take.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.spark.session import Mapped, begin_task, empty
+from lakegc_core.store.parts import read_part, spark_width
+from lakegc_core.tables.key_scan import Source, dealt
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KIND = pa.field("kind", pa.int8(), nullable=False)
+HASH = pa.field("hash", pa.int64(), nullable=False)
+
+_BATCH = 65_536
+_ROWS_PER_PARTITION = 250_000
+_ROWS_PER_TASK = 10_000
+_FEW_ROWS, _FEW_FEEDS = 250_000, 32  # which every worker reads for itself
+_ROWS_TOGETHER = 1_000_000  # in memory at once
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A part to be read, and what becomes of its rows: columns of the schema by name; those that are not named are
+    null. `columns`: those of the part that it takes; `repeated`: see `read_part`.
+
+    `once`: of rows that agree in `hash` and `asks` one is enough; few of the others are passed on. An address lies in
+    every version of its range, however many there are.
+    """
+
+    source: Source
+    columns: tuple[str, ...]
+    make: Callable[[pa.RecordBatch], Mapping[str, Any]]
+    repeated: tuple[str, ...] = ()
+    once: bool = False
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The rows of the part."""
+        source = self.source
+        return read_part(source.config, source.folder, source.part, self.columns, repeated=self.repeated)
+
+
+def rows_in(feeds: Sequence[Feed]) -> int:
+    """How many rows the parts have together."""
+    return sum(feed.source.part.rows for feed in feeds)
+
+
+def few(rows: int) -> bool:
+    """Whether all workers can read so many rows."""
+    return rows <= _FEW_ROWS
+
+
+def partitions_for(rows: int) -> int:
+    """How many tables so many rows make, each of which a task can hold."""
+    return 1 + rows // _ROWS_PER_PARTITION
+
+
+def columns_of(rows: pa.RecordBatch | pa.Table) -> dict[str, Any]:
+    """The columns by name."""
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
+
+
+def gather(
+    spark: SparkSession,
+    feeds: Sequence[Feed],
+    schema: pa.Schema,
+    decide: Callable[[pa.Table], Iterator[pa.Table]],
+    result: pa.Schema,
+    partitions: int,
+) -> Mapped:
+    """The rows that `decide` makes of the feeds' rows. Those that have their hash in common are in one table, all of
+    them, and there are so many `partitions`, each a table. `schema` holds HASH, `result` is what is made."""
+    if not feeds:
+        return Mapped(empty(spark, result), result)
+    rows = rows_in(feeds)
+    clocks, name = clock.ambient(), uuid.uuid4().hex
+
+    def decided(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        for found in decide(table.combine_chunks()):
+            yield from found.select(result.names).cast(result).to_batches(max_chunksize=_BATCH)
+
+    def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(clocks)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                own = _whole(name, feeds, schema)
+                if partitions > 1:
+                    own = own.filter(pa.array(own["hash"].to_numpy() % partitions == number))
+                if own.num_rows:
+                    yield from decided(own)
+
+    if few(rows) and len(feeds) <= _FEW_FEEDS:  # a shuffle costs more than that all workers read them
+        return Mapped(spark.range(0, partitions, 1, partitions), result, share)
+
+    def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(clocks)
+        every = list(batches)
+        if every:  # cast: Spark gives times in the session's zone
+            yield from decided(pa.Table.from_batches(every).cast(schema))
+
+    return Mapped(rows_of_feeds(spark, feeds, schema).as_frame().repartition(partitions, "hash"), result, group)
+
+
+def rows_of_feeds(spark: SparkSession, feeds: Sequence[Feed], schema: pa.Schema) -> Mapped:
+    """The rows that become of some parts, at least one, each part read by one task."""
+    rows, clocks = rows_in(feeds), clock.ambient()
+    slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))
+    shares = dealt(feeds, slices, lambda feed: feed.source.part.rows)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(clocks)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _rows(shares[number], schema)
+
+    return Mapped(spark.range(0, slices, 1, slices), schema, read)
+
+
+def _rows(feeds: Sequence[Feed], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for feed in feeds:
+        rows = (_shaped(feed.make(found), schema) for found in feed.read())
+        yield from once(rows, schema) if feed.once else rows
+
+
+_held: dict[str, pa.Table] = {}  # of one gathering at a time, by its name
+
+
+def _whole(name: str, feeds: Sequence[Feed], schema: pa.Schema) -> pa.Table:
+    """All rows of a gathering, read once by each worker process."""
+    if name not in _held:
+        _held.clear()
+        _held[name] = pa.Table.from_batches(_rows(feeds, schema), schema).combine_chunks()
+    return _held[name]
+
+
+def once(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches without what they repeat of one another, as far as some of them together show."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS_TOGETHER:
+            yield from _distinct(waiting, schema)
+            waiting, rows = [], 0
+    yield from _distinct(waiting, schema)
+
+
+def _distinct(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    table = pa.Table.from_batches(batches, schema)
+    hashes = table["hash"].to_numpy()
+    asks = pc.fill_null(table["asks"], False).to_numpy()
+    numbers = [
+        rows[np.unique(hashes[rows], return_index=True)[1]] for rows in (np.flatnonzero(asks), np.flatnonzero(~asks))
+    ]
+    yield from table.take(pa.array(np.concatenate(numbers))).to_batches(max_chunksize=_BATCH)
+
+
+def _shaped(columns: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+    rows = len(columns["hash"])
+    ready = []
+    for field in schema:
+        value = columns.get(field.name)
+        if value is None:
+            ready.append(pa.nulls(rows, field.type))
+        elif isinstance(value, pa.Array):
+            ready.append(value.cast(field.type))
+        elif isinstance(value, np.ndarray):
+            ready.append(pa.array(value, field.type))
+        else:
+            ready.append(pa.repeat(pa.scalar(value, field.type), rows))
+    return pa.RecordBatch.from_arrays(ready, schema=schema)
+
+
+def only(columns: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
+    """The same columns with these rows only (a mask)."""
+    chosen = pa.array(rows)
+    return {
+        name: value.filter(chosen)
+        if isinstance(value, pa.Array)
+        else value[rows]
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in columns.items()
+    }

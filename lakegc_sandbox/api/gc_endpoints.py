@@ -1,0 +1,193 @@
+"""The endpoints a collector lives by: configuration, rules, prepare calls, tasks, dump, metadata.
+
+What they compute belongs in `gc_prepare`; repositories, references and objects over HTTP in `endpoints`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lakegc_sandbox.api.wire import NO_CONTENT, Answer, Json, Request, Route, iso_time, repository_of, route
+from lakegc_sandbox.lakefs import Sandbox
+from lakegc_sandbox.model.gc_prepare import dump_refs, prepare_commits, prepare_uncommitted
+from lakegc_sandbox.model.refs import SandboxError
+
+
+@dataclass
+class _Task:
+    """A background task: done when it starts, shown as done after some polls."""
+
+    result: dict[str, str] | None
+    error: SandboxError | None
+    pending_polls: int
+    update_time: str
+
+
+@dataclass
+class Tasks:
+    """The background tasks of one server."""
+
+    _tasks: dict[str, _Task] = field(default_factory=dict)
+
+    def start(self, sandbox: Sandbox, prefix: str, work: Callable[[], dict[str, str]]) -> str:
+        result, error = None, None
+        try:
+            result = work()
+        except SandboxError as caught:
+            error = caught
+        task_id = sandbox.names.task_id(prefix)
+        self._tasks[task_id] = _Task(result, error, sandbox.pending_polls, iso_time(sandbox.clock()))
+        return task_id
+
+    def poll(self, task_id: str) -> tuple[_Task, bool]:
+        """The task, and whether it is done by now."""
+        task = self._tasks.get(task_id)
+        if task is None:
+            raise SandboxError(404, f"task '{task_id}': not found")
+        if task.pending_polls > 0:
+            task.pending_polls -= 1
+            return task, False
+        return task, True
+
+
+def _config(sandbox: Sandbox, request: Request) -> Answer:
+    kind = sandbox.blockstore
+    can_sign = kind != "local"
+    valid = r"^https?://[a-z0-9_-]+\.blob.core.windows.net" if kind == "azure" else f"^{kind}://"
+    example = (
+        "https://mystorageaccount.blob.core.windows.net/mycontainer/"
+        if kind == "azure"
+        else f"{kind}://example-bucket/"
+    )
+    storage = {
+        "blockstore_description": "",
+        "blockstore_id": "",
+        "blockstore_namespace_ValidityRegex": valid,
+        "blockstore_namespace_example": example,
+        "blockstore_type": kind,
+        "default_namespace_prefix": "" if can_sign else "local://",
+        "import_support": can_sign,
+        "import_validity_regex": valid,
+        "pre_sign_multipart_upload": kind == "s3",
+        "pre_sign_support": can_sign,
+        "pre_sign_support_ui": False,
+    }
+    document = {
+        "capabilities_config": {},
+        "storage_config": storage,
+        "storage_config_list": [],
+        "ui_config": {},
+        "version_config": {"version": sandbox.version, "version_context": "lakeFS"},
+    }
+    return Answer(200, document)
+
+
+def _grace_period(sandbox: Sandbox, request: Request) -> Answer:
+    return Answer(200, {"grace_period": sandbox.grace_period})
+
+
+def _get_rules(sandbox: Sandbox, request: Request) -> Answer:
+    rules = repository_of(sandbox, request).rules
+    if rules is None:
+        raise SandboxError(404, "not found")
+    default_days, branch_days = rules
+    branches = [{"branch_id": name, "retention_days": days} for name, days in branch_days.items()]
+    return Answer(200, {"branches": branches or None, "default_retention_days": default_days})
+
+
+def _set_rules(sandbox: Sandbox, request: Request) -> Answer:
+    body = request.json()
+    try:
+        branches = {str(rule["branch_id"]): int(rule["retention_days"]) for rule in body.get("branches") or []}
+        default_days = int(body["default_retention_days"])
+    except (KeyError, TypeError, ValueError):
+        raise SandboxError(400, "invalid garbage collection rules") from None
+    repository_of(sandbox, request).set_rules(default_days, branches)
+    return NO_CONTENT
+
+
+def _delete_rules(sandbox: Sandbox, request: Request) -> Answer:
+    repository_of(sandbox, request).delete_rules()
+    return NO_CONTENT
+
+
+def _prepare_uncommitted(sandbox: Sandbox, request: Request) -> Answer:
+    token = request.json().get("continuation_token") or None
+    repository = repository_of(sandbox, request)
+    return Answer(201, prepare_uncommitted(repository, token, sandbox.uncommitted_page))
+
+
+def _prepare_commits(sandbox: Sandbox, request: Request) -> Answer:
+    result = prepare_commits(repository_of(sandbox, request))
+    if result["gc_commits_presigned_url"]:
+        return Answer(201, result)
+    # A blockstore that cannot presign: the error, and behind it the answer all the same.
+    documents: list[Json] = [{"message": "local adapter presigned URL: operation not supported"}, result]
+    text = "".join(json.dumps(document, separators=(",", ":")) + "\n" for document in documents)
+    return Answer(400, body=text.encode(), headers={"Content-Type": "application/json"})
+
+
+def _get_metadata_location(sandbox: Sandbox, request: Request) -> Answer:
+    place = repository_of(sandbox, request).place
+    return Answer(200, {"location": f"{place.prefix}/{request.args['id']}"})
+
+
+def gc_routes() -> list[Route]:
+    """All of them, with background tasks of their own."""
+    tasks = Tasks()
+
+    def start_prepare_commits(sandbox: Sandbox, request: Request) -> Answer:
+        repository = repository_of(sandbox, request)
+        if repository.read_only:
+            raise SandboxError(403, "read-only repository")
+        task_id = tasks.start(sandbox, "GCPC", lambda: prepare_commits(repository))
+        return Answer(202, {"id": task_id})
+
+    def prepare_commits_status(sandbox: Sandbox, request: Request) -> Answer:
+        repository_of(sandbox, request)
+        task_id = request.required("id")
+        task, done = tasks.poll(task_id)
+        document: dict[str, Json] = {"completed": done, "task_id": task_id, "update_time": task.update_time}
+        if done and task.error is not None:
+            document["error"] = {"message": str(task.error)}
+        elif done and task.result is not None:
+            document["result"] = {name: value for name, value in task.result.items() if value}
+        return Answer(200, document)
+
+    def start_dump(sandbox: Sandbox, request: Request) -> Answer:
+        repository = repository_of(sandbox, request)
+        return Answer(202, {"id": tasks.start(sandbox, "DR", lambda: dump_refs(repository))})
+
+    def dump_status(sandbox: Sandbox, request: Request) -> Answer:
+        repository_of(sandbox, request)
+        task_id = request.required("task_id")
+        task, done = tasks.poll(task_id)
+        document: dict[str, Json] = {"done": done, "id": task_id, "update_time": task.update_time}
+        if done:
+            document["refs"] = task.result
+        return Answer(200, document)
+
+    repo = "/repositories/{repo}"
+    rules = [
+        route(method, repo + path, endpoint)
+        for path, (method, endpoint) in itertools.chain(
+            itertools.product(["/settings/gc_rules", "/gc/rules"], [("GET", _get_rules), ("DELETE", _delete_rules)]),
+            [("/settings/gc_rules", ("PUT", _set_rules)), ("/gc/rules", ("POST", _set_rules))],
+        )
+    ]
+    return [
+        route("GET", "/config", _config),
+        route("GET", "/config/garbage-collection", _grace_period),
+        *rules,
+        route("POST", repo + "/gc/prepare_uncommited", _prepare_uncommitted),
+        route("POST", repo + "/gc/prepare_commits", _prepare_commits),
+        route("POST", repo + "/gc/prepare_commits/async", start_prepare_commits),
+        route("GET", repo + "/gc/prepare_commits/status", prepare_commits_status),
+        route("POST", repo + "/dump", start_dump),
+        route("GET", repo + "/dump", dump_status),
+        route("GET", repo + "/metadata/meta_range/{id}", _get_metadata_location),
+        route("GET", repo + "/metadata/range/{id}", _get_metadata_location),
+    ]

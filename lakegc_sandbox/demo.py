@@ -1,0 +1,155 @@
+"""The story of `lakegc demo`, and the embedded lakeFS of `lakegc sandbox`: a lake with a past, really marked and swept.
+
+Nothing here is special to lakegc's own code: the demo asks the sandbox over REST and reads its files from a folder, as
+it would with a real lakeFS. Only the clock is set forward, because a full sweep waits for a day.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from lakegc_core import pipeline
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
+from lakegc_core.errors import LakegcError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.marks.artifacts import new_mark_id
+from lakegc_core.marks.context import begin_mark, open_repository
+from lakegc_core.spark.session import session
+from lakegc_core.views import report
+from lakegc_core.views.progress import Reporter
+from lakegc_sandbox.api.server import SandboxServer
+from lakegc_sandbox.lakefs import Sandbox
+from lakegc_sandbox.model.history import build_demo
+
+_ACCESS_KEY, _SECRET_KEY = "lakegc-sandbox", "lakegc-sandbox-secret"
+_GONE = 410
+_READS = (200, 206, 416)  # 416: an object without bytes
+
+
+@contextmanager
+def _clock_at(moment: datetime) -> Iterator[None]:
+    """Let the collector believe that it is another time."""
+    before = {name: os.environ.get(name) for name in ("LAKEGC_NOW", "LAKEGC_UNSAFE")}
+    os.environ |= {"LAKEGC_NOW": str(moment.timestamp()), "LAKEGC_UNSAFE": "yes"}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def demo(folder: str | None, reporter: Reporter, *, as_json: bool = False) -> int:
+    """Build a lake with two months of history, mark it, sweep it a day later, and read every object afterwards."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="lakegc-demo-") as fresh:
+            return _demo(Path(fresh), reporter, as_json=as_json)
+    return _demo(Path(folder), reporter, as_json=as_json)
+
+
+def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
+    out = sys.stderr if as_json else sys.stdout
+
+    def tell(text: str = "") -> None:
+        print(text, file=out, flush=True)
+
+    tell("1. A lakeFS repository with two months of history: branches, a tag, staged and dropped uploads")
+    sandbox = Sandbox(folder)
+    name = build_demo(sandbox)
+    with SandboxServer(sandbox, access_key=_ACCESS_KEY, secret_key=_SECRET_KEY) as server:
+        server_settings = ServerSettings(server.url, _ACCESS_KEY, _SECRET_KEY)
+        settings = Settings(server=server_settings, repositories=(RepositoryPolicy(match="*", safety="full"),))
+        client = LakeFSClient(server_settings)
+        paths = _paths(client, name)
+        tell(f"   {len(paths):,} objects are visible on {sum(1 for _ in client.branches(name))} branches; all read")
+        _check_reads(client, name, paths)
+        spark = session("local[*]", {"spark.driver.memory": "1g"})
+        context = begin_mark(
+            open_repository(settings, name, client=client, say=reporter.say), new_mark_id(sandbox_now(sandbox))
+        )
+        tell(
+            "\n2. lakegc mark: what is there, what is staged, which commits count, what they refer to, the difference\n"
+        )
+        with reporter.watch(spark):
+            review = pipeline.mark(spark, context)
+        tell(report.mark_screen(review.report, every_guard=True).rstrip())
+        garbage = list(pipeline.expired_of(context))
+        accepted = {
+            verdict.name: "demo: two months of garbage at once" for verdict in review.verdicts if not verdict.passed
+        }
+        if accepted:
+            tell(f"\n   {', '.join(accepted)} refused, rightly: nobody has collected here before. The sweep says why.")
+        later = sandbox_now(sandbox) + timedelta(hours=25)
+        tell(
+            "\n3. A day later (level `full` waits for 24 h), lakegc sweep: guards, a fresh look, plan, delete, report\n"
+        )
+        with _clock_at(later), reporter.watch(spark):
+            result = pipeline.sweep(spark, context, accepted=accepted)
+        found = report.sweep_report(result)
+        tell(report.sweep_screen(found))
+        tell("\n4. Afterwards")
+        _check_reads(client, name, paths)
+        tell(f"   all {len(paths):,} visible objects still read")
+        tell(f"   {_show_gone(client, name, sandbox, set(garbage))}")
+        spark.stop()
+    if as_json:
+        print(json.dumps({"mark": review.report, "sweep": found, "objects_read": len(paths)}))
+    return 1 if result.failed else 0
+
+
+def sandbox_now(sandbox: Sandbox) -> datetime:
+    """The present by the sandbox's clock."""
+    return datetime.fromtimestamp(sandbox.clock(), UTC)
+
+
+def _paths(client: LakeFSClient, repository: str) -> list[tuple[str, str]]:
+    return [
+        (branch.name, stats.path)
+        for branch in client.branches(repository)
+        for page in client.objects(repository, branch.name)
+        for stats in page
+    ]
+
+
+def _check_reads(client: LakeFSClient, repository: str, paths: list[tuple[str, str]]) -> None:
+    for branch, path in paths:
+        status = client.read_byte(repository, branch, path)
+        if status not in _READS:
+            raise LakegcError(f"{path} on {branch} answers {status}: a live object does not read. Please report this.")
+
+
+def _show_gone(client: LakeFSClient, repository: str, sandbox: Sandbox, garbage: set[str]) -> str:
+    """An old commit still names its objects; one whose data was swept answers 410."""
+    refs = sandbox.repository(repository).refs
+    for commit_id in refs.commits:
+        for page in client.objects(repository, commit_id):
+            for stats in page:
+                if any(stats.physical_address.endswith(address) for address in garbage):
+                    status = client.read_byte(repository, commit_id, stats.path)
+                    if status != _GONE:
+                        raise LakegcError(f"{stats.path} at {commit_id[:12]} was swept, yet answers {status}.")
+                    return f"a swept object answers {status} Gone: {stats.path} at expired commit {commit_id[:12]}"
+    raise LakegcError("No expired commit names a swept object; the demo's history does not show what it should.")
+
+
+def serve(folder: str | None, port: int, reporter: Reporter) -> int:
+    """Serve a sandbox lakeFS with the demo's history until interrupted; print how to reach it."""
+    with tempfile.TemporaryDirectory(prefix="lakegc-sandbox-") as fresh:
+        sandbox = Sandbox(Path(folder or fresh))
+        name = build_demo(sandbox)
+        server = SandboxServer(sandbox, port=port, access_key=_ACCESS_KEY, secret_key=_SECRET_KEY)
+        print(f"export LAKECTL_SERVER_ENDPOINT_URL={server.url}")
+        print(f"export LAKECTL_CREDENTIALS_ACCESS_KEY_ID={_ACCESS_KEY}")
+        print(f"export LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY={_SECRET_KEY}")
+        print(f"# repository: {name}   try: lakegc mark {name}", flush=True)
+        reporter.say("The sandbox forgets everything when it ends. Ctrl-C ends it.")
+        server.serve_forever()
+    return 0

@@ -1,0 +1,1 @@
+"""What the sandbox lakeFS knows: repositories, branches, commits, objects."""

@@ -1,0 +1,432 @@
+"""Where settings come from, what wins, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from lakegc_core.config.durations import parse_duration
+from lakegc_core.config.settings import (
+    NeighbourSettings,
+    RepositoryPolicy,
+    ScaleSettings,
+    ServerSettings,
+    Settings,
+    StoreMapping,
+    normalise_endpoint,
+)
+from lakegc_core.errors import SettingsError
+
+SECRET = "s3cr3t-Wq9/k+not-for-anyone"
+LAKECTL = f"""
+server:
+  endpoint_url: http://lakectl.example:8000/api/v1
+credentials:
+  access_key_id: AKIALAKECTL
+  secret_access_key: {SECRET}
+metastore:
+  type: ignored
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder that is not the tester's, and a working folder without lakegc.yaml."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return tmp_path
+
+
+def load(home: Path, config: str | None = None, **env: str) -> Settings:
+    path = None
+    if config is not None:
+        path = home / "named.yaml"
+        path.write_text(config, encoding="utf-8")
+    return Settings.load(str(path) if path else None, {"HOME": str(home), **env})
+
+
+def test_without_any_file_the_defaults_hold(home: Path) -> None:
+    settings = load(home)
+    assert settings == Settings(server=ServerSettings("", "", ""))
+    assert (settings.server.connection_timeout, settings.server.read_timeout) == (10.0, 60.0)
+    assert settings.spark.master == "local[*]"
+    assert settings.lease == "internal"
+    assert settings.policy_for("anything") == RepositoryPolicy(match="*")
+    assert settings.policy_for("anything").min_age is None
+    assert settings.policy_for("anything").protect_tags is None
+    assert settings.policy_for("anything").rules is None
+    assert settings.policy_for("anything").collect_unknown_names is False
+    assert settings.policy_for("anything").safety is None
+
+
+def test_lakectls_file_gives_endpoint_and_credentials(home: Path) -> None:
+    (home / ".lakectl.yaml").write_text(LAKECTL)
+    assert load(home).server == ServerSettings("http://lakectl.example:8000", "AKIALAKECTL", SECRET)
+
+
+def test_lakectls_environment_wins_over_its_file(home: Path) -> None:
+    (home / ".lakectl.yaml").write_text(LAKECTL)
+    server = load(
+        home,
+        LAKECTL_SERVER_ENDPOINT_URL="https://env.example/",
+        LAKECTL_CREDENTIALS_ACCESS_KEY_ID="AKIAENV",
+        LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY="other",
+    ).server
+    assert server == ServerSettings("https://env.example", "AKIAENV", "other")
+
+
+def test_lakegc_yaml_wins_over_lakectls_environment(home: Path) -> None:
+    (home / ".lakectl.yaml").write_text(LAKECTL)
+    config = "server: {endpoint_url: https://yaml.example, connection_timeout: 5s, read_timeout: 2m}"
+    server = load(home, config, LAKECTL_SERVER_ENDPOINT_URL="https://env.example").server
+    assert server.endpoint_url == "https://yaml.example"
+    assert (server.access_key_id, server.secret_access_key) == ("AKIALAKECTL", SECRET)
+    assert (server.connection_timeout, server.read_timeout) == (5.0, 120.0)
+
+
+def test_an_empty_variable_counts_as_not_set(home: Path) -> None:
+    (home / ".lakectl.yaml").write_text(LAKECTL)
+    assert load(home, LAKECTL_SERVER_ENDPOINT_URL="").server.endpoint_url == "http://lakectl.example:8000"
+
+
+@pytest.mark.parametrize("written", ["0123", "1e5", "true", "2026-01-01", "0x1F", "null"])
+def test_a_key_that_looks_like_another_yaml_type_stays_the_text_it_is(home: Path, written: str) -> None:
+    (home / ".lakectl.yaml").write_text(f"credentials: {{access_key_id: {written}, secret_access_key: x}}")
+    assert load(home).server.access_key_id == written
+
+
+def test_the_configuration_is_the_named_file_else_the_variables_else_the_one_in_the_folder(
+    home: Path,
+) -> None:
+    (home / "work" / "lakegc.yaml").write_text("spark: {master: here}")
+    (home / "variable.yaml").write_text("spark: {master: variable}")
+    assert load(home).spark.master == "here"
+    variable = {"LAKEGC_CONFIG": str(home / "variable.yaml")}
+    assert load(home, **variable).spark.master == "variable"
+    assert load(home, "spark: {master: named}", **variable).spark.master == "named"
+
+
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_a_named_file_that_is_missing_is_an_error(home: Path, by: str) -> None:
+    missing = str(home / "nowhere.yaml")
+    env = {"HOME": str(home), **({"LAKEGC_CONFIG": missing} if by == "variable" else {})}
+    with pytest.raises(SettingsError, match=r"nowhere\.yaml does not exist"):
+        Settings.load(missing if by == "option" else None, env)
+
+
+def test_every_documented_key_is_read(home: Path) -> None:
+    settings = load(
+        home,
+        """
+server:       {endpoint_url: "http://x:1", connection_timeout: 10s, read_timeout: 60s}
+stores:
+  - {match: "https://acc.blob.core.windows.net/", endpoint: "http://127.0.0.1:10000/acc"}
+  - {match: "local://", root: /srv/lakefs}
+spark:
+  master: "local[2]"
+  conf: {spark.driver.memory: 2g, spark.ui.enabled: false, spark.cores.max: 4}
+scale:        {range_num_partitions: 50, address_num_partitions: 200, listing_parallelism: 8,
+               delete_parallelism: 4, delete_rate: 3500}
+lease:        external
+repositories:
+  - {match: "prod-*", safety: standard, min_age: 48h, protect_tags: false,
+     holds: ["tag:release-*", "path:legal/**"], sweep: true, workspace: "s3://ops/lakegc", backup_to: "s3://spare",
+     keep_marks: 30}
+  - {match: "scratch-*", mark: false}
+  - {match: "*", safety: full, min_age: 25h, rules: keep-all-commits, sweep: false}
+""",
+    )
+    azure, local = settings.stores
+    assert azure == StoreMapping("https://acc.blob.core.windows.net/", "http://127.0.0.1:10000/acc", None)
+    assert local == StoreMapping("local://", None, "/srv/lakefs")
+    assert settings.store_for("local://q/ns") == local
+    assert settings.store_for("s3://lake/ns") is None
+    assert settings.spark.master == "local[2]"
+    assert settings.spark.conf == {
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.cores.max": "4",
+    }
+    assert settings.scale == ScaleSettings(50, 200, 8, 4, 3500)
+    assert settings.lease == "external"
+    assert settings.policy_for("prod-eu") == RepositoryPolicy(
+        match="prod-*",
+        safety="standard",
+        min_age=timedelta(hours=48),
+        protect_tags=False,
+        holds=("tag:release-*", "path:legal/**"),
+        sweep=True,
+        workspace="s3://ops/lakegc",
+        backup_to="s3://spare",
+        keep_marks=30,
+    )
+    assert not settings.policy_for("scratch-1").mark
+    assert settings.policy_for("dev").rules == "keep-all-commits"
+    assert settings.policy_for("dev").min_age == timedelta(hours=25)
+
+
+def test_the_first_policy_that_matches_wins_and_case_counts(home: Path) -> None:
+    config = 'repositories: [{match: "a-*c", sweep: true}, {match: "a-b*", safety: none}]'
+    settings = load(home, config)
+    assert settings.policy_for("a-bc").sweep is True
+    assert settings.policy_for("a-bc").safety is None
+    assert settings.policy_for("a-bd").safety == "none"
+    assert settings.policy_for("A-bc") == RepositoryPolicy(match="*")
+
+
+@pytest.mark.parametrize(
+    ("matches", "by"),
+    [
+        (["*", "prod"], "'*'"),
+        (["prod-*", "dev", "prod-eu-*"], "'prod-*'"),
+        (["a?*", "a[bc]d"], "'a?*'"),
+        (["lake", "lake"], "'lake'"),
+        (["?*", "", "x"], None),
+        (["[a-m]*", "[!a-m]*", "?*"], "the entries before it together"),
+        (["**", "*"], "'**'"),
+        (["a", "[z-a]"], "matches no name at all"),
+    ],
+)
+def test_a_policy_that_an_earlier_one_makes_unreachable_is_an_error(
+    home: Path, matches: list[str], by: str | None
+) -> None:
+    matches = [match for match in matches if match]
+    entries = ", ".join(f'{{match: "{match}"}}' for match in matches)
+    with pytest.raises(SettingsError, match="never counts") as caught:
+        load(home, f"repositories: [{entries}]")
+    assert f"repositories[{len(matches) - 1}]: " in str(caught.value)
+    assert (by or "'?*'") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "matches",
+    [["prod-eu-*", "prod-*", "*"], ["prod-*", "prod*"], ["a?", "a*"], ["[ab]*", "[bc]*"], ["?*a", "?*b", "*"]],
+)
+def test_a_policy_that_some_name_reaches_is_none(home: Path, matches: list[str]) -> None:
+    entries = ", ".join(f'{{match: "{match}"}}' for match in matches)
+    assert [policy.match for policy in load(home, f"repositories: [{entries}]").repositories] == matches
+
+
+@pytest.mark.parametrize(
+    ("match", "fits", "does_not"),
+    [
+        ("s3://bucket", ["s3://bucket", "s3://bucket/", "s3://bucket/pre"], ["s3://bucket2", "s3://bucket2/pre"]),
+        ("s3://bucket/pre", ["s3://bucket/pre", "s3://bucket/pre/a"], ["s3://bucket/prefix2", "s3://bucket"]),
+        ("s3://bucket/pre/", ["s3://bucket/pre", "s3://bucket/pre/a"], ["s3://bucket/prefix2", "s3://bucket/"]),
+        ("local://", ["local://lake", "local://lake/a"], ["s3://lake"]),
+        ("https://acc.blob.core.windows.net/", ["https://acc.blob.core.windows.net/c/a"], ["https://acc.blob.other/c"]),
+    ],
+)
+def test_a_store_is_matched_by_whole_segments(match: str, fits: list[str], does_not: list[str]) -> None:
+    mapping = StoreMapping(match, "http://there")
+    settings = Settings(ServerSettings("http://x", "a", "b"), stores=(mapping,))
+    assert [settings.store_for(each) for each in fits] == [mapping] * len(fits)
+    assert [settings.store_for(each) for each in does_not] == [None] * len(does_not)
+
+
+@pytest.mark.parametrize("config", ["", "server:\nspark:\nscale:\nstores:\nrepositories:\n", "# only a comment\n"])
+def test_empty_sections_read_as_absent(home: Path, config: str) -> None:
+    assert load(home, config) == load(home)
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "allowed"),
+    [
+        ("sevrer: {}", "sevrer", "server, spark, scale, stores, lease, price, neighbours, repositories"),
+        ("server: {url: x}", "url", "endpoint_url, connection_timeout, read_timeout"),
+        ("stores: [{match: a, root: b, path: c}]", "path", "match, endpoint, root, versions"),
+        ("spark: {cores: 2}", "cores", "master, conf"),
+        ("scale: {num_partitions: 9}", "num_partitions", "range_num_partitions, address_num_partitions"),
+        ("repositories: [{match: a, minage: 1h}]", "minage", "min_age"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_allowed_ones(home: Path, config: str, key: str, allowed: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(home, config)
+    assert f"unknown key `{key}`" in str(caught.value)
+    assert allowed in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["secret_access_key", "access_key_id", "credentials"])
+def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, key: str) -> None:
+    with pytest.raises(SettingsError, match=f"unknown key `{key}`") as caught:
+        load(home, f"server: {{{key}: '{SECRET}'}}")
+    assert SECRET not in str(caught.value)
+    assert "lakectl" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("[1, 2]", "keys and values"),
+        ("server: here", "server: keys and values"),
+        ("stores: {match: a}", "`stores` must be a list"),
+        ("stores: [{root: b}]", "`match` is missing"),
+        ("stores: [{match: a}]", "neither `endpoint` nor `root`"),
+        ('stores: [{match: "s3://a", root: /b}]', "`root` is for addresses of blockstore local"),
+        ("lease: shared", "one of internal, external"),
+        ("repositories: [{sweep: true}]", "`match` is missing"),
+        ("repositories: [{match: a, safety: paranoid}]", "one of full, standard, none"),
+        ("repositories: [{match: a, rules: none}]", "one of required, keep-all-commits"),
+        ("repositories: [{match: a, sweep: 'yes'}]", "`sweep` must be true or false"),
+        ("repositories: [{match: a, protect_tags: 0}]", "`protect_tags` must be true or false"),
+        ("repositories: [{match: a, collect_unknown_names: all}]", "`collect_unknown_names` must be true or false"),
+        ("repositories: [{match: a, min_age: -1h}]", "negative"),
+        ("repositories: [{match: a, min_age: soon}]", "no duration"),
+        ("repositories: [{match: a, holds: [release]}]", "is no hold"),
+        ("repositories: [{match: a, keep_marks: 1}]", "`keep_marks` must be a whole number of at least 2, not 1"),
+        ("repositories: [{match: a, mark: nightly}]", "`mark` must be true or false"),
+        ("repositories: [{match: a, holds: ['tags:x']}]", "write tag:PATTERN or commit:PATTERN or branch:PATTERN or"),
+        ("repositories: [{match: a, holds: 'tag:x'}]", "`holds` must be a list"),
+        ("repositories: [{match: a, holds: ['path:/legal/**']}]", "begins or ends with a slash.*'path:legal/\\*\\*'"),
+        ("repositories: [{match: a, holds: ['path:legal/']}]", "begins or ends with a slash"),
+        ("repositories: [{match: a, holds: ['path:']}]", "is no hold"),
+        ("repositories: [{match: a, holds: ['commit:9F2C']}]", "lower-case.*write 'commit:9f2c'"),
+        ("repositories: [{match: a, holds: ['commit:main']}]", "is no id of a commit"),
+        ("repositories: [{match: a, holds: ['tag: v1']}]", "white space around"),
+        ("server: {read_timeout: 0}", "more than 0"),
+        ("server: {endpoint_url: 7}", "must be a text"),
+        ("scale: {delete_rate: 0}", "scale: `delete_rate` must be a whole number of at least 1, not 0"),
+        ("scale: {delete_parallelism: -2}", "at least 1, not -2"),
+        ("scale: {listing_parallelism: 2.5}", "a whole number of at least 1, not 2.5"),
+        ("scale: {range_num_partitions: true}", "not True; leave it out for the default"),
+        ("scale: {address_num_partitions: '200'}", "not '200'"),
+        ("spark: {conf: {a: [1]}}", "`a` must be a text"),
+        ("lease: internal\nlease: external\n", "'lease' twice"),
+        ("server: {a: [}", r"not valid YAML \(line 1\)"),
+    ],
+)
+def test_a_value_that_is_none_says_where_and_what_is_expected(home: Path, config: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=says) as caught:
+        load(home, config)
+    assert "named.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"credentials: {{secret_access_key: {SECRET}\n  bad",
+        f"credentials:\n  secret_access_key: !{SECRET} [\n",
+        f"credentials: {SECRET}",
+        f"- {SECRET}",
+        f"credentials: {{secret_access_key: [{SECRET}]}}",
+    ],
+)
+def test_a_broken_lakectl_file_is_reported_without_its_text(home: Path, text: str) -> None:
+    (home / ".lakectl.yaml").write_text(text)
+    with pytest.raises(SettingsError, match=r"\.lakectl\.yaml") as caught:
+        load(home)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_no_repr_shows_a_secret(home: Path) -> None:
+    (home / ".lakectl.yaml").write_text(LAKECTL)
+    settings = load(home, f"spark: {{conf: {{spark.hadoop.fs.s3a.secret.key: {SECRET}}}}}")
+    assert settings.server.secret_access_key == SECRET
+    assert SECRET not in repr(settings)
+    assert SECRET not in str(settings.server)
+
+
+def test_missing_credentials_are_an_error_only_when_a_server_is_needed(home: Path) -> None:
+    settings = load(home)
+    with pytest.raises(SettingsError) as caught:
+        settings.server.require()
+    for place in (
+        ".lakectl.yaml",
+        "LAKECTL_SERVER_ENDPOINT_URL",
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID",
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY",
+    ):
+        assert place in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_only_what_is_missing_is_asked_for() -> None:
+    with pytest.raises(SettingsError) as caught:
+        ServerSettings("http://x", "key", "").require()
+    assert "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY" in str(caught.value)
+    assert "LAKECTL_SERVER_ENDPOINT_URL" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h:8000",
+        "http://h:8000/",
+        "http://h:8000/api/v1",
+        "http://h:8000/api/v1/",
+        " http://h:8000/api/v1// ",
+    ],
+)
+def test_an_endpoint_may_end_in_a_slash_or_in_the_apis_path(url: str) -> None:
+    assert normalise_endpoint(url) == "http://h:8000"
+    assert ServerSettings(url, "a", "b").endpoint_url == "http://h:8000"
+
+
+def test_an_endpoint_below_a_path_keeps_it() -> None:
+    assert normalise_endpoint("https://h/lakefs/api/v1") == "https://h/lakefs"
+
+
+@pytest.mark.parametrize("url", ["lakefs.example.com", "s3://b", "http://", "http://h:port", "http://h?x=1"])
+def test_an_endpoint_that_is_no_http_url_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError, match="endpoint"):
+        normalise_endpoint(url)
+
+
+def test_credentials_inside_the_endpoint_are_refused_and_not_repeated() -> None:
+    with pytest.raises(SettingsError, match="must not hold credentials") as caught:
+        normalise_endpoint("http://user:hunter2@h")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("25h", 90_000),
+        ("10s", 10),
+        ("7d", 604_800),
+        ("90m", 5_400),
+        ("1h30m", 5_400),
+        ("1.5h", 5_400),
+        ("3600", 3_600),
+        (3600, 3_600),
+        (0.5, 0.5),
+        (0, 0),
+        (" 48h ", 172_800),
+    ],
+)
+def test_a_duration_is_a_number_with_a_unit_or_seconds(written: object, seconds: float) -> None:
+    assert parse_duration(written) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "written", ["", "h", "25 h", "25x", "25H", "1h-30m", "٣h", "nan", "inf", True, None, [], float("nan")]
+)
+def test_what_is_no_duration_is_refused(written: object) -> None:
+    with pytest.raises(SettingsError, match="no duration"):
+        parse_duration(written)
+
+
+@pytest.mark.parametrize("written", ["-1h", -5, -0.1])
+def test_a_negative_duration_is_refused(written: object) -> None:
+    with pytest.raises(SettingsError, match="negative"):
+        parse_duration(written)
+
+
+def test_a_duration_beyond_the_calendar_is_refused() -> None:
+    with pytest.raises(SettingsError, match="calendar"):
+        parse_duration("99999999999d")
+
+
+def test_what_has_to_be_known_of_neighbours_can_be_said(home: Path) -> None:
+    assert load(home).neighbours == NeighbourSettings(timedelta(days=7), False, ())
+    found = load(home, "neighbours: {within: 2d, strict: true, ignore: [archive-*, old]}").neighbours
+    assert found == NeighbourSettings(timedelta(days=2), True, ("archive-*", "old"))
+    for odd in ("{within: 0d}", "{ignore: old}", "{ignore: [1]}", "{strict: maybe}", "{days: 2}"):
+        with pytest.raises(SettingsError, match="neighbours"):
+            load(home, f"neighbours: {odd}")

@@ -1,0 +1,102 @@
+"""What a mark would delete is copied away whole, and comes back under its own keys, byte for byte."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.copies.backup import backup, backup_facts, restore
+from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.store.base import connect
+from tests.support import servers
+from tests.support.replays import Replay, environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def contents(replay: Replay, keys: set[str]) -> dict[str, bytes]:
+    store = connect(replay.open().data)
+    return {key: store.read(key) for key in keys}
+
+
+@pytest.mark.parametrize("name", [pytest.param("unified_gc", marks=pytest.mark.slow), "local_rich"])
+def test_a_repository_swept_by_mistake_is_brought_back_whole(
+    replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    found = replay(name)
+    with environment(found.variables()):
+        context = found.begin("m1")
+        pipeline.mark(spark, context)
+        garbage = found.right()
+        before, files = contents(found, garbage), found.files()
+        place = str(tmp_path / "backup")
+
+        assert backup_facts(context) is None
+        saved = backup(spark, context, place)
+        assert saved.outcomes["copied"] == len(garbage) and not saved.failed
+        assert backup_facts(context) == {"place": place, "objects": len(garbage), "problem": None}
+        again = backup(spark, context, place)
+        assert again.outcomes["already_there"] == len(garbage) and again.bytes == 0
+
+        swept = swept_report(spark, context)
+        assert swept.outcomes["deleted"] == len(garbage)
+        victim, *others = sorted(garbage)
+        one = restore(spark, context, place, paths=[victim])
+        assert dict(one.outcomes) | {"copied": 1} == dict(one.outcomes) and sum(one.outcomes.values()) == 1
+        with pytest.raises(MarkError, match="matches"):
+            restore(spark, context, place, paths=["no/such/path/**"])
+        whole = restore(spark, context, place)
+        assert (whole.outcomes["copied"], whole.outcomes["already_there"]) == (len(others), 1)
+        assert contents(found, garbage) == before and found.files() == files
+
+
+def test_what_differs_is_left_alone_and_said(
+    replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path
+) -> None:
+    found = replay("local_rich")
+    with environment(found.variables()):
+        context = found.begin("m1")
+        pipeline.mark(spark, context)
+        place = tmp_path / "backup"
+        victim = min(found.right())
+        (place / victim).parent.mkdir(parents=True)
+        (place / victim).write_bytes(b"something else, of another length: " + victim.encode())
+        saved = backup(spark, context, str(place))
+        assert saved.outcomes["different"] == 1 == saved.failed
+        assert [each["address"] for each in saved.problems] == [victim]
+        assert backup_facts(context) is None, "a backup that is not whole counts as none"
+        with pytest.raises(SettingsError, match="overlap"):
+            backup(spark, context, str(found.root))
+
+
+def rclone_copies(source: Path, target: Path, lists: Path) -> None:
+    """The recipe of README: copy what the lists in a folder name, with rclone."""
+    for each in sorted(lists.glob("*.txt")):
+        command = [servers.binary("rclone"), "--config=", "copy", "--no-traverse", f"--files-from-raw={each}"]
+        subprocess.run([*command, str(source), str(target)], check=True, capture_output=True, timeout=120)
+
+
+def test_rclone_copies_a_marks_list_away_and_brings_it_back_and_lakegc_restores_what_rclone_saved(
+    replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path
+) -> None:
+    found = replay("local_rich")
+    with environment(found.variables()):
+        context = found.begin("m1")
+        pipeline.mark(spark, context)
+        before = contents(found, found.right())
+        lists = found.root / context.mark.folder / "deleted.text"
+        rclone_copies(found.root, tmp_path / "saved", lists)
+        swept = swept_report(spark, context)
+        assert swept.outcomes["deleted"] == len(before)
+        assert restore(spark, context, str(tmp_path / "saved")).outcomes["copied"] == len(before)
+        assert contents(found, set(before)) == before
+        connect(context.data).delete_many(sorted(before))
+        rclone_copies(tmp_path / "saved", found.root, lists)
+        assert contents(found, set(before)) == before

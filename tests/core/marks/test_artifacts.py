@@ -1,0 +1,374 @@
+"""A mark as a chain of manifests: what makes a stage count, what breaks the chain, and what a resumed mark redoes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakegc_core.errors import LakegcError, MarkError, SettingsError
+from lakegc_core.marks.artifacts import (
+    STAGES,
+    Header,
+    Manifest,
+    MarkArtifacts,
+    check_mark_id,
+    digest,
+    marks,
+    new_mark_id,
+)
+from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
+from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.store.parts import Part
+
+HEADER = Header(
+    repository="lake",
+    mark_id="m1",
+    storage_namespace="s3://b/ns",
+    repository_created=1_700_000_000,
+    started_at=1_790_000_000.25,
+    cutoff=1_789_910_000.25,
+    min_age=90_000.0,
+    grace_period=86_400.0,
+    safety="full",
+    protect_tags=True,
+    holds=("tag:v*",),
+    rules="required",
+    server_version="dev",
+    blockstore_type="s3",
+    block_prefix="_lakefs",
+    allow_list=1,
+)
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> MarkArtifacts:
+    """The artifacts of a mark that was begun."""
+    found = MarkArtifacts(LocalConfig(str(tmp_path)), "m1")
+    found.begin(HEADER)
+    return found
+
+
+def manifest(stage: str, upstream: str) -> Manifest:
+    return Manifest(
+        stage=stage,
+        repository="lake",
+        mark_id="m1",
+        upstream=upstream,
+        started_at=1.0,
+        finished_at=2.0,
+        seconds=1.0,
+        datasets={stage: (Part("part-1-a.parquet", 3, 100, "0" * 64, {"bytes": 7}),)},
+        facts={"pages": 1},
+        rows=3,
+        bytes=100,
+    )
+
+
+def finish_all(artifacts: MarkArtifacts) -> list[Manifest]:
+    done = []
+    for stage in STAGES:
+        done.append(artifacts.finish(manifest(stage, artifacts.upstream_digest(stage))))
+    return done
+
+
+def file_of(artifacts: MarkArtifacts, tmp_path: Path, stage: str | None = None) -> Path:
+    return tmp_path / artifacts.folder / (f"{stage}/manifest.json" if stage else "mark.json")
+
+
+def alter(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def run(
+    artifacts: MarkArtifacts, stage: str, body: Callable[[Any, Any], StageOutput] | None = None
+) -> tuple[StageResult, list[str]]:
+    """One stage with a body that says that it ran."""
+    ran: list[str] = []
+
+    def work(spark: Any, context: Any) -> StageOutput:
+        ran.append(stage)
+        return body(spark, context) if body else StageOutput({stage: []}, {"of": stage})
+
+    context = SimpleNamespace(
+        mark=artifacts, header=HEADER, say=lambda message: None, lease=lambda verb: contextlib.nullcontext()
+    )
+    return run_stage(stage, None, context, work), ran  # type: ignore[arg-type]
+
+
+# --- ids ---
+
+
+@pytest.mark.parametrize("mark_id", ["20261121T0200Z", "a", "0", "A.b_c-d", "x" * 64])
+def test_a_mark_id_may_be_letters_digits_dots_dashes_and_underscores(mark_id: str) -> None:
+    assert check_mark_id(mark_id) == mark_id
+
+
+@pytest.mark.parametrize("mark_id", ["", ".", "-a", "_a", "a..b", "a/b", "a b", "é", "x" * 65, "a\n", "unified:a"])
+def test_what_could_leave_the_marks_folder_is_no_mark_id(mark_id: str) -> None:
+    with pytest.raises(SettingsError, match="no mark id"):
+        check_mark_id(mark_id)
+
+
+def test_ids_of_later_moments_sort_later() -> None:
+    moments = [datetime(2026, 11, 21, 2, 0, 0, tzinfo=UTC), datetime(2026, 11, 21, 10, 0, 1, tzinfo=UTC)]
+    first, second = map(new_mark_id, moments)
+    assert first == "20261121T020000Z" < second
+    assert check_mark_id(first)
+
+
+# --- the header ---
+
+
+def test_a_header_reads_back_as_it_was_written(artifacts: MarkArtifacts) -> None:
+    assert artifacts.header() == HEADER
+
+
+def test_a_mark_that_was_not_begun_has_no_header_and_no_chain(tmp_path: Path) -> None:
+    found = MarkArtifacts(LocalConfig(str(tmp_path)), "m2")
+    assert found.header() is None
+    with pytest.raises(MarkError, match="no mark m2"):
+        found.chain()
+    with pytest.raises(MarkError, match="not been begun"):
+        found.upstream_digest(STAGES[0])
+
+
+def test_a_mark_is_resumed_with_the_same_choices_and_keeps_its_first_header(artifacts: MarkArtifacts) -> None:
+    later = replace(HEADER, started_at=HEADER.started_at + 3600, cutoff=HEADER.cutoff + 3600)
+    assert artifacts.begin(later) == HEADER
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"min_age": 0.0},
+        {"safety": "standard"},
+        {"protect_tags": False},
+        {"holds": ()},
+        {"rules": "keep-all-commits"},
+    ],
+    ids=str,
+)
+def test_a_mark_is_not_resumed_with_other_choices(artifacts: MarkArtifacts, change: dict[str, Any]) -> None:
+    with pytest.raises(MarkError, match=f"other settings .{next(iter(change))}"):
+        artifacts.begin(replace(HEADER, **change))
+    assert artifacts.header() == HEADER
+
+
+def test_a_mark_is_not_resumed_for_another_repository_or_namespace(artifacts: MarkArtifacts) -> None:
+    for change in ({"repository": "other"}, {"storage_namespace": "s3://b/other"}):
+        with pytest.raises(MarkError, match="belongs to repository"):
+            artifacts.begin(replace(HEADER, **change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted(set(asdict(HEADER)) - {"holds"}))
+def test_a_header_with_any_field_altered_is_refused(artifacts: MarkArtifacts, tmp_path: Path, name: str) -> None:
+    value = getattr(HEADER, name)
+    alter(file_of(artifacts, tmp_path), **{name: not value if isinstance(value, bool) else value * 2})
+    with pytest.raises(MarkError, match="Make a new mark"):
+        artifacts.header()
+
+
+def test_headers_that_lack_a_field_or_know_one_too_many_are_refused(artifacts: MarkArtifacts, tmp_path: Path) -> None:
+    file = file_of(artifacts, tmp_path)
+    whole = json.loads(file.read_text())
+    for odd in ({**whole, "more": 1}, {key: value for key, value in whole.items() if key != "cutoff"}):
+        file.write_text(json.dumps(odd))
+        with pytest.raises(MarkError, match="not a header"):
+            artifacts.header()
+
+
+def test_a_mark_of_another_format_is_neither_resumed_nor_read(artifacts: MarkArtifacts, tmp_path: Path) -> None:
+    other = replace(HEADER, format=1)
+    file_of(artifacts, tmp_path).write_text(json.dumps(asdict(other) | {"digest": other.digest}))
+    with pytest.raises(MarkError, match="format 1"):
+        artifacts.header()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"a": 1} {"b": 2}'])
+def test_files_that_are_no_json_object_are_an_error_not_an_absence(
+    artifacts: MarkArtifacts, tmp_path: Path, data: bytes
+) -> None:
+    finish_all(artifacts)
+    file_of(artifacts, tmp_path, STAGES[2]).write_bytes(data)
+    with pytest.raises(MarkError):
+        artifacts.manifest(STAGES[2])
+    file_of(artifacts, tmp_path).write_bytes(data)
+    with pytest.raises(MarkError):
+        artifacts.header()
+
+
+# --- manifests and their chain ---
+
+
+def test_five_finished_stages_make_a_chain_from_the_header_on(artifacts: MarkArtifacts) -> None:
+    done = finish_all(artifacts)
+    chain = artifacts.chain()
+    assert tuple(chain) == STAGES
+    assert [one.digest for one in chain.values()] == [one.digest for one in done]
+    assert [one.upstream for one in done] == [HEADER.digest, *(one.digest for one in done[:-1])]
+    assert chain[STAGES[0]].datasets[STAGES[0]][0].sums == {"bytes": 7}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_chain_without_one_of_its_manifests_is_no_mark(artifacts: MarkArtifacts, tmp_path: Path, stage: str) -> None:
+    finish_all(artifacts)
+    file_of(artifacts, tmp_path, stage).unlink()
+    with pytest.raises(MarkError, match=f"{stage} of mark m1 is not finished"):
+        artifacts.chain()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": 4},
+        {"facts": {"pages": 2}},
+        {"datasets": {}},
+        {"upstream": "0" * 64},
+        {"finished_at": 3.0},
+        {"version": "9.9.9"},
+        {"digest": "0" * 64},
+        {"surplus": 1},
+    ],
+    ids=str,
+)
+def test_a_manifest_altered_in_any_way_is_refused(
+    artifacts: MarkArtifacts, tmp_path: Path, stage: str, change: dict[str, Any]
+) -> None:
+    finish_all(artifacts)
+    alter(file_of(artifacts, tmp_path, stage), **change)
+    with pytest.raises(MarkError, match="Make a new mark"):
+        artifacts.chain()
+
+
+def test_a_part_exchanged_in_a_manifest_is_noticed(artifacts: MarkArtifacts, tmp_path: Path) -> None:
+    finish_all(artifacts)
+    file = file_of(artifacts, tmp_path, STAGES[0])
+    value = json.loads(file.read_text())
+    value["datasets"][STAGES[0]][0]["sha256"] = "1" * 64
+    file.write_text(json.dumps(value))
+    with pytest.raises(MarkError, match="changed after it was written"):
+        artifacts.chain()
+
+
+def test_a_manifest_resealed_after_a_change_breaks_the_chain_behind_it(
+    artifacts: MarkArtifacts, tmp_path: Path
+) -> None:
+    done = finish_all(artifacts)
+    forged = replace(done[1], facts={"pages": 99}).sealed()
+    file_of(artifacts, tmp_path, STAGES[1]).write_text(json.dumps(asdict(forged)))
+    assert artifacts.manifest(STAGES[1])
+    with pytest.raises(MarkError, match="another input"):
+        artifacts.chain()
+
+
+def test_a_manifest_of_another_stage_or_mark_is_refused(artifacts: MarkArtifacts, tmp_path: Path) -> None:
+    done = finish_all(artifacts)
+    file_of(artifacts, tmp_path, STAGES[1]).write_text(json.dumps(asdict(done[0])))
+    with pytest.raises(MarkError, match="belongs to stage"):
+        artifacts.manifest(STAGES[1])
+    other = replace(done[1], mark_id="m2").sealed()
+    file_of(artifacts, tmp_path, STAGES[1]).write_text(json.dumps(asdict(other)))
+    with pytest.raises(MarkError, match="m2"):
+        artifacts.manifest(STAGES[1])
+
+
+def test_a_stage_is_finished_once(artifacts: MarkArtifacts) -> None:
+    first = artifacts.finish(manifest(STAGES[0], HEADER.digest))
+    with pytest.raises(MarkError, match="another collector"):
+        artifacts.finish(replace(manifest(STAGES[0], HEADER.digest), rows=5))
+    assert artifacts.manifest(STAGES[0]) == first
+
+
+def test_digests_do_not_depend_on_the_order_of_keys() -> None:
+    assert digest({"a": 1, "b": (2, 3)}) == digest({"b": [2, 3], "a": 1}) != digest({"a": 1, "b": [3, 2]})
+
+
+def test_the_marks_of_a_home_are_listed_newest_id_first(tmp_path: Path) -> None:
+    config = LocalConfig(str(tmp_path))
+    for mark_id in ("20261120T020000Z", "20261121T020000Z", "test"):
+        MarkArtifacts(config, mark_id).begin(replace(HEADER, mark_id=mark_id))
+    assert marks(config) == ["test", "20261121T020000Z", "20261120T020000Z"]
+    assert marks(config, "elsewhere") == []
+
+
+# --- stages ---
+
+
+def test_a_stage_whose_manifest_stands_is_not_redone(artifacts: MarkArtifacts) -> None:
+    first, ran = run(artifacts, STAGES[0])
+    assert ran == [STAGES[0]] and not first.resumed
+    again, ran = run(artifacts, STAGES[0])
+    assert ran == [] and again.resumed
+    assert again.manifest.digest == first.manifest.digest
+
+
+def test_a_stage_half_written_is_redone(artifacts: MarkArtifacts, tmp_path: Path) -> None:
+    def dies(spark: Any, context: Any) -> StageOutput:
+        artifacts.store.write(f"{artifacts.stage_folder(STAGES[0])}/part-3-left-over.parquet", b"half")
+        raise LakegcError("the store is gone")
+
+    with pytest.raises(LakegcError, match="gone"):
+        run(artifacts, STAGES[0], dies)
+    assert artifacts.manifest(STAGES[0]) is None
+    result, ran = run(artifacts, STAGES[0])
+    assert ran == [STAGES[0]]
+    assert result.manifest.datasets == {STAGES[0]: []}, "what the failed attempt left does not count"
+
+
+@pytest.mark.parametrize("stage", STAGES[1:])
+def test_a_stage_whose_upstream_manifest_is_missing_is_an_error(artifacts: MarkArtifacts, stage: str) -> None:
+    before = STAGES[: STAGES.index(stage) - 1]
+    for each in before:
+        run(artifacts, each)
+    with pytest.raises(MarkError, match="Run the stages in order"):
+        run(artifacts, stage)
+    assert artifacts.manifest(stage) is None
+
+
+def test_a_stage_made_from_another_input_is_not_taken_over(artifacts: MarkArtifacts, tmp_path: Path) -> None:
+    for stage in STAGES[:2]:
+        run(artifacts, stage)
+    file_of(artifacts, tmp_path, STAGES[0]).unlink()
+    run(artifacts, STAGES[0], lambda spark, context: StageOutput({STAGES[0]: []}, {"of": "another listing"}))
+    with pytest.raises(MarkError, match="another input"):
+        run(artifacts, STAGES[1])
+
+
+def test_a_stage_asks_for_what_is_sealed_once_and_for_what_is_not_there_again(
+    artifacts: MarkArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    read = LocalStore.read
+
+    def counted(store: LocalStore, key: str) -> bytes:
+        asked.append(key.rpartition("/m1/")[2])
+        return read(store, key)
+
+    def body(*_: object) -> StageOutput:
+        asked.clear()
+        for _turn in range(2):
+            assert artifacts.header() == HEADER
+            assert artifacts.manifest(STAGES[0]) is None
+        return StageOutput({}, {})
+
+    monkeypatch.setattr(LocalStore, "read", counted)
+    run(artifacts, STAGES[0], body)
+    assert asked.count("mark.json") == 0 and asked.count(f"{STAGES[0]}/manifest.json") == 2
+    artifacts.header()
+    artifacts.header()
+    assert asked.count("mark.json") == 2, "outside of stages each look is a fresh one"
+
+
+def test_stages_run_one_after_the_other_make_a_whole_mark(artifacts: MarkArtifacts) -> None:
+    for stage in STAGES:
+        run(artifacts, stage)
+    assert [one.facts["of"] for one in artifacts.chain().values()] == list(STAGES)

@@ -1,0 +1,225 @@
+"""What an optimized mark rests on, what makes it a clean one, and that a damaged mark below is never believed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakegc_core
+from lakegc_core import pipeline
+from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, STAGES
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import RESTS_ON, Basis, all_layers, choose, likely
+from lakegc_core.stages.committed_addresses.range_files import INDEX
+from lakegc_core.stages.expired_addresses import optimized as changes
+from lakegc_core.stages.namespace_listing import inventory
+from lakegc_sandbox import Repository
+from tests.support.crowded import large_index
+from tests.support.lake import NOW, Lake, lake, quick
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+At = Callable[..., MarkContext]
+
+
+@pytest.fixture(scope="module")
+def marked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, Repository, Path]]:
+    """A repository with a clean mark and, a day later, an optimized one."""
+    with lake(tmp_path_factory.mktemp("layers")) as served, quick(spark), pytest.MonkeyPatch.context() as patch:
+        repository = served.create("lake")
+        repository.set_rules(7)
+        for number in range(6):
+            repository.upload("main", f"old/{number}", bytes(number), age=timedelta(days=40))
+        repository.commit("main", "old", date=NOW - timedelta(days=40))
+        repository.create_branch("side", "main")
+        repository.upload("side", "aside", b"aside", age=timedelta(days=40))
+        repository.commit("side", "aside", date=NOW - timedelta(days=40))
+        repository.upload("main", "forgotten", b"forgotten", age=timedelta(days=30))
+        repository.delete("main", "forgotten")
+        pipeline.mark(spark, served.begin("lake", "m0"))
+        repository.upload("main", "new", b"new", age=timedelta(days=2))
+        repository.commit("main", "new", date=NOW)
+        patch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=1)).timestamp()))
+        pipeline.mark(spark, served.begin("lake", "m1"))
+        yield served, repository, served.files("lake") / "_lakefs/retention/gc/lakegc/marks"
+
+
+@pytest.fixture
+def begin(marked: tuple[Lake, Repository, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[At]:
+    """Begins a mark on a day from NOW; afterwards the marks are what they were."""
+    served, _, home = marked
+    shutil.copytree(home, tmp_path / "marks")
+
+    def mark(day: float = 2, mark_id: str = "next", **options: object) -> MarkContext:
+        monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=day)).timestamp()))
+        return served.begin("lake", mark_id, **options)
+
+    yield mark
+    shutil.rmtree(home)
+    shutil.copytree(tmp_path / "marks", home)
+
+
+def ids(basis: Basis) -> list[str]:
+    return [layer.mark_id for layer in basis.layers]
+
+
+def a_part(home: Path, mark_id: str, stage: str, dataset: str = "") -> Path:
+    return next((home / mark_id / stage / dataset).glob("part-*"))
+
+
+def test_a_mark_rests_on_those_before_it_and_finds_the_same_garbage(
+    marked: tuple[Lake, Repository, Path], begin: At, spark: SparkSession
+) -> None:
+    assert ids(choose(begin())) == ["m1", "m0"]
+    first, second = (begin(mark_id=name).mark.require(STAGES[0]).facts for name in ("m0", "m1"))
+    assert not first[RESTS_ON] and "the first of its kind" in first["why_clean"]
+    assert [name for name, _ in second[RESTS_ON]] == ["m0"] and second["units_listed"] < second["units"]
+    found = {name: list(pipeline.expired_of(begin(mark_id=name))) for name in ("m0", "m1")}
+    assert found["m0"] == found["m1"] and len(found["m0"]) == 1
+
+
+def test_of_a_large_index_the_rows_that_count_are_put_down_first_and_the_same_is_found(
+    begin: At, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, put_down, plain = {}, [], changes._Changes._put_down
+    monkeypatch.setattr(changes._Changes, "_put_down", lambda of, index: put_down.append(of) or plain(of, index))
+    for day, name, way in ((2, "next-small", nullcontext), (3, "next-large", large_index)):
+        context = begin(day, name, mode=INCREMENTAL)
+        with way():
+            pipeline.mark(spark, context)
+        found[name] = sorted(pipeline.expired_of(context))
+        assert context.mark.require(STAGES[0]).facts[RESTS_ON], "an optimized mark"
+        assert len(put_down) == (name == "next-large")
+    assert found["next-small"] == found["next-large"] == sorted(pipeline.expired_of(begin(mark_id="m1")))
+
+
+def test_a_clean_mark_is_made_when_asked_for_and_when_it_is_due(begin: At) -> None:
+    assert choose(begin(mode=CLEAN)) == Basis((), "asked for")
+    context = begin(mark_id="other")
+    weekly = replace(context, policy=RepositoryPolicy("*", clean_every=2))
+    assert "2 marks rest on one another" in choose(weekly).why_clean
+    wanted = replace(weekly, header=replace(context.header, mode=INCREMENTAL))
+    assert ids(choose(wanted)) == ["m1", "m0"], "asked for, although a clean one is due"
+
+
+def test_whether_a_mark_will_rest_on_others_is_told_before_spark_is_started(
+    marked: tuple[Lake, Repository, Path], begin: At
+) -> None:
+    assert not likely(begin(mark_id="other", mode=CLEAN))
+    shutil.rmtree(marked[2] / "other")
+    context = begin()
+    assert likely(context)
+    weekly = replace(context, policy=RepositoryPolicy("*", clean_every=2))
+    assert not likely(weekly)
+    assert likely(replace(weekly, header=replace(context.header, mode=INCREMENTAL)))
+    seal = marked[2] / "m1" / STAGES[4] / "manifest.json"
+    whole = seal.read_text()
+    seal.write_text(whole[:-9])
+    assert not likely(context), "a mark that cannot be read"
+    seal.unlink()
+    assert not likely(context), "a mark that did not come to its end"
+    for mark_id in ("m0", "m1"):
+        shutil.rmtree(marked[2] / mark_id)
+    assert not likely(context), "no mark at all"
+
+
+def test_another_version_another_place_and_another_repository_are_not_rested_on(begin: At) -> None:
+    context = begin()
+    for other in ({"version": "0.0.0"}, {"block_prefix": "meta"}, {"repository_created": 1}, {"allow_list": 0}):
+        assert choose(replace(context, header=replace(context.header, **other))).why_clean, other
+    assert context.header.version == lakegc_core.__version__
+
+
+def test_objects_that_were_restored_since_make_the_next_mark_a_clean_one(
+    marked: tuple[Lake, Repository, Path], begin: At
+) -> None:
+    folder = marked[2] / "m0/restores" / (NOW + timedelta(days=1, hours=2)).strftime("%Y%m%dT%H%M%S%f")
+    folder.mkdir(parents=True)
+    (folder / "begun.json").write_text("{}")
+    assert "restored by mark m0" in choose(begin()).why_clean
+
+
+def test_a_mark_that_began_to_ask_and_did_not_end_makes_the_next_one_clean(
+    marked: tuple[Lake, Repository, Path], begin: At
+) -> None:
+    shutil.rmtree(marked[2] / "m1" / STAGES[4])
+    assert "did not come to its end" in choose(begin()).why_clean
+
+
+@pytest.mark.parametrize("stage", [STAGES[0], STAGES[3], STAGES[4]])
+def test_a_part_that_is_missing_or_shorter_makes_the_next_mark_a_clean_one(
+    marked: tuple[Lake, Repository, Path], begin: At, stage: str
+) -> None:
+    part = a_part(marked[2], "m0", stage)
+    part.write_bytes(part.read_bytes()[:-1])
+    assert "is missing, or not as long" in choose(begin()).why_clean
+    part.unlink()
+    assert "is missing, or not as long" in choose(begin()).why_clean
+
+
+def test_a_manifest_that_was_altered_makes_the_next_mark_a_clean_one(
+    marked: tuple[Lake, Repository, Path], begin: At
+) -> None:
+    manifest = marked[2] / "m0" / STAGES[0] / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"units_listed": ', '"units_listed": 1'))
+    assert "was changed after it was written" in choose(begin()).why_clean
+
+
+@pytest.mark.parametrize(("stage", "dataset"), [(STAGES[0], ""), (STAGES[3], INDEX), (STAGES[3], "ranges")])
+def test_a_damaged_part_fails_the_mark_that_rests_on_it_and_the_one_after_is_clean(
+    marked: tuple[Lake, Repository, Path], begin: At, spark: SparkSession, stage: str, dataset: str
+) -> None:
+    _, repository, home = marked
+    part = a_part(home, "m0" if dataset != "ranges" else "m1", stage, dataset)
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    if "side" in repository.refs.branches:
+        repository.delete_branch("side")  # whose objects have to be looked for
+    with pytest.raises(CorruptFileError, match="is not the file that its manifest names"):
+        pipeline.mark(spark, begin())
+    later = begin(3, "later")
+    pipeline.mark(spark, later)
+    assert "did not come to its end" in later.mark.require(STAGES[0]).facts["why_clean"]
+    assert len(list(pipeline.expired_of(later))) == 2
+
+
+def test_what_an_older_mark_s_sweep_was_told_to_delete_again_is_not_subtracted_from_a_newer_listing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lake(tmp_path) as served, quick(spark):
+        repository = served.create("lake")
+        repository.set_rules(7)
+        for number in range(3):
+            repository.upload("main", f"old/{number}", b"old", age=timedelta(days=40))
+        repository.commit("main", "old", date=NOW - timedelta(days=40))
+        for name in ("one", "two"):
+            repository.upload("main", name, b"forgotten", age=timedelta(days=30))
+            repository.delete("main", name)
+
+        def at(hours: float, mark_id: str, **options: Any) -> MarkContext:
+            monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(hours=hours)).timestamp()))
+            return served.begin("lake", mark_id, **options)
+
+        for hour in (0, 1):
+            pipeline.mark(spark, at(hour, f"m{hour}"))
+        pipeline.sweep(spark, at(5, "m0"))
+        pipeline.mark(spark, at(10, "m2", mode=CLEAN))
+        again = pipeline.sweep(spark, at(12, "m1"))
+        pipeline.mark(spark, last := at(20, "m3"))
+        facts = last.mark.require(STAGES[4]).facts["listed"]
+        lying = inventory.find(spark, all_layers(last)).as_frame().select("address").collect()
+
+    assert again.outcomes, "the second sweep had something to do"
+    assert last.mark.require(STAGES[0]).facts[RESTS_ON], "m3 rests on m2"
+    assert facts["objects"] == len(lying) == 3

@@ -1,0 +1,349 @@
+"""Old marks go, a record of each stays, and no later mark or sweep is told anything else because of it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakegc_core.cli import main
+from lakegc_core.errors import MarkError, RefusedError, SettingsError, StoreError
+from lakegc_core.marks import lease
+from lakegc_core.marks.artifacts import STAGES, MarkArtifacts, marks
+from lakegc_core.marks.catalogue import list_marks
+from lakegc_core.marks.context import RepositoryContext, open_mark
+from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
+from lakegc_core.marks.retire import Standing, list_retired, reasons_to_keep, retire
+from lakegc_core.policy.safety import FULL, LEAST_MARKS, RETIREMENT
+from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_sandbox import Sandbox, SandboxServer
+from tests.core.marks.test_artifacts import HEADER, alter
+from tests.support.lake import lake
+from tests.support.old_marks import DAY, START, TODAY, write_mark, write_sweep
+from tests.support.replays import environment
+
+Mark = Callable[..., MarkArtifacts]
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[RepositoryContext]:
+    """A repository of a served sandbox, a hundred days after its first mark."""
+    with lake(tmp_path) as found, environment({"LAKEGC_NOW": str(START + TODAY * DAY)}):
+        found.create("lake", "s3://b/ns")
+        yield found.open("lake")
+
+
+@pytest.fixture
+def mark(context: RepositoryContext) -> Mark:
+    def make(mark_id: str, day: float, stages: int = 5, **more: Any) -> MarkArtifacts:
+        artifacts = context.artifacts(mark_id)
+        write_mark(artifacts, day, stages, **more)
+        return artifacts
+
+    return make
+
+
+def complete(mark_id: str, day: float, **more: Any) -> Standing:
+    at = START + day * DAY
+    return Standing(mark_id, at, **{"asked_at": at, "read_at": at, "storage_namespace": "s3://b/ns"} | more)
+
+
+def kept(*every: Standing, keep: int = 2) -> set[str]:
+    return set(reasons_to_keep(every, keep, START + TODAY * DAY))
+
+
+def test_the_newest_complete_marks_stay_and_older_ones_may_go() -> None:
+    assert kept(*(complete(f"m{day}", day) for day in range(6))) == {"m4", "m5"}
+
+
+def test_a_young_mark_stays_however_many_there_are() -> None:
+    young = [complete(f"m{hour}", TODAY - 8 + hour / 24) for hour in range(1, 9)]
+    assert kept(complete("old", 0), *young) == {mark.mark_id for mark in young}
+    assert RETIREMENT.total_seconds() == 8 * DAY
+
+
+def test_an_old_mark_that_was_resumed_lately_is_young() -> None:
+    resumed = replace(complete("m1", 1), asked_at=START + (TODAY - 1) * DAY, read_at=None)
+    assert "m1" in kept(resumed, complete("m2", 50), complete("m3", 51))
+
+
+def test_the_newest_of_each_series_stays() -> None:
+    assert kept(*(complete(f"m{day}", day, series=(day % 3,)) for day in range(9)), keep=2) == {"m6", "m7", "m8"}
+
+
+def test_the_newest_mark_whose_heads_were_known_stays_behind_those_that_missed_some() -> None:
+    missing = [complete(f"m{day}", day, heads_known=False) for day in range(2, 9)]
+    assert kept(complete("m0", 0), complete("m1", 1), *missing) == {"m1", "m7", "m8"}
+
+
+def test_an_unfinished_mark_goes_only_once_a_complete_one_has_read_after_it() -> None:
+    begun = complete("m5", 5, read_at=None)
+    assert "m5" in kept(begun, complete("m3", 3), complete("m4", 4))
+    assert "m5" not in kept(begun, complete("m6", 6), complete("m7", 7))
+    assert kept(begun) == {"m5"}
+
+
+def test_a_mark_that_one_that_stays_rests_on_stays_too() -> None:
+    top = complete("m9", 60, rests_on=("m8", "m7"))
+    every = [complete(f"m{day}", 10 + day) for day in range(9)]
+    assert kept(*every, top) == {"m9", "m8", "m7"}
+    why = reasons_to_keep([*every, top], 2, START + TODAY * DAY)
+    assert why["m7"] == "mark m9 rests on it"
+
+
+def test_a_mark_that_was_swept_or_restored_after_a_listing_that_may_be_taken_over_stays() -> None:
+    below, top = complete("m5", 50), complete("m6", 60, rests_on=("m5",))
+    assert kept(complete("m1", 1, touched_at=START + 49 * DAY), below, top) == {"m5", "m6"}
+    assert kept(complete("m1", 1, touched_at=START + 55 * DAY), below, top) == {"m1", "m5", "m6"}
+
+
+def test_a_mark_in_trouble_stays_and_says_why() -> None:
+    broken = complete("m0", 0, trouble="sweep 1 of it broke off")
+    every = (broken, complete("m1", 1), complete("m2", 2))
+    assert reasons_to_keep(every, 2, START + TODAY * DAY)["m0"] == "sweep 1 of it broke off"
+
+
+class Told:
+    """What marks tell a later one, on a folder: the marks that it goes on from, by id."""
+
+    def __init__(self, folder: str) -> None:
+        self.config = LocalConfig(folder)
+        self.home = MarkArtifacts(self.config, "x").home
+
+    def of(self, mark_id: str, day: float) -> Any:
+        header = replace(HEADER, mark_id=mark_id, started_at=START + day * DAY)
+        artifacts = MarkArtifacts(self.config, mark_id)
+        return SimpleNamespace(
+            header=header,
+            mark=artifacts,
+            workspace=self.config,
+            home=self.home,
+            level=FULL,
+            artifacts=lambda other: MarkArtifacts(self.config, other),
+        )
+
+    def next_mark(self) -> list[str | None]:
+        context = self.of("next", TODAY)
+        found = (previous_mark(context), previous_findings(context), former_state(context))
+        return [each.mark_id if each else None for each in found]
+
+    def sweep_of(self, mark_id: str, day: float) -> tuple[str | None, bool]:
+        later = later_marks(self.of(mark_id, day))
+        return later.finished.mark_id if later.finished else None, later.unfinished
+
+
+MARKS = st.lists(
+    st.tuples(
+        st.integers(0, 99),  # day
+        st.sampled_from([5, 5, 5, 0, 1, 2, 4]),  # stages
+        st.one_of(st.none(), st.integers(0, 99)),  # resumed
+        st.booleans(),  # lakeFS knew all heads
+        st.sampled_from([1, 1, 1, 2]),  # allow-list
+        st.booleans(),  # damaged
+    ),
+    min_size=1,
+    max_size=7,
+    unique_by=lambda each: each[0],
+)
+
+
+def check_nothing_else_is_told(every: list[Any], keep: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as env:
+        env.setenv("LAKEGC_UNSAFE", "yes")
+        env.setenv("LAKEGC_NOW", str(START + TODAY * DAY))
+        told = Told(folder)
+        days = {}
+        for day, stages, resumed, known, allow_list, damaged in every:
+            artifacts = MarkArtifacts(told.config, f"m{day:02}")
+            days[artifacts.mark_id] = day
+            late = None if resumed is None else max(day, resumed)
+            write_mark(artifacts, day, stages, resumed=late, heads_unknown=int(not known), allow_list=allow_list)
+            if damaged and stages == 1:
+                alter(Path(folder) / artifacts.folder / "mark.json", repository="other")
+        before = told.next_mark()
+        whole = [mark for mark, day in days.items() if MarkArtifacts(told.config, mark).manifest(STAGES[-1])]
+        sweeps = {mark: told.sweep_of(mark, days[mark]) for mark in whole}
+        policy = SimpleNamespace(keep_marks=keep, safety=None)
+        context: Any = SimpleNamespace(
+            **{name: getattr(told.of("x", 0), name) for name in ("workspace", "home", "artifacts")},
+            policy=policy,
+            settings=SimpleNamespace(lease="internal"),
+            repository=SimpleNamespace(id="lake"),
+            say=lambda message: None,
+        )
+        done = retire(context)
+        assert set(done.retired) | set(done.kept) == set(days)
+        assert told.next_mark() == before
+        for mark in set(whole) & set(done.kept):
+            assert told.sweep_of(mark, days[mark]) == sweeps[mark]
+
+
+@settings(max_examples=20, deadline=None)
+@given(MARKS, st.integers(LEAST_MARKS, 4))
+def test_whatever_is_retired_later_marks_and_sweeps_are_told_the_same(every: list[Any], keep: int) -> None:
+    check_nothing_else_is_told(every, keep)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(MARKS, st.integers(LEAST_MARKS, 4))
+def test_the_same_for_many_more_histories(every: list[Any], keep: int) -> None:
+    check_nothing_else_is_told(every, keep)
+
+
+def test_a_retired_mark_leaves_one_record_that_says_what_it_found_and_freed(
+    context: RepositoryContext, mark: Mark
+) -> None:
+    write_sweep(mark("m1", 1, expired=40), deleted=35)
+    for day in range(2, 5):
+        mark(f"m{day}", day)
+    done = retire(context, 2)
+    assert list(done.retired) == ["m1", "m2"] and set(done.kept) == {"m3", "m4"}
+    assert done.artifacts == 2 * (1 + 5 * 2) + 2 and done.bytes > 1_000
+    assert not [key for batch in connect(context.workspace).list(f"{context.home}/marks/m1/") for key in batch]
+    newest, oldest = list_retired(context)
+    assert (newest["mark_id"], oldest["mark_id"]) == ("m2", "m1")
+    assert (oldest["expired"], oldest["deleted"], oldest["bytes_deleted"]) == (40, 35, 350)
+    record = context.artifacts("m1").retired()
+    assert record is not None and set(record["stages"]) == set(STAGES)
+    assert record["sweeps"]["1"]["outcomes"]["deleted"] == 35
+    assert [each["mark_id"] for each in list_marks(context)] == ["m4", "m3"]
+    again = retire(context, 2)
+    assert again.retired == {} and again.artifacts == 0 and set(again.kept) == {"m3", "m4"}
+
+
+def test_a_dry_run_says_the_same_and_leaves_all(context: RepositoryContext, mark: Mark) -> None:
+    for day in range(1, 5):
+        mark(f"m{day}", day)
+    said = retire(context, 2, dry_run=True)
+    assert list(said.retired) == ["m1", "m2"] and said.artifacts == 0
+    assert marks(context.workspace, context.home) == ["m4", "m3", "m2", "m1"] and list_retired(context) == []
+
+
+def test_what_the_policy_keeps_counts_and_nobody_may_keep_fewer_than_two(
+    context: RepositoryContext, mark: Mark
+) -> None:
+    for day in range(1, 7):
+        mark(f"m{day}", day)
+    assert retire(context, dry_run=True).retired == {}  # fourteen are kept
+    mine = replace(context, policy=replace(context.policy, keep_marks=5))
+    assert list(retire(mine, dry_run=True).retired) == ["m1"]
+    with pytest.raises(SettingsError, match="At least 2 marks"):
+        retire(context, 1)
+
+
+def test_unfinished_sweeps_lost_objects_damage_and_strangers_stay(context: RepositoryContext, mark: Mark) -> None:
+    write_sweep(mark("broke-off", 1), deleted=1, over=False)
+    write_sweep(mark("lost", 2), deleted=1, lost=1)
+    alter(Path(context.workspace.root.removeprefix("local://")) / mark("damaged", 3).folder / "mark.json", safety="x")
+    connect(context.workspace).write(f"{context.home}/marks/strange/file", b"x")
+    mark("m4", 4)
+    mark("m5", 5)
+    done = retire(context, 2)
+    assert done.retired == {}
+    assert "broke off" in done.kept["broke-off"]
+    assert "lost objects" in done.kept["lost"]
+    assert "damaged" in done.kept["damaged"]
+    assert "no header" in done.kept["strange"]
+
+
+def test_a_retired_id_is_not_given_again_and_its_mark_is_not_opened(context: RepositoryContext, mark: Mark) -> None:
+    for day in range(1, 4):
+        mark(f"m{day}", day)
+    retire(context, 2)
+    with pytest.raises(MarkError, match="was retired"):
+        mark("m1", 90)
+    with pytest.raises(MarkError, match="was retired"):
+        open_mark(context, "m1")
+    assert open_mark(context, "m1", retired_too=True).header.started_at == START + DAY
+
+
+def test_a_retirement_that_broke_off_is_finished_by_the_next(
+    context: RepositoryContext, mark: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in range(1, 4):
+        mark(f"m{day}", day)
+    delete_many = LocalStore.delete_many
+
+    def only_headers(store: LocalStore, keys: list[str]) -> list[str]:
+        if keys[0].endswith("mark.json"):
+            return delete_many(store, keys)
+        return ["failed:AccessDenied"] * len(keys)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LocalStore, "delete_many", only_headers)
+        with pytest.raises(StoreError, match=r"10 of 10 artifacts of mark m1 could not be deleted"):
+            retire(context, 2)
+    assert [each["mark_id"] for each in list_retired(context)] == ["m1"]
+    assert retire(context, 2).artifacts == 10
+
+
+def test_a_mark_whose_header_cannot_be_deleted_still_stands_whole(
+    context: RepositoryContext, mark: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in range(1, 4):
+        mark(f"m{day}", day)
+    with monkeypatch.context() as broken:
+        broken.setattr(LocalStore, "delete_many", lambda store, keys: ["failed:AccessDenied"] * len(keys))
+        with pytest.raises(StoreError, match="still stands as it was"):
+            retire(context, 2)
+    context.artifacts("m1").chain()
+    assert list(retire(context, 2).retired) == ["m1"]
+
+
+def test_nothing_is_retired_while_another_collector_works(context: RepositoryContext, mark: Mark) -> None:
+    for day in range(1, 4):
+        mark(f"m{day}", day)
+    other = lease.Lease(context.workspace, f"{context.home}/{lease.NAME}", "sweep lake m3")
+    other.take()
+    with pytest.raises(RefusedError, match="Another collector works"):
+        retire(context, 2)
+    other.give_back()
+    assert list(retire(context, 2).retired) == ["m1"]
+
+
+def test_a_record_that_was_altered_is_not_believed(context: RepositoryContext, mark: Mark) -> None:
+    for day in range(1, 4):
+        mark(f"m{day}", day)
+    retire(context, 2)
+    alter(Path(context.workspace.root.removeprefix("local://")) / context.home / "retired" / "m1.json", stages={})
+    with pytest.raises(MarkError, match="was changed"):
+        list_retired(context)
+
+
+def test_the_command_retires_and_shows_what_was_retired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sandbox = Sandbox(tmp_path / "srv")
+    repository = sandbox.create_repository("lake")
+    repository.upload("main", "a", b"1")
+    repository.commit("main", "one")
+    with SandboxServer(sandbox) as server:
+        for name, value in {
+            "HOME": str(tmp_path),
+            "LAKECTL_SERVER_ENDPOINT_URL": server.url,
+            "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": server.access_key,
+            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": server.secret_key,
+            "LAKEGC_UNSAFE": "yes",
+            "LAKEGC_NOW": str(START + TODAY * DAY),
+        }.items():
+            monkeypatch.setenv(name, value)
+        for day in range(1, 4):
+            write_mark(MarkArtifacts(LocalConfig(str(tmp_path / "srv" / "lake")), f"m{day}"), day)
+        assert main(["retire", "lake", "--keep", "2", "--dry-run"]) == 0
+        assert "lake · 1 marks would be retired, 2 kept" in capsys.readouterr().out
+        assert main(["retire", "lake", "--keep", "2", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert [each["mark_id"] for each in told["retired"]] == ["m1"] and told["artifacts_deleted"] == 11
+        assert main(["marks", "lake", "--retired"]) == 0
+        assert "m1 " in capsys.readouterr().out
+        assert main(["retire", "lake", "--keep", "1"]) == 2

@@ -1,0 +1,315 @@
+"""Every guard, both ways: what it lets pass and what it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakegc_core.marks.artifacts import STAGES, Manifest
+from lakegc_core.policy import guards
+from lakegc_core.policy.guards import BY_NAME, GUARDS, Evidence, Verdict
+from lakegc_core.policy.safety import FULL, NONE, STANDARD, Level
+from tests.core.marks.test_artifacts import HEADER
+
+START = HEADER.started_at
+WARNING = {"holds", "neighbours"}
+FACTS: Mapping[str, Mapping[str, Any]] = {
+    "namespace_listing": {"clock_skew": 0.5, "overlapping": [], "nested": 0},
+    "uncommitted_addresses": {"files": 2, "pages_with_location": 2, "pages": 7},
+    "retention_commits": {
+        "known": 10,
+        "retained": 4,
+        "retained_metaranges": 3,
+        "branches": 2,
+        "tags": 1,
+        "tags_protected": True,
+        "refs_not_retained": 0,
+    },
+    "committed_addresses": {
+        "metaranges": 3,
+        "references": 9,
+        "references_read": 9,
+        "checksum": 77,
+        "checksum_read": 77,
+        "ranges": 5,
+        "entries": 500,
+    },
+    "expired_addresses": {
+        "listed": {"objects": 1000, "bytes": 10_000},
+        "committed": {"objects": 900, "bytes": 9_000},
+        "uncommitted": {"objects": 20, "bytes": 200},
+        "foreign": {"objects": 0, "bytes": 0},
+        "young": {"objects": 0, "bytes": 0},
+        "expired": {"objects": 80, "bytes": 800},
+        "missing": 0,
+        "violations": 0,
+        "neighbours": {"repositories": 2, "unknown": 0, "named": [], "within": 7 * 86_400.0, "addresses": 3},
+    },
+}
+
+
+def evidence(level: Level = FULL, now: float = START + 3600, **changes: Mapping[str, Any]) -> Evidence:
+    """A mark that every guard accepts; `changes` are facts of a stage to be replaced."""
+    manifests = {
+        stage: Manifest(
+            stage=stage,
+            repository="lake",
+            mark_id="m1",
+            upstream="",
+            started_at=START + 10 * number,
+            finished_at=START + 10 * number + 9,
+            seconds=9.0,
+            datasets={},
+            facts={**FACTS[stage], **changes.get(stage, {})},
+            rows=0,
+            bytes=0,
+        )
+        for number, stage in enumerate(STAGES)
+    }
+    return Evidence(HEADER, manifests, level, now)
+
+
+def verdict(name: str, found: Evidence) -> Verdict:
+    return BY_NAME[name].evaluate(found)
+
+
+def refused(name: str, found: Evidence) -> str:
+    """The reason why this guard, and no other, stops the mark."""
+    verdicts = guards.evaluate(found)
+    assert [each.name for each in verdicts if each.stops] == [name]
+    assert not guards.authorized(verdicts)
+    return verdict(name, found).description
+
+
+def moved(found: Evidence, stage: str, **times: float) -> Evidence:
+    return replace(found, manifests={**found.manifests, stage: replace(found.manifests[stage], **times)})
+
+
+def test_a_sound_mark_is_authorised_and_every_guard_says_why() -> None:
+    verdicts = guards.evaluate(evidence())
+    assert [each.name for each in verdicts] == [guard.name for guard in GUARDS]
+    assert all(each.passed and each.description.endswith(".") for each in verdicts)
+    assert guards.authorized(verdicts)
+
+
+def test_every_guard_names_the_danger_it_averts_and_stops_hard_unless_nothing_goes_wrong_by_it() -> None:
+    assert len(BY_NAME) == len(GUARDS)
+    assert all(guard.danger for guard in GUARDS)
+    assert {guard.name for guard in GUARDS if guard.severity == "WARN"} == WARNING
+
+
+def test_holds_that_hold_nothing_are_named_and_stop_no_sweep() -> None:
+    commits = {"holds": ["branch:main", "path:legl/**", "tag:v9"], "holds_idle": ["tag:v9"]}
+    found = evidence(retention_commits=commits, committed_addresses={"holds_idle": ["path:legl/**"]})
+    said = verdict("holds", found)
+    assert not said.passed and not said.stops
+    assert "2 of 3 holds hold nothing: tag:v9, path:legl/**." in said.description
+    assert "lakegc mark lake" in said.description
+    assert guards.authorized(guards.evaluate(found))
+
+
+def test_a_hold_that_was_not_looked_for_to_the_end_is_not_said_to_hold_nothing() -> None:
+    commits, paths = {"holds": ["path:**/x"], "holds_idle": []}, {"holds_idle": [], "holds_untold": ["path:**/x"]}
+    said = verdict("holds", evidence(retention_commits=commits, committed_addresses=paths))
+    assert said.passed and "not all was looked through for path:**/x" in said.description
+
+
+def test_what_only_a_hold_keeps_is_live_and_its_loss_is_a_loss_of_committed_objects() -> None:
+    had = {"committed": {"objects": 600}, "held": {"objects": 400}, "uncommitted": {"objects": 0}}
+    assert guards.shrunk(had, {**had, "committed": {"objects": 1000}, "held": {"objects": 0}}, FULL) == []
+    lifted = {**had, "held": {"objects": 0}}
+    assert guards.shrunk(had, lifted, FULL) == ["committed objects went from 1,000 to 600"]
+    older = {"committed": {"objects": 1000}, "uncommitted": {"objects": 0}}  # without a group of its own
+    assert guards.shrunk(older, had, FULL) == []
+    facts = {**evidence().expired, "committed": {"objects": 0, "bytes": 0}, "held": {"objects": 9_980, "bytes": 1}}
+    assert verdict("live-in-listing", evidence(expired_addresses=facts | {"missing": 9})).passed
+
+
+@pytest.mark.parametrize("stage", STAGES[1:])
+def test_a_stage_that_began_before_the_one_it_rests_on_had_ended_breaks_the_order(stage: str) -> None:
+    before = evidence().manifests[STAGES[STAGES.index(stage) - 1]]
+    assert stage in refused("order", moved(evidence(), stage, started_at=before.finished_at - 0.001))
+    assert verdict("order", moved(evidence(), stage, started_at=before.finished_at)).passed
+
+
+def test_a_stage_before_its_mark_or_ended_before_its_begin_breaks_the_order() -> None:
+    assert "clock" in refused("order", moved(evidence(), STAGES[0], started_at=START - 1))
+    assert "clock" in refused("order", moved(evidence(), STAGES[4], finished_at=START + 39))
+
+
+@pytest.mark.parametrize(
+    ("stage", "facts", "says"),
+    [
+        ("uncommitted_addresses", {"files": 1}, "1 of 2 files"),
+        ("uncommitted_addresses", {"files": 0}, "0 of 2 files"),
+        ("retention_commits", {"retained": 0, "refs_not_retained": 0}, "0 commits are retained"),
+        ("retention_commits", {"known": 3}, "of 3 known"),
+        ("retention_commits", {"retained_metaranges": 4}, "3 of 4 metaranges"),
+        ("committed_addresses", {"metaranges": 2}, "2 of 3 metaranges"),
+        ("committed_addresses", {"references_read": 8}, "8 of 9 references"),
+        ("committed_addresses", {"checksum_read": 78}, "not those that the metaranges refer to"),
+    ],
+)
+def test_anything_that_was_not_read_is_incomplete(stage: str, facts: dict[str, Any], says: str) -> None:
+    for level in (FULL, STANDARD, NONE):
+        assert says in refused("completeness", evidence(level, **{stage: facts}))
+
+
+def test_more_files_than_pages_are_complete_because_a_page_may_be_asked_for_twice() -> None:
+    assert verdict("completeness", evidence(uncommitted_addresses={"files": 3})).passed
+    nothing_staged = {"files": 0, "pages_with_location": 0}
+    assert verdict("completeness", evidence(uncommitted_addresses=nothing_staged)).passed
+
+
+def test_a_head_or_tag_that_is_not_retained_refuses() -> None:
+    assert "1 heads or tags" in refused("heads-and-tags", evidence(retention_commits={"refs_not_retained": 1}))
+
+
+def test_a_repository_without_branches_refuses() -> None:
+    refused("heads-and-tags", evidence(retention_commits={"branches": 0}))
+
+
+def test_unprotected_tags_are_said_so() -> None:
+    assert (
+        "protect_tags is off"
+        in verdict("heads-and-tags", evidence(retention_commits={"tags_protected": False})).description
+    )
+
+
+def test_one_candidate_that_is_too_young_or_foreign_refuses_at_every_level() -> None:
+    for level in (FULL, STANDARD, NONE):
+        assert "1 expired" in refused("candidates", evidence(level, expired_addresses={"violations": 1}))
+
+
+def test_live_objects_that_the_store_lacks_refuse_above_their_share_of_all_live_ones() -> None:
+    facts = {"committed": {"objects": 9_979, "bytes": 1}, "uncommitted": {"objects": 10, "bytes": 1}}
+    assert verdict("live-in-listing", evidence(expired_addresses=facts | {"missing": 9})).passed
+    text = refused("live-in-listing", evidence(expired_addresses=facts | {"missing": 11}))
+    assert "0.11%" in text and "0.10%" in text
+    assert verdict("live-in-listing", evidence(NONE, expired_addresses=facts | {"missing": 9_000})).passed
+    everything_lost = {"committed": {"objects": 0, "bytes": 0}, "uncommitted": {"objects": 0, "bytes": 0}, "missing": 5}
+    refused("live-in-listing", evidence(STANDARD, expired_addresses=everything_lost))
+
+
+@pytest.mark.parametrize(
+    ("objects", "size", "passes"),
+    [(100, 1000, True), (101, 1000, False), (100, 1001, False), (0, 0, True), (1000, 10_000, False)],
+)
+def test_one_sweep_takes_a_tenth_of_the_objects_and_of_the_bytes_at_most(objects: int, size: int, passes: bool) -> None:
+    for level in (FULL, STANDARD):
+        found = evidence(level, expired_addresses={"expired": {"objects": objects, "bytes": size}})
+        assert verdict("blast-radius", found).passed is passes
+        if not passes:
+            assert "--accept blast-radius" in refused("blast-radius", found)
+    assert verdict("blast-radius", evidence(NONE, expired_addresses={"expired": {"objects": 1000, "bytes": 1}})).passed
+
+
+def test_an_empty_namespace_has_no_blast_radius() -> None:
+    nothing = {"listed": {"objects": 0, "bytes": 0}, "expired": {"objects": 0, "bytes": 0}}
+    assert verdict("blast-radius", evidence(expired_addresses=nothing)).passed
+
+
+@pytest.mark.parametrize(("level", "days"), [(FULL, 14), (STANDARD, 7)])
+def test_a_mark_grows_too_old_to_be_swept(level: Level, days: int) -> None:
+    assert verdict("mark-age", evidence(level, now=START + days * 86_400)).passed
+    assert f"the limit is {days}" in refused("mark-age", evidence(level, now=START + days * 86_400 + 1))
+
+
+@pytest.mark.parametrize("skew", [601.0, -601.0, 1e6])
+def test_t31_clocks_that_differ_refuse_in_both_directions(skew: float) -> None:
+    assert "Set the clocks right" in refused("clocks", evidence(namespace_listing={"clock_skew": skew}))
+
+
+@pytest.mark.parametrize("skew", [601.0, -90_000.0])
+def test_clocks_are_compared_again_at_the_sweep_whatever_they_said_at_the_mark(skew: float) -> None:
+    found = evidence(namespace_listing={"clock_skew": -3.0})
+    assert verdict("clocks", replace(found, skew_now=3.0)).passed
+    assert f"differ by {skew:.0f} s" in refused("clocks", replace(found, skew_now=skew))
+
+
+@pytest.mark.parametrize("skew", [0.0, 600.0, -600.0])
+def test_clocks_may_differ_by_ten_minutes(skew: float) -> None:
+    assert verdict("clocks", evidence(namespace_listing={"clock_skew": skew})).passed
+
+
+def test_t24_another_repository_in_the_same_place_refuses_at_every_level() -> None:
+    for level in (FULL, STANDARD, NONE):
+        assert "twin, inner" in refused(
+            "namespace", evidence(level, namespace_listing={"overlapping": ["twin", "inner"]})
+        )
+        assert "below data/" in refused("namespace", evidence(level, namespace_listing={"nested": 1}))
+
+
+def test_only_guards_that_may_be_accepted_are_silenced_by_a_reason() -> None:
+    wrong = {
+        "missing": 500,
+        "violations": 1,
+        "expired": {"objects": 900, "bytes": 9_000},
+    }
+    verdicts = guards.evaluate(evidence(expired_addresses=wrong), dict.fromkeys(BY_NAME, "it was meant so"))
+    silenced = {each.name for each in verdicts if each.accepted_because}
+    assert silenced == {"live-in-listing", "blast-radius"}
+    assert [each.name for each in verdicts if each.stops] == ["candidates"]
+
+
+def test_a_reason_for_one_guard_does_not_silence_another() -> None:
+    wrong = {"missing": 500, "expired": {"objects": 900, "bytes": 9_000}}
+    verdicts = guards.evaluate(evidence(expired_addresses=wrong), {"blast-radius": "dropped a table"})
+    assert [each.name for each in verdicts if each.stops] == ["live-in-listing"]
+    assert not guards.authorized(verdicts)
+    assert not next(each for each in verdicts if each.name == "blast-radius").passed, "accepted is not passed"
+
+
+def test_a_reason_for_a_guard_that_holds_is_not_recorded() -> None:
+    verdicts = guards.evaluate(evidence(), {"blast-radius": "in case"})
+    assert all(each.accepted_because is None for each in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("backup", "said"),
+    [
+        (None, "has none"),
+        ({"place": "s3://b/x", "objects": 79, "problem": None}, "79 objects of 80"),
+        ({"place": "s3://b/x", "objects": 80, "problem": "it is gone"}, "it is gone"),
+    ],
+)
+def test_a_sweep_that_needs_a_backup_is_refused_without_a_whole_one(backup: Mapping[str, Any], said: str) -> None:
+    assert said in refused("backup", replace(evidence(), backup_required=True, backup=backup))
+
+
+def test_a_whole_backup_is_enough_and_none_is_asked_for_by_default() -> None:
+    whole = {"place": "s3://b/x", "objects": 80, "problem": None}
+    assert guards.authorized(guards.evaluate(replace(evidence(), backup_required=True, backup=whole)))
+    assert guards.authorized(guards.evaluate(evidence()))
+
+
+UNKNOWN = {"repositories": 15, "unknown": 12, "named": [["a", "no complete mark"], ["b", "last marked 9.0 days ago"]]}
+
+
+def test_neighbours_that_are_not_known_are_named_and_stop_nothing() -> None:
+    found = evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 2 * 86_400.0}})
+    verdicts = guards.evaluate(found)
+    assert guards.authorized(verdicts)
+    [warning] = [each for each in verdicts if not each.passed]
+    assert (warning.name, warning.severity) == ("neighbours", "WARN")
+    for said in ("12 of the 15 other", "within 2 days", "a (no complete mark)", "b (last marked", "and 10 more"):
+        assert said in warning.description
+    assert "lakegc mark a" in warning.description and "ignore: [a]" in warning.description
+
+
+def test_neighbours_that_are_not_known_refuse_where_lakegc_yaml_is_strict_unless_accepted() -> None:
+    found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours_strict=True)
+    assert "--accept neighbours" in refused("neighbours", found)
+    assert guards.authorized(guards.evaluate(found, {"neighbours": "they are archives"}))
+
+
+def test_what_a_sweep_asks_of_neighbours_counts_instead_of_what_the_mark_found() -> None:
+    known = {"repositories": 15, "unknown": 0, "named": [], "within": 1.0}
+    found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours=known)
+    assert verdict("neighbours", found).passed
+    assert not verdict("neighbours", replace(evidence(), neighbours=UNKNOWN | {"within": 1.0})).passed
+    alone = replace(found, neighbours=known | {"repositories": 0})
+    assert verdict("neighbours", alone).description == "No other repository is on this lakeFS."

@@ -1,0 +1,119 @@
+"""Python workers on one machine are forks of a process that has imported what they need, and that has no threads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core.spark import preload as worker_daemon
+from lakegc_core.spark.session import Json, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Spark's own daemon is used")
+
+_TRY = """
+import os, sys, threading
+from lakegc_core import worker_daemon
+os.execv = lambda *command: sys.exit(f"{command[1][1:]}")
+if sys.argv[1] == "threads":
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+import pyspark.daemon
+pyspark.daemon.manager = lambda: sys.exit(f"forks from {worker_daemon._threads()} thread")
+worker_daemon.main()
+"""
+
+
+_WARM = """
+import os, pathlib, socket, sys
+from lakegc_core import worker_daemon
+if sys.argv[1] == "threads":
+    worker_daemon._import = lambda: False
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(sys.argv[2])
+    listener.listen()
+    worker_daemon._serve(pathlib.Path(sys.argv[2]).parent, listener.detach())
+else:
+    worker_daemon.warm_up()
+    print(worker_daemon._warm.pid, os.environ["LAKEGC_WARM_WORKERS"], flush=True)
+    sys.stdin.read()
+"""
+
+
+def _daemon(address: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", worker_daemon.__name__, "pyspark.worker"]
+    environment = os.environ | {"LAKEGC_WARM_WORKERS": address, "A_SETTING": "of the daemon's"}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_daemon_is_a_fork_of_the_warm_process_and_both_end_with_their_pipes() -> None:
+    with subprocess.Popen([sys.executable, "-c", _WARM, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
+        assert driver.stdin and driver.stdout
+        pid, address = driver.stdout.readline().split()
+        daemon = _daemon(address.decode())
+        assert daemon.stdin and daemon.stdout
+        assert int.from_bytes(daemon.stdout.read(4), "big") > 0, "its port is told through the daemon's own pipe"
+        (fork,) = _children(int(pid))
+        assert b"A_SETTING=of the daemon's" in Path(f"/proc/{daemon.pid}/environ").read_bytes()
+        daemon.stdin.close()
+        assert daemon.wait(60) == 0
+        _goes(Path(f"/proc/{fork}"))
+        driver.stdin.close()
+        driver.wait(60)
+        _goes(Path(address.decode()).parent)
+
+
+def _goes(path: Path) -> None:
+    """Wait until it is gone; no longer than a minute."""
+    limit = time.monotonic() + 60
+    while path.exists():
+        assert time.monotonic() < limit, f"{path} stays"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("other", ["gone", "threads"])
+def test_without_a_warm_process_that_may_fork_a_daemon_serves_alone(tmp_path: Path, other: str) -> None:
+    address = tmp_path / "folder" / "socket"
+    address.parent.mkdir()
+    warm = None
+    if other == "threads":
+        warm = subprocess.Popen([sys.executable, "-c", _WARM, other, str(address)], stdin=subprocess.PIPE)
+    daemon = _daemon(str(address))
+    assert daemon.stdin and daemon.stdout
+    assert int.from_bytes(daemon.stdout.read(4), "big") > 0
+    assert not _children(daemon.pid)
+    daemon.stdin.close()
+    daemon.wait(60)
+    assert warm is None or warm.wait(60) == 0
+
+
+def test_a_worker_finds_imported_what_it_needs(spark: SparkSession) -> None:
+    def task(item: int) -> Iterator[Json]:
+        parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0")
+        yield {"parent": parent, "imported": [name for name in worker_daemon._NEEDED if name in sys.modules]}
+
+    (found,) = run_tasks(spark, [1], task)
+    assert worker_daemon.__name__ in found["parent"]
+    assert found["imported"] == list(worker_daemon._NEEDED)
+
+
+@pytest.mark.parametrize(
+    ("threads", "says"), [("none", "forks from 1 thread"), ("threads", "['-m', 'pyspark.daemon', 'threads']")]
+)
+def test_with_threads_it_becomes_sparks_own_daemon(threads: str, says: str) -> None:
+    alone = {name: value for name, value in os.environ.items() if name != worker_daemon._ADDRESS}
+    command = [sys.executable, "-c", _TRY, threads]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=alone)
+    assert done.stderr.strip().splitlines()[-1] == says

@@ -1,0 +1,142 @@
+"""What keeps an object that no commit refers to, and which reason is named where there are several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.policy.namespace import Namespace, xid_times
+from lakegc_core.spark.session import Mapped
+from lakegc_core.stages.expired_addresses import reasons as judging
+from lakegc_core.stages.expired_addresses.reasons import HELD, NEIGHBOUR, STAGED, Judge, Keeper, MinimumAge, NamedBefore
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.parts import PartWriter, read
+from lakegc_core.tables.key_scan import Wanted, by_address
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CUTOFF = datetime(2026, 11, 20, tzinfo=UTC)
+OLD, YOUNG = CUTOFF - timedelta(seconds=1), CUTOFF
+ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False)])
+KEPT = {STAGED: ["data/s/1", "data/s/2"], HELD: ["data/h/1", "data/s/2"], NEIGHBOUR: ["data/n/1", "data/h/1"]}
+
+
+def name_of(moment: datetime) -> str:
+    """An object's name that lakeFS gave out at a moment."""
+    value, digits = int(moment.timestamp()) << 3, ""
+    for _ in range(7):
+        value, digit = divmod(value, 32)
+        digits = "0123456789abcdefghijklmnopqrstuv"[digit] + digits
+    return f"{digits}{'0' * 13}"
+
+
+def rows(*found: tuple[str, datetime, bool]) -> pa.Table:
+    addresses, modified, foreign = zip(*found, strict=True)
+    return pa.table(
+        {
+            "address": pa.array(addresses),
+            "last_modified": pa.array(modified, pa.timestamp("us", tz="UTC")),
+            "foreign": pa.array(foreign),
+        }
+    )
+
+
+def keepers(spark: SparkSession, folder: Path) -> tuple[Keeper, ...]:
+    config = LocalConfig(str(folder))
+    found = []
+    for reason, addresses in KEPT.items():
+        writer = PartWriter(config, reason, ADDRESSES)
+        writer.write(pa.RecordBatch.from_arrays([pa.array(addresses)], schema=ADDRESSES))
+        parts = writer.close()
+        wanted = Wanted(config, ((reason, parts),), ("address",), by_address)
+        found.append(Keeper(reason, wanted, partial(read, spark, config, reason, parts, ADDRESSES)))
+    return tuple(found)
+
+
+def judge(*kept: Keeper) -> Judge:
+    looked_up = tuple((keeper.reason, keeper.wanted) for keeper in kept)
+    age = MinimumAge(CUTOFF.timestamp(), (CUTOFF - timedelta(days=7)).timestamp(), xid_times)
+    return Judge(age, looked_up, None)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (("data/x/1", OLD, False), "unreferenced"),
+        (("data/x/1", YOUNG, False), "young"),
+        ((f"data/x/{name_of(OLD)}", OLD, False), "unreferenced"),
+        ((f"data/x/{name_of(YOUNG)}", OLD, False), "young"),
+        ((f"data/x/{name_of(OLD)}", YOUNG, False), "young"),
+        (("data/x/1.part_00001", OLD, False), "young"),
+        (("data/x/1.part_00001", CUTOFF - timedelta(days=8), False), "unreferenced"),
+        (("data/h/1", OLD, False), "held"),
+        (("data/h/1", YOUNG, False), "held"),
+        (("data/n/1", OLD, False), "neighbour"),
+        (("data/n/1", YOUNG, False), "neighbour"),
+        (("data/s/1", OLD, False), "staged"),
+        (("data/s/2", YOUNG, False), "staged"),
+        (("data/s/2", YOUNG, True), "foreign"),
+        (("else", OLD, True), "foreign"),
+    ],
+)
+def test_the_first_reason_that_holds_is_named(
+    quick: SparkSession, tmp_path: Path, row: tuple[str, datetime, bool], reason: str
+) -> None:
+    others = [("data/other/1", OLD, False), ("data/other/2", YOUNG, False)]
+    found = judge(*keepers(quick, tmp_path))(rows(others[0], row, others[1]))["reason"].to_pylist()
+    assert found == ["unreferenced", reason, "young"]
+
+
+def test_a_name_that_lakefs_never_gives_keeps_what_nothing_else_keeps(quick: SparkSession, tmp_path: Path) -> None:
+    strict = replace(judge(*keepers(quick, tmp_path)), unknown=Namespace("s3://b/ns").unknown)
+    found = [("data/x/1", OLD, "unknown"), ("data/x/1", YOUNG, "young"), ("data/s/1", OLD, "staged")]
+    found += [("else", OLD, "foreign"), (f"data/{name_of(OLD)}/{name_of(OLD)}", OLD, "unreferenced")]
+    table = rows(*((address, modified, address == "else") for address, modified, _ in found))
+    assert strict(table)["reason"].to_pylist() == [reason for _, _, reason in found]
+
+
+def test_reasons_are_the_same_where_spark_has_joined_what_no_worker_can_hold(
+    quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = keepers(quick, tmp_path)
+    assert all(keeper.fits for keeper in kept)
+    monkeypatch.setattr(judging, "MOST", 1)
+    assert not any(keeper.fits for keeper in kept)
+    names = ["data/s/1", "data/s/2", "data/h/1", "data/x/1"]
+    table = rows(*((name, OLD, False) for name in names))
+    objects = Mapped(quick.createDataFrame(table), table.schema)
+    for keeper in kept:
+        objects = keeper.join(objects)
+    assert objects.schema.names == objects.of.columns
+    joined = judge()(objects.as_frame().toArrow())
+    assert (
+        reasons(joined)
+        == reasons(judge(*kept)(table))
+        == dict(zip(names, ["staged"] * 2 + ["held", "unreferenced"], strict=True))
+    )
+
+
+def reasons(table: pa.Table) -> dict[str, Any]:
+    return dict(zip(table["address"].to_pylist(), table["reason"].to_pylist(), strict=True))
+
+
+def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_counts_as_old() -> None:
+    names = [f"data/x/{name_of(OLD)}", f"data/x/{name_of(YOUNG)}", "data/x/1"]
+    batch = pa.RecordBatch.from_pydict({"address": names, "size": [1, 2, 3]})
+    (found,) = NamedBefore(xid_times, CUTOFF.timestamp())(iter([batch]))
+    assert found.to_pydict() == {"address": [names[0], names[2]]}
+
+
+def test_a_row_that_does_not_say_when_it_was_written_is_no_garbage(quick: SparkSession, tmp_path: Path) -> None:
+    table = rows(("data/x/1", OLD, False))
+    nowhen = table.set_column(1, "last_modified", pa.nulls(1, table["last_modified"].type))
+    with pytest.raises(CorruptFileError, match="Make a new mark"):
+        judge(*keepers(quick, tmp_path))(nowhen)

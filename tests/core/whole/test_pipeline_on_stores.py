@@ -1,0 +1,116 @@
+"""The whole way, from the mark to 410, of a repository whose objects lie on a store behind a network."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from azure.storage.blob import RetentionPolicy
+
+from lakegc_core import pipeline
+from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.marks.context import begin_mark, open_repository
+from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.store.azure.store import AzureStore
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.views.report import sweep_report, sweep_screen
+from lakegc_sandbox.api.server import SandboxServer
+from lakegc_sandbox.lakefs import Sandbox
+from lakegc_sandbox.model.repository import Repository
+from tests.support.azurite import azurite
+from tests.support.gcs_server import fake_gcs
+from tests.support.npm import NoNetworkError
+from tests.support.replays import AWS, AZURE, environment
+from tests.support.servers import seaweedfs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = timedelta(days=1)
+PREFIX = "team a/ünï"
+
+
+@pytest.fixture(params=["s3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("azure", "gs"))])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str, StoreConfig, StoreMapping]]:
+    """Blockstore, namespace, the store there, and what lakegc.yaml says of it. Credentials are in the environment."""
+    with ExitStack() as stack:
+        stack.enter_context(environment(AWS | AZURE))
+        if request.param == "s3":
+            s3 = stack.enter_context(seaweedfs(tmp_path))
+            uri, config, endpoint = f"s3://{s3.bucket}/{PREFIX}", s3.config(PREFIX), s3.endpoint
+        elif request.param == "azure":
+            try:
+                blobs = stack.enter_context(azurite(tmp_path))
+            except NoNetworkError as error:
+                pytest.skip(str(error))
+            uri, config, endpoint = blobs.namespace(PREFIX), blobs.config(PREFIX), blobs.endpoint
+        else:
+            gcs = stack.enter_context(fake_gcs(tmp_path))
+            uri, config, endpoint = f"gs://{gcs.bucket}/{PREFIX}", gcs.config(PREFIX), gcs.endpoint
+        yield request.param, uri, config, StoreMapping(uri.rpartition(f"/{PREFIX}")[0], endpoint=endpoint)
+
+
+def history(repository: Repository) -> tuple[set[str], set[str]]:
+    """Three weeks of a table under rules of seven days; the live and the dead addresses."""
+    now = time.time()
+    repository.set_rules(7)
+    live, dead = set(), set()
+    for days in (20, 15, 10, 1):
+        for part in range(3):
+            address = repository.upload("main", f"table/part {part}", f"{days} {part}".encode(), age=days * DAY)
+            (live if days <= 10 else dead).add(address)  # that of day 10 was the head until day 1
+        repository.commit("main", f"day {days}", date=datetime.fromtimestamp(now - days * 86_400, UTC))
+    live.add(repository.upload("main", "staged", b"staged", age=2 * DAY))
+    dead.add(repository.upload("main", "dropped", b"dropped", age=2 * DAY))
+    repository.delete("main", "dropped")
+    return live, dead
+
+
+def test_the_garbage_of_a_repository_goes_and_answers_410(
+    spark: SparkSession, tmp_path: Path, unsafe: None, place: tuple[str, str, StoreConfig, StoreMapping]
+) -> None:
+    blockstore, uri, config, mapping = place
+    sandbox = Sandbox(tmp_path, blockstore=blockstore, seed=1)
+    repository = sandbox.create_repository("lake", uri, store=config, age=30 * DAY)
+    live, dead = history(repository)
+    store = connect(config)
+    store.write("README.md", b"not lakeFS's")
+    time.sleep(1.1)  # some stores count whole seconds, and only what is older than the mark may go
+    with SandboxServer(sandbox) as server:
+        credentials = ServerSettings(server.url, server.access_key, server.secret_key)
+        settings = Settings(server=credentials, stores=(mapping,))
+        client = LakeFSClient(credentials)
+        context = begin_mark(
+            open_repository(settings, "lake", client=client), "m1", min_age=timedelta(0), safety_level="none"
+        )
+        review = pipeline.mark(spark, context)
+        assert set(pipeline.expired_of(context)) == dead
+        assert review.authorized and review.report["objects"]["foreign"] == 1
+
+        if blockstore == "azure":
+            assert isinstance(store, AzureStore)
+            store.service.set_service_properties(delete_retention_policy=RetentionPolicy(enabled=True, days=7))
+        swept = swept_report(spark, context)
+        assert (swept.outcomes["deleted"], swept.failed, swept.lost) == (len(dead), 0, 0)
+        if blockstore == "azure":
+            assert swept.recoverable_until == pytest.approx(time.time() + 7 * 86_400, abs=120)
+            assert "can be brought back until" in sweep_screen(sweep_report(swept))
+        else:
+            assert swept.recoverable_until is None and " freed" in sweep_screen(sweep_report(swept))
+        left = {key for batch in store.list() for key in batch["address"].to_pylist() if not key.startswith("_lakefs/")}
+        assert left == live | {"README.md"}
+        assert swept.report is not None
+        told = json.loads(store.read(swept.report.partition(f"{PREFIX}/")[2]))
+        assert told["outcomes"]["deleted"] == len(dead)
+
+        commits = {commit.message: commit.id for commit in repository.refs.commits.values()}
+        assert client.read_byte("lake", commits["day 20"], "table/part 0") == 410
+        for ref, path in ((commits["day 10"], "table/part 0"), ("main", "table/part 2"), ("main", "staged")):
+            assert client.read_byte("lake", ref, path) in (200, 206)

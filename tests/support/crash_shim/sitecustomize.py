@@ -1,0 +1,27 @@
+"""Runs at the start of every Python process of a victim: arms it, and makes its steps small, so that there are many.
+
+A victim that is killed from outside has no script; `CRASH_BATCH` says how many objects a call of it deletes.
+"""
+
+import json
+import os
+from datetime import timedelta
+
+if "CRASH_SCRIPT" in os.environ:
+    from lakegc_core.marks import lease
+    from lakegc_core.stages.swept_report import deletion
+    from lakegc_core.stages.swept_report import stage as swept_report
+    from tests.support.crashing import Script, arm
+
+    lease.LEASE_RENEWAL = timedelta(seconds=0.5)
+    deletion.BATCH, deletion._JOURNAL = 2, 4
+    swept_report._ROWS_A_PART = 6
+    arm(Script(**json.loads(os.environ["CRASH_SCRIPT"])))
+
+if "CRASH_BATCH" in os.environ:
+    from lakegc_core.stages.swept_report import deletion
+    from lakegc_core.stages.swept_report import stage as swept_report
+
+    deletion.BATCH = int(os.environ["CRASH_BATCH"])
+    deletion._JOURNAL = 3 * deletion.BATCH
+    swept_report._ROWS_A_PART = 20 * deletion.BATCH

@@ -1,0 +1,46 @@
+"""As if there were more of everything than a worker can hold: Spark joins and shuffles what workers else look up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import pytest
+
+from lakegc_core.stages.expired_addresses import clean as candidates
+from lakegc_core.stages.expired_addresses import optimized as changes
+from lakegc_core.stages.expired_addresses import reasons as judging
+from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.tables import gather as gathering
+
+LIMITS = (
+    (candidates, "MOST"),
+    (judging, "MOST"),
+    (inventory, "MOST"),
+    (findings, "MOST_CARRIED"),
+    (gathering, "_FEW_ROWS"),
+)
+
+
+@contextmanager
+def crowded(really: bool = True) -> Iterator[None]:
+    """For as long as the block lasts, in this process: where what a mark does is decided."""
+    with _beyond(LIMITS if really else ()):
+        yield
+
+
+@contextmanager
+def large_index() -> Iterator[None]:
+    """The same of the index alone, of which few rows count."""
+    with _beyond(((changes, "_INDEX_ROWS"),), 0):
+        yield
+
+
+@contextmanager
+def _beyond(limits: Iterable[tuple[ModuleType, str]], limit: int = -1) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in limits:
+            patch.setattr(module, name, limit)
+        yield

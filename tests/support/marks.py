@@ -1,0 +1,45 @@
+"""Stages of a mark written by hand: their parts and manifests, without the Spark jobs that would make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lakegc_core.marks.artifacts import Manifest
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.store.parts import Part, PartWriter
+
+Rows = list[dict[str, Any]]
+
+
+def parts(context: MarkContext, folder: str, schema: pa.Schema, rows: Rows) -> list[Part]:
+    """These rows as parts below a folder."""
+    writer = PartWriter(context.workspace, folder, schema)
+    writer.write(pa.RecordBatch.from_pylist(rows, schema=schema))
+    return writer.close()
+
+
+def finish(context: MarkContext, stage: str, datasets: Mapping[str, tuple[pa.Schema, Rows]] | None = None) -> None:
+    """Write the datasets of a stage, and the manifest that makes it count."""
+    written = {
+        name: parts(context, context.mark.stage_folder(stage, name), schema, rows)
+        for name, (schema, rows) in (datasets or {}).items()
+    }
+    at = context.header.started_at
+    context.mark.finish(
+        Manifest(
+            stage=stage,
+            repository=context.header.repository,
+            mark_id=context.header.mark_id,
+            upstream=context.mark.upstream_digest(stage),
+            started_at=at,
+            finished_at=at,
+            seconds=0.0,
+            datasets=written,
+            facts={},
+            rows=0,
+            bytes=0,
+        )
+    )
