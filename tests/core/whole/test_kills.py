@@ -53,9 +53,12 @@ MARK: list[tuple[int, str, str, int]] = [
 ]
 SWEEP: list[tuple[str, str, int]] = [
     ("lease renewed", AFTER, 1),  # the lease that the mark has given back is taken over
+    ("sweep/attempt/look/uncommitted/elsewhere/part", AFTER, 1),
     ("sweep/attempt/look/uncommitted/part", AFTER, 1),
     ("sweep/attempt/look/commits/refs/part", AFTER, 1),
+    ("sweep/attempt/look/commits/others/part", AFTER, 1),
     ("sweep/attempt/look/commits/part", AFTER, 1),
+    ("sweep/attempt/look/reuploads/candidates/part", AFTER, 1),
     ("sweep/attempt/plan/part", AFTER, 1),
     ("unified/deleted/part", AFTER, 1),
     ("unified/deleted.text/part", AFTER, 2),
@@ -66,8 +69,10 @@ SWEEP: list[tuple[str, str, int]] = [
     ("delete objects", AFTER, 1),
     ("delete objects", AFTER, 5),
     ("sweep/outcomes/part", AFTER, 1),
+    ("sweep/later attempt/look/uncommitted/elsewhere/part", AFTER, 1),
     ("sweep/later attempt/look/uncommitted/part", BEFORE, 1),
     ("sweep/later attempt/look/commits/refs/part", AFTER, 1),
+    ("sweep/later attempt/look/commits/others/part", AFTER, 1),
     ("sweep/later attempt/look/commits/part", AFTER, 1),
     ("sweep/report.json", BEFORE, 1),
     ("sweep/report.json", AFTER, 1),
