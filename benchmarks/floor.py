@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from lakegc_core.spark.session import many, session
-from lakegc_core.store import parts as parquet
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables import parts as parquet
 
 _ROWS = 1000
 _SCHEMA = pa.schema([pa.field("id", pa.int64())])

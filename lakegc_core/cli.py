@@ -28,8 +28,8 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark
 from lakegc_core.policy import guards
 from lakegc_core.policy.safety import KEEP_MARKS
 from lakegc_core.stages.swept_report import other_tools as foreign_mark
+from lakegc_core.stages.swept_report.authorize import ready_at
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import ready_at
 from lakegc_core.views import report
 from lakegc_core.views.progress import Reporter, ask
 

@@ -14,6 +14,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult
+from lakegc_core.marks.sweeps import finished_sweeps
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.stages.committed_addresses.stage import committed_addresses
@@ -21,13 +22,13 @@ from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
 from lakegc_core.stages.expired_addresses.stage import expired_addresses
 from lakegc_core.stages.namespace_listing.stage import namespace_listing
 from lakegc_core.stages.retention_commits.stage import retention_commits
+from lakegc_core.stages.swept_report.authorize import judge
 from lakegc_core.stages.swept_report.other_tools import ForeignMark
-from lakegc_core.stages.swept_report.record import finished_sweeps
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import judge, swept_report
+from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.stages.uncommitted_addresses.stage import uncommitted_addresses
 from lakegc_core.store.base import connect
-from lakegc_core.store.parts import read_part
+from lakegc_core.tables.parts import read_part
 from lakegc_core.views import html_report
 from lakegc_core.views.report import Json, mark_report
 

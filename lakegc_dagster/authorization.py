@@ -19,8 +19,8 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
-from lakegc_core.marks.artifacts import STAGES
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS, Guard
 from lakegc_dagster.checks import check_key, checked_asset
 from lakegc_dagster.config import LakegcConfig

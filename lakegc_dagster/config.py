@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.names import STAGES
 from lakegc_dagster.partitions import Grid
 from lakegc_dagster.rounds import check_cron
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.names import STAGES
 from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 
 

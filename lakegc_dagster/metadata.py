@@ -23,8 +23,8 @@ from lakegc_core.stages.committed_addresses import range_files as range_reading
 from lakegc_core.stages.expired_addresses import since as findings
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA
+from lakegc_core.stages.swept_report.authorize import confirmed_at, ready_at
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import confirmed_at, ready_at
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
 from lakegc_core.views.report import freed, human_bytes, monthly_cost, sweep_report

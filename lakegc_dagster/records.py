@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.metadata import EXPIRED, READY, STARTED
 from lakegc_dagster.partitions import GcCell

@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.copies.transfer import (
-    ALREADY_THERE,
-    COPIED,
     DIFFERENT,
     FAILED,
     MISSING,
@@ -24,24 +22,22 @@ from lakegc_core.copies.transfer import (
     Limits,
     copy_objects,
 )
-from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
+from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import RESTORES, STAMP, decode, digest, encode
+from lakegc_core.marks.backups import ALREADY_THERE, BACKUP, COPIED, SAVED, backup_manifest, folder_of, place_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.stages.committed_addresses.held_paths import addresses_at
 from lakegc_core.stages.expired_addresses import since as findings
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.factory import config_at
-from lakegc_core.store.parts import Part, read, spark_width
+from lakegc_core.tables.parts import Part, read, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Json = dict[str, Any]
 
-RECORD = "backup.json"
-_SAVED = (COPIED, ALREADY_THERE)
 _ROWS_A_TASK = 2_000
 _MOST_TASKS = 1_000
 
@@ -73,10 +69,10 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
     backups wants all objects saved, though: a store that hides them answers the same.
     """
     started = time.monotonic()
-    target = _place(context, place)
+    target = place_of(context, place)
     with context.lease("backup"):
         stage = context.mark.require(findings.STAGE)
-        folder = _folder(context)
+        folder = folder_of(context)
         copied = copy_objects(
             spark,
             _spread(_expired(spark, context)),
@@ -101,7 +97,7 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
             manifest["digest"] = digest(manifest)
             connect(target).write(f"{folder}/manifest.json", encode(manifest))
             record = {"place": place, "manifest_digest": manifest["digest"], "mark_digest": stage.digest}
-            connect(context.workspace).write(f"{context.mark.folder}/{RECORD}", encode(record))
+            connect(context.workspace).write(f"{context.mark.folder}/{BACKUP}", encode(record))
     return result
 
 
@@ -120,7 +116,7 @@ def restore(
     mark's own list.
     """
     started = time.monotonic()
-    source = _place(context, place)
+    source = place_of(context, place)
     with context.lease("restore"):
         objects = _backed_up(spark, context, source)
         if paths:
@@ -137,38 +133,6 @@ def restore(
     return result
 
 
-def backup_facts(context: MarkContext) -> Json | None:
-    """What a guard needs to know of the mark's backup: None where there is none, else place, objects and problem.
-
-    The manifest at the place is read again, so that a backup that was moved or belongs to another mark shows.
-    """
-    try:
-        record = decode(connect(context.workspace).read(f"{context.mark.folder}/{RECORD}"), RECORD)
-    except ObjectNotFoundError:
-        return None
-    found: Json = {"place": record["place"], "objects": 0, "problem": None}
-    try:
-        manifest = _manifest(context, _place(context, record["place"]))
-    except LakegcError as error:
-        return found | {"problem": str(error)}
-    if manifest is None or manifest["mark_digest"] != context.mark.require(findings.STAGE).digest:
-        return found | {"problem": "it is not there any more, or belongs to another mark"}
-    return found | {"objects": sum(manifest["objects"].get(outcome, 0) for outcome in _SAVED)}
-
-
-def _place(context: MarkContext, place: str) -> StoreConfig:
-    """The store of a backup. It must lie outside the namespace: there it would be listed, and could be collected."""
-    config = config_at(place, context.settings)
-    inside, outside = f"{config.root.rstrip('/')}/", f"{context.data.root.rstrip('/')}/"
-    if inside.startswith(outside) or outside.startswith(inside):
-        raise SettingsError(f"A backup in {config.root} would overlap with the repository's own {context.data.root}.")
-    return config
-
-
-def _folder(context: MarkContext) -> str:
-    return f"_lakegc/{context.header.repository}/{context.header.mark_id}"
-
-
 def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:
     stage = context.mark.require(findings.STAGE)
     folder = context.mark.stage_folder(findings.STAGE)
@@ -176,20 +140,8 @@ def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:
     return read(spark, context.workspace, folder, parts, findings.SCHEMA, ["address", "size"])
 
 
-def _manifest(context: MarkContext, place: StoreConfig) -> Json | None:
-    key = f"{_folder(context)}/manifest.json"
-    try:
-        manifest = decode(connect(place).read(key), key)
-    except ObjectNotFoundError:
-        return None
-    stated = manifest.pop("digest", None)
-    if stated != digest(manifest):
-        raise MarkError(f"{place.root}/{key} was changed after it was written. Look at what lies there.")
-    return manifest
-
-
 def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -> DataFrame:
-    manifest = _manifest(context, source)
+    manifest = backup_manifest(context, source)
     if manifest is None and context.mark.header() is None:
         raise MarkError(
             f"Mark {context.header.mark_id} was retired, and {source.root} holds no list of what belongs to its backup "
@@ -198,8 +150,8 @@ def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -
     if manifest is None:
         return _expired(spark, context)
     parts = [Part.from_json(part) for part in manifest["parts"]]
-    rows = read(spark, source, f"{_folder(context)}/objects", parts, SCHEMA)
-    return rows.where(rows["outcome"].isin(*_SAVED)).select("address", "size")
+    rows = read(spark, source, f"{folder_of(context)}/objects", parts, SCHEMA)
+    return rows.where(rows["outcome"].isin(*SAVED)).select("address", "size")
 
 
 def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths: Sequence[str]) -> DataFrame:

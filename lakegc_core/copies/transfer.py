@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakegc_core.errors import ObjectNotFoundError, StoreError
+from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.spark.session import Json, run_on_rows
 from lakegc_core.store.base import ObjectInfo, Store, StoreConfig, connect
-from lakegc_core.store.parts import Part, PartWriter, part_results, parts_of
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COPIED = "copied"
-ALREADY_THERE = "already_there"
 MISSING = "missing"  # not in the source
 DIFFERENT = "different"  # something else lies at the target: left alone
 FAILED = "failed"

@@ -18,18 +18,9 @@ from typing import Any
 
 import lakegc_core
 from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError, SettingsError
+from lakegc_core.names import STAGES
 from lakegc_core.store.base import Store, StoreConfig, connect
-from lakegc_core.store.parts import Part
-
-STAGES = (
-    "namespace_listing",
-    "uncommitted_addresses",
-    "retention_commits",
-    "committed_addresses",
-    "expired_addresses",
-)
-"""The five marking stages, in the only order that is safe: what is there, what is staged, what counts, what it
-refers to, the difference."""
+from lakegc_core.tables.parts import Part
 
 FORMAT = 3
 """Version of the artifacts. A mark of another format is neither resumed nor swept."""

@@ -7,16 +7,24 @@ from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.errors import LakegcError
-from lakegc_core.marks.artifacts import STAGES, Header, MarkArtifacts, marks, retired_marks
+from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks, retired_marks
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.previous import newest_complete
+from lakegc_core.names import STAGES
 from lakegc_core.policy import safety
-from lakegc_core.stages.swept_report.other_tools import FOLDERS
 from lakegc_core.store.base import Store, connect
 from lakegc_core.views.report import instant
 
-FOREIGN = {kind: folder.partition("{}")[0].rpartition("/")[0] + "/" for kind, folder in FOLDERS.items()}
-"""Where lakeFS's own collectors leave their marks, by the prefix that names them on the command line."""
+GC = "_lakefs/retention/gc"
+FOLDERS = {
+    "unified": f"{GC}/unified/{{}}/deleted/",
+    "addresses": f"{GC}/addresses/mark_id={{}}/",
+    "uncommitted": f"{GC}/uncommitted/{{}}/deleted/",
+    "reports": f"{GC}/reports/{{}}/",
+}
+"""Where lakeFS's own collectors leave the addresses of a mark, by the prefix that names them on the command line."""
+
+_PREFIXES = {kind: folder.partition("{}")[0].rpartition("/")[0] + "/" for kind, folder in FOLDERS.items()}
 
 
 def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
@@ -68,7 +76,7 @@ def _own(mark: MarkArtifacts) -> dict[str, Any]:
 
 
 def _foreign(store: Store) -> Iterator[tuple[str, str]]:
-    for kind, prefix in FOREIGN.items():
+    for kind, prefix in _PREFIXES.items():
         for level in store.list_level(prefix):
             for each in level.prefixes:
                 name = each.removeprefix(prefix).rstrip("/").removeprefix("mark_id=")

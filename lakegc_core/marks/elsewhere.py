@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.policy.namespace import ADDRESS_RELATIVE, Namespace
-from lakegc_core.store.parts import Part
+from lakegc_core.tables.parts import Part
 
 ELSEWHERE = "elsewhere"
 ANYWHERE = "*"

@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.errors import LakegcError, MarkError
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAGES, STAMP, Manifest, MarkArtifacts, marks
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAMP, Manifest, MarkArtifacts, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.previous import previous_findings
-from lakegc_core.store.parts import Part, read, rows_of
+from lakegc_core.names import STAGES
 from lakegc_core.tables.key_scan import Source, Wanted, sources_of
+from lakegc_core.tables.parts import Part, read, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.models import Repository
-from lakegc_core.marks.artifacts import HOME, STAGES, Header, MarkArtifacts, marks
+from lakegc_core.marks.artifacts import HOME, Header, MarkArtifacts, marks
 from lakegc_core.marks.context import RepositoryContext, workspace_at
+from lakegc_core.names import STAGES
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.factory import config_for
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import spark_width
+from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

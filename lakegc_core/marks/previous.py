@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakegc_core.errors import MarkError
-from lakegc_core.marks.artifacts import STAGES, Header, MarkArtifacts, marks
+from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
+from lakegc_core.names import STAGES
 
 
 def newest_complete(

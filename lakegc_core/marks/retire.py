@@ -14,17 +14,17 @@ from typing import Any
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.copies.backup import RECORD
 from lakegc_core.errors import MarkError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.marks import lease
-from lakegc_core.marks.artifacts import STAGES, Manifest, MarkArtifacts, decode, digest, encode, marks, retired_marks
+from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, decode, digest, encode, marks, retired_marks
+from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.layers import CLOCKS, restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.previous import asked_at, read_at, series_of
+from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
+from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety
-from lakegc_core.stages.swept_report.lost import LOST
-from lakegc_core.stages.swept_report.record import files_of, sweeps_of
 from lakegc_core.store.base import DELETED, FAILED
 from lakegc_core.views.report import instant
 
@@ -203,7 +203,7 @@ def _trouble(mark: MarkArtifacts) -> str:
         names = files_of(mark.store, mark.folder, number)
         if "plan.json" in names and "report.json" not in names:
             return f"sweep {number} of it broke off: sweep it again, so that what was deleted is on record"
-        if "report.json" in names and _report(mark, number).get("outcomes", {}).get(LOST, 0):
+        if "report.json" in names and _report(mark, number).get("outcomes", {}).get(Outcome.LOST, 0):
             return f"sweep {number} of it lost objects, which its journal names: restore them, then remove it by hand"
     return ""
 
@@ -224,7 +224,7 @@ def _record(mark: MarkArtifacts) -> Json:
             for number in sweeps_of(mark.store, mark.folder)
             if "report.json" in files_of(mark.store, mark.folder, number)
         },
-        "backup": _json_at(mark, RECORD),
+        "backup": _json_at(mark, BACKUP),
     }
     # As it will be read back, so that its digest is that of what was written.
     return decode(encode(record), "record")
@@ -236,7 +236,7 @@ def _condensed(manifest: Manifest) -> Json:
 
 
 def _report(mark: MarkArtifacts, number: int) -> Json:
-    return _json_at(mark, f"sweeps/{number}/report.json") or {}
+    return report_of(mark.store, mark.folder, number) or {}
 
 
 def _json_at(mark: MarkArtifacts, name: str) -> Json | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
-from lakegc_core.marks.artifacts import STAGES, Manifest, read_once
+from lakegc_core.marks.artifacts import Manifest, read_once
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.store.parts import Part
+from lakegc_core.names import STAGES
+from lakegc_core.tables.parts import Part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

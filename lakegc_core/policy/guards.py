@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.artifacts import STAGES, Header, Manifest
+from lakegc_core.marks.artifacts import Header, Manifest
+from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import Level
 
 Severity = Literal["ERROR", "WARN"]

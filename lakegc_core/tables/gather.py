@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.spark.session import Mapped, begin_task, empty
-from lakegc_core.store.parts import read_part, spark_width
 from lakegc_core.tables.key_scan import Source, dealt
+from lakegc_core.tables.parts import read_part, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,8 +17,8 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.spark.session import Item, Mapped, begin_task, empty
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.store.parts import Part, read_part, rows_of, spark_width
 from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.parts import Part, read_part, rows_of, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

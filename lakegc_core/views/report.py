@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core.config.settings import Price
 from lakegc_core.copies.backup import CopyResult
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, STAGES, Manifest
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.policy.holds import PATH
+from lakegc_core.stages.swept_report.authorize import confirmed_at
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import confirmed_at
 from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
 
 if TYPE_CHECKING:

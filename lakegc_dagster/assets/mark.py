@@ -10,8 +10,9 @@ from lakegc_core import pipeline
 from lakegc_core.config.durations import parse_duration
 from lakegc_core.config.settings import Rules
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.artifacts import AUTO, STAGES
+from lakegc_core.marks.artifacts import AUTO
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
+from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata import columns, stage_metadata

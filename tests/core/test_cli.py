@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
 from tests.support.replays import Replay, replayed
 

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.names import STAGES
 from lakegc_core.spark.session import session
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import LakegcConfig

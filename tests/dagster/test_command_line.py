@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.names import STAGES
 from tests.dagster.conftest import SECRET, Lake, open_lake
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 import lakegc_core
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_name

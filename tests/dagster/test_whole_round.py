@@ -12,10 +12,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakegc_core.marks.artifacts import STAGES, MarkArtifacts
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import RepositoryContext, open_repository
 from lakegc_core.marks.retire import list_retired
+from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GcCell
 from tests.dagster.conftest import Site, Tick, failure_of, open_site

@@ -32,10 +32,10 @@ from lakegc_core.stages.expired_addresses import neighbour_references, reuploads
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.stages.retention_commits import stage as retention_commits
-from lakegc_core.stages.swept_report import deletion, look
+from lakegc_core.stages.swept_report import deletion, look, planning
 from lakegc_core.stages.swept_report import read_sample as sample
 from lakegc_core.stages.swept_report import stage as swept_report
-from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_sandbox import PageLimits, Sandbox, SandboxServer
@@ -407,4 +407,4 @@ def look_is_blind(patch: pytest.MonkeyPatch) -> None:
         return spark.createDataFrame([], "h long")
 
     patch.setattr(look.Look, "live", nothing)
-    patch.setattr(swept_report, "find_reuploads", lambda *arguments, **named: None)
+    patch.setattr(planning, "find_reuploads", lambda *arguments, **named: None)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core.policy import safety
-from lakegc_core.stages.swept_report import deletion, look
+from lakegc_core.stages.swept_report import deletion, look, planning
 from lakegc_core.stages.swept_report import stage as swept_report
-from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_sandbox import ScanError
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, run_here, stopped_by
 
@@ -34,7 +34,7 @@ def _full(**limits: timedelta | int) -> Callable[[pytest.MonkeyPatch], None]:
 GAP = Mechanism("the gap", _full(gap=0 * safety.FULL.gap))
 LOOK = Mechanism("the look", look_is_blind)
 SUSPECTS = Mechanism(
-    "suspects", lambda patch: patch.setattr(swept_report, "find_reuploads", lambda *arguments, **named: None)
+    "suspects", lambda patch: patch.setattr(planning, "find_reuploads", lambda *arguments, **named: None)
 )
 REFS = Mechanism("the glance at refs", lambda patch: patch.setattr(look.Glance, "new_metaranges", lambda self: []))
 RULES = Mechanism("the glance at rules", lambda patch: patch.setattr(look.Glance, "rules_changed", lambda self: False))

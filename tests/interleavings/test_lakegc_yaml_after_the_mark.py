@@ -14,7 +14,7 @@ import pytest
 from lakegc_core.errors import RefusedError
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report import what_counts
-from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.stages.swept_report.result import SweepResult
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
 
 if TYPE_CHECKING:

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core.stages.swept_report import stage as swept_report
+from lakegc_core.stages.swept_report import waves
 from lakegc_core.stages.swept_report.look import Glance
-from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.stages.swept_report.planning import Planner
+from lakegc_core.stages.swept_report.result import SweepResult
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_came_back = swept_report._Sweep._came_back
+_came_back = waves.Waves._came_back
 _finish = swept_report._Sweep._finish
 
 
@@ -28,7 +30,7 @@ def _not_before_the_first_wave(patch: pytest.MonkeyPatch) -> None:
     def came_back(sweep: Any, glance: Glance, plan: Sequence[Any], here: str, number: int) -> bool:
         return number > 0 and _came_back(sweep, glance, plan, here, number)
 
-    patch.setattr(swept_report._Sweep, "_came_back", came_back)
+    patch.setattr(waves.Waves, "_came_back", came_back)
 
 
 REFS = Mechanism("the glance at refs right before the first delete", _not_before_the_first_wave)
@@ -89,7 +91,7 @@ class OneWave(Story):
     @contextmanager
     def _around(self, looked: Callable[[], object], deleted: Callable[[], object] = list) -> Iterator[None]:
         """Let something happen once a sweep has planned for the first time, and before its last look."""
-        write_plan, run_wave = swept_report._Sweep._write_plan, swept_report.run_wave
+        write_plan, run_wave = Planner._write_plan, waves.run_wave
         plans = self.waves = 0
 
         def plan(*arguments: Any) -> Any:
@@ -108,8 +110,8 @@ class OneWave(Story):
             return _finish(sweep, attempt)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(swept_report._Sweep, "_write_plan", plan)
-            patch.setattr(swept_report, "run_wave", wave)
+            patch.setattr(Planner, "_write_plan", plan)
+            patch.setattr(waves, "run_wave", wave)
             patch.setattr(swept_report._Sweep, "_finish", finish)
             yield
 

@@ -15,8 +15,7 @@ import pytest
 
 from lakegc_core.policy import safety
 from lakegc_core.stages.retention_commits.stage import ListedRefs
-from lakegc_core.stages.swept_report import look
-from lakegc_core.stages.swept_report import stage as swept_report
+from lakegc_core.stages.swept_report import look, planning
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class WhileTheLookAsks(Story):
         """Sweep; let rows act once after the dump, and once after the look has read all."""
         self.lake.rewind(self.saved)
         self.fire("marked")
-        dump_staged, take_look, fired = look.dump_staged, swept_report.take_look, set()
+        dump_staged, take_look, fired = look.dump_staged, planning.take_look, set()
 
         def once(moment: str) -> None:
             if moment not in fired:
@@ -116,7 +115,7 @@ class WhileTheLookAsks(Story):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(look, "dump_staged", dumped)
-            patch.setattr(swept_report, "take_look", looked)
+            patch.setattr(planning, "take_look", looked)
             self.lake.sweep("m1")
         self.deleted[not off] = self.garbage not in self.lake.stored()
 

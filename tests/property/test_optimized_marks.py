@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.marks.artifacts import CLEAN, STAGES
+from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import RESTS_ON, all_layers
+from lakegc_core.names import STAGES
 from lakegc_core.stages.expired_addresses.clean import MISSING
 from lakegc_core.stages.expired_addresses.since import KEPT
 from lakegc_core.stages.namespace_listing import inventory
-from lakegc_core.store.parts import read_part
+from lakegc_core.tables.parts import read_part
 from tests.support import oracle, towns
 from tests.support.crowded import crowded, large_index
 from tests.support.histories import BRANCHES, Step

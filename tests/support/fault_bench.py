@@ -12,8 +12,8 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.errors import LakegcError
-from lakegc_core.marks.artifacts import STAGES
 from lakegc_core.marks.context import MarkContext, RepositoryContext
+from lakegc_core.names import STAGES
 from tests.support import servers
 from tests.support.golden_replay import ReplayServer
 from tests.support.proxy import Answer, Forward, Hook, Proxy, Request, pass_on

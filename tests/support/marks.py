@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.store.parts import Part, PartWriter
+from lakegc_core.tables.parts import Part, PartWriter
 
 Rows = list[dict[str, Any]]
 

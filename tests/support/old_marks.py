@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lakegc_core.marks.artifacts import STAGES, MarkArtifacts, encode
+from lakegc_core.marks.artifacts import MarkArtifacts, encode
+from lakegc_core.names import STAGES
 from tests.core.marks.test_artifacts import HEADER, manifest
 
 DAY = 86_400.0

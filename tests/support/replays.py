@@ -19,12 +19,12 @@ from azure.storage.blob import ContainerClient
 
 from lakegc_core.config.settings import ServerSettings, Settings
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.marks.artifacts import STAGES
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
+from lakegc_core.names import STAGES
 from lakegc_core.store.azure.store import AzureConfig
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import read_part
 from lakegc_core.store.s3.store import S3Config
+from lakegc_core.tables.parts import read_part
 from tests.support import azurite, servers
 from tests.support.golden_replay import Recording, ReplayServer, lay_out
 

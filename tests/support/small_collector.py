@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakegc_core.marks.artifacts import STAGES, Header, Manifest
+from lakegc_core.marks.artifacts import Header, Manifest
+from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Evidence
 from lakegc_core.policy.namespace import Namespace

@@ -27,7 +27,8 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import Http
 from lakegc_core.marks.artifacts import AUTO
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
-from lakegc_core.stages.swept_report.stage import SweepResult, swept_report
+from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_sandbox import PageLimits, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY

@@ -15,7 +15,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.stages.retention_commits.stage import find_retained
-from lakegc_core.store.parts import read_part
+from lakegc_core.tables.parts import read_part
 from tests.support.lake import lake, quick
 from tests.support.servers import binary
 from tests.traps.story import FOREIGN, LEFT_OVER, ODD_TEXT, Story, Swept, report_lines

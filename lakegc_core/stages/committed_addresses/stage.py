@@ -14,11 +14,11 @@ from lakegc_core.marks.layers import below
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.policy.holds import PATH
 from lakegc_core.stages.committed_addresses.held_paths import HELD, held_by_path
+from lakegc_core.stages.committed_addresses.idle_paths import idle_paths
 from lakegc_core.stages.committed_addresses.range_counts import read_changes
 from lakegc_core.stages.committed_addresses.range_files import STAGE
-from lakegc_core.stages.namespace_listing.idle_paths import idle_paths
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS
-from lakegc_core.store.parts import rows_of
+from lakegc_core.tables.parts import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

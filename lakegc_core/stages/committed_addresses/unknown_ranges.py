@@ -30,7 +30,7 @@ from lakegc_core.stages.committed_addresses.range_files import (
     total,
 )
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA
-from lakegc_core.store.parts import parts_of, read, spark_width, write
+from lakegc_core.tables.parts import parts_of, read, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

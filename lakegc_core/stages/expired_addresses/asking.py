@@ -25,8 +25,8 @@ from lakegc_core.spark.session import Json
 from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as PROTECTED
 from lakegc_core.stages.uncommitted_addresses.stage import has_vanished, protect_listed
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.store.parts import PartWriter, part_results
 from lakegc_core.tables.key_scan import Wanted, by_address, sieve_of
+from lakegc_core.tables.parts import PartWriter, part_results
 
 SHOWN = "shown"
 SHOWN_SCHEMA = pa.schema([PROTECTED.field("address")])

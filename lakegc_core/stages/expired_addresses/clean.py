@@ -26,10 +26,10 @@ from lakegc_core.stages.expired_addresses.reasons import NamedBefore
 from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
-from lakegc_core.store.parts import Part, spark_width, write
 from lakegc_core.tables.gather import HASH, Feed, columns_of, rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.key_scan import LAYER, MOST, Keys, Wanted, by_address, filter_of, scan
+from lakegc_core.tables.parts import Part, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

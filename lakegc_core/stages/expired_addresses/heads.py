@@ -6,22 +6,21 @@ Only where it stands is said here; `reuploads` looks for what is alike in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakegc_core.lakefs.http import PAGE
-from lakegc_core.marks.artifacts import STAGES
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
-from lakegc_core.marks.layers import all_layers
+from lakegc_core.marks.layers import Layer, all_layers
+from lakegc_core.names import STAGES
 from lakegc_core.spark.session import many
 from lakegc_core.stages.committed_addresses.range_files import INDEX, RANGES, RANGES_SCHEMA, STAGE
 from lakegc_core.stages.expired_addresses.clean import MISSTATED
 from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
-from lakegc_core.stages.swept_report.look import Look
-from lakegc_core.store.parts import Part, read
 from lakegc_core.tables.key_scan import Source, Wanted, by_address, sources_of
+from lakegc_core.tables.parts import Part, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,59 +54,93 @@ class Heads:
         return self.names * (1 + self.entries // PAGE) + self.staged // PAGE
 
 
+@dataclass(frozen=True)
+class Since:
+    """What a look read after the mark. `refs`, `index`, `outside`, `ranges`: parts in these folders; `branches` gives
+    name, metarange_id. It counted so many `names` of branches, `entries` beyond the mark's, and objects `staged`."""
+
+    branches: Callable[[], DataFrame]
+    refs: tuple[str, Sequence[Part]]
+    index: tuple[str, Sequence[Part]]
+    outside: tuple[str, Sequence[Part]]
+    ranges: tuple[str, Sequence[Part]]
+    names: int
+    entries: int
+    staged: int
+
+
 def heads_of_mark(
     spark: SparkSession,
     context: MarkContext,
     folder: str,
-    look: Look | None = None,
+    since: Since | None = None,
     misstated: Sequence[Part] = (),
 ) -> Heads:
-    """The heads as the mark saw them, or as a later look did. `folder`: where a search may put down what it finds.
-
-    `misstated`: parts that the mark, which is not finished, has just found.
+    """The heads as the mark saw them, or as a later look did (`since`). `folder`: where a search may put down what it
+    finds. `misstated`: parts that the mark, which is not finished, has just found.
     """
+    mark, config, layers = context.mark, context.workspace, all_layers(context)
+    commits = mark.require(COMMITS)
+    counted = mark.require(STAGE).facts
+    found = Heads(
+        branches=lambda: _branches_of_mark(spark, context),
+        refs=sources_of(config, mark.stage_folder(COMMITS, REFS), commits.datasets[REFS], mark.mark_id),
+        sources=[source for layer in layers for source in layer.sources(STAGE, INDEX)],
+        outside=[source for layer in layers for source in layer.sources(STAGE, ELSEWHERE)],
+        ranges=lambda: _ranges_of_mark(spark, layers),
+        misstated=_misstated(context, layers, misstated),
+        folder=folder,
+        names=commits.facts["branches"],
+        entries=int(counted["entries"]),
+        staged=mark.require(STAGES[1]).facts["rows"],
+    )
+    return found if since is None else _with(spark, context, found, since)
+
+
+def _with(spark: SparkSession, context: MarkContext, found: Heads, since: Since) -> Heads:
+    """The heads as a look saw them: their ranges are in the mark's indexes or in the look's own."""
     from pyspark.sql import functions as F
 
-    mark, config = context.mark, context.workspace
-    layers = all_layers(context)
-    sources = [source for layer in layers for source in layer.sources(STAGE, INDEX)]
-    outside = [source for layer in layers for source in layer.sources(STAGE, ELSEWHERE)]
-    place = f"{look.folder}/committed" if look else ""
-    refs = sources_of(config, mark.stage_folder(COMMITS, REFS), mark.require(COMMITS).datasets[REFS], mark.mark_id)
-    if look:
-        refs = sources_of(config, f"{look.folder}/commits/{REFS}", look.refs, _LOOK)
-        sources += sources_of(config, f"{place}/{INDEX}", look.index, _LOOK)
-        outside += sources_of(config, f"{place}/{ELSEWHERE}", look.elsewhere, _LOOK)
-
-    def branches() -> DataFrame:
-        if look:
-            named, retained = look.read_refs(spark, context), look.read_commits(spark, context)
-        else:
-            commits = mark.require(COMMITS).datasets
-            named = read(spark, config, mark.stage_folder(COMMITS, REFS), commits[REFS], REFS_SCHEMA)
-            retained = read(spark, config, mark.stage_folder(COMMITS), commits[COMMITS], COMMITS_SCHEMA)
-        heads = named.where("kind = 'branch'").select("name", "commit_id").distinct()
-        return (
-            heads.join(many(retained.select("commit_id", "metarange_id")), "commit_id")
-            .select("name", "metarange_id")
-            .distinct()
-        )
+    config = context.workspace
 
     def ranges() -> DataFrame:
-        columns = ("range_id", "count", "layer")
-        found = (
-            layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).withColumnRenamed("read_in", "layer").select(*columns)
-        )
-        if look:
-            new = read(spark, config, f"{place}/{RANGES}", look.ranges, RANGES_SCHEMA, ["range_id", "count"]).distinct()
-            found = found.unionByName(new.withColumn("layer", F.lit(_LOOK)))
-        return found
+        new = read(spark, config, *since.ranges, RANGES_SCHEMA, ["range_id", "count"]).distinct()
+        return found.ranges().unionByName(new.withColumn("layer", F.lit(_LOOK)))
 
-    facts = context.mark.require(STAGE).facts
-    commits = look.facts["retention_commits"] if look else mark.require(COMMITS).facts
-    entries = int(facts["entries"]) + (look.facts["committed_addresses"].get("entries", 0) if look else 0)
-    staged = look.facts["uncommitted_addresses"] if look else mark.require(STAGES[1]).facts
+    return replace(
+        found,
+        branches=since.branches,
+        refs=sources_of(config, *since.refs, _LOOK),
+        sources=[*found.sources, *sources_of(config, *since.index, _LOOK)],
+        outside=[*found.outside, *sources_of(config, *since.outside, _LOOK)],
+        ranges=ranges,
+        names=since.names,
+        entries=found.entries + since.entries,
+        staged=since.staged,
+    )
+
+
+def branches_of(refs: DataFrame, retained: DataFrame) -> DataFrame:
+    """Branches (name, metarange_id) of refs (REFS_SCHEMA) whose commits are among those retained (COMMITS_SCHEMA)."""
+    heads = refs.where("kind = 'branch'").select("name", "commit_id").distinct()
+    joined = heads.join(many(retained.select("commit_id", "metarange_id")), "commit_id")
+    return joined.select("name", "metarange_id").distinct()
+
+
+def _branches_of_mark(spark: SparkSession, context: MarkContext) -> DataFrame:
+    mark, config = context.mark, context.workspace
+    datasets = mark.require(COMMITS).datasets
+    refs = read(spark, config, mark.stage_folder(COMMITS, REFS), datasets[REFS], REFS_SCHEMA)
+    return branches_of(refs, read(spark, config, mark.stage_folder(COMMITS), datasets[COMMITS], COMMITS_SCHEMA))
+
+
+def _ranges_of_mark(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
+    rows = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).withColumnRenamed("read_in", "layer")
+    return rows.select("range_id", "count", "layer")
+
+
+def _misstated(context: MarkContext, layers: Sequence[Layer], new: Sequence[Part]) -> Wanted:
+    """Addresses of which an entry claims another size than the object has, in any layer."""
     odd = [(layer.mark.stage_folder(FINDINGS, MISSTATED), tuple(layer.parts(FINDINGS, MISSTATED))) for layer in layers]
-    odd.append((mark.stage_folder(FINDINGS, MISSTATED), tuple(misstated)))
-    claims = Wanted(config, tuple(odd), ("address",), by_address)
-    return Heads(branches, refs, sources, outside, ranges, claims, folder, commits["branches"], entries, staged["rows"])
+    odd.append((context.mark.stage_folder(FINDINGS, MISSTATED), tuple(new)))
+    return Wanted(context.workspace, tuple(odd), ("address",), by_address)

@@ -18,19 +18,18 @@ import pyarrow.compute as pc
 from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
+from lakegc_core.names import Reason
 from lakegc_core.policy.namespace import Namespace, xid_times
 from lakegc_core.spark.session import Mapped, empty
 from lakegc_core.stages.committed_addresses import range_files as range_reading
 from lakegc_core.stages.committed_addresses.range_files import DROPPED, INDEX, RANGES, by_reading, reading_keys
 from lakegc_core.stages.expired_addresses.clean import ABSENT, MISSING, MISSTATED, MISSTATED_SCHEMA, Unreferenced
-from lakegc_core.stages.expired_addresses.reasons import FOREIGN
 from lakegc_core.stages.expired_addresses.since import KEPT
 from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.namespace_listing.inventory import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parts import Part, read, rows_of, spark_width, write
 from lakegc_core.tables.gather import (
     HASH,
     KIND,
@@ -55,6 +54,7 @@ from lakegc_core.tables.key_scan import (
     sieve_of,
     sources_of,
 )
+from lakegc_core.tables.parts import Part, read, rows_of, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -247,7 +247,7 @@ class _Told:
             told["unit"] = unit_of(addresses)
         told["carried"] = self.units.ages_of(told["unit"]) > 0
         if self.kind == BEFORE:
-            told["foreign"] = pc.equal(rows["reason"], FOREIGN)
+            told["foreign"] = pc.equal(rows["reason"], Reason.FOREIGN)
         if self.kind in (BEFORE, DROPPED_SINCE):
             return only(told, told["carried"])
         asks = ~(xid_times(addresses) >= self.listed_from)

@@ -25,7 +25,7 @@ from lakegc_core.stages.committed_addresses.range_files import MD5
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, DIFFERENT, RangePaths
 from lakegc_core.stages.expired_addresses.since import SCHEMA
 from lakegc_core.store.base import MD5_DIGEST, ObjectInfo, StoreConfig, connect
-from lakegc_core.store.parts import Part, read, spark_width, write
+from lakegc_core.tables.parts import Part, read, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,20 +16,17 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Reason
 from lakegc_core.policy.namespace import UPLOAD_PART
 from lakegc_core.spark.session import Mapped, many
-from lakegc_core.stages.expired_addresses.since import UNREFERENCED, instant
+from lakegc_core.stages.expired_addresses.since import instant
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import MOST, Wanted, filter_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-STAGED, HELD, NEIGHBOUR, YOUNG, FOREIGN = "staged", "held", "neighbour", "young", "foreign"
-UNASKED = "unasked"
-"""New garbage of which lakeFS could not be asked, within the budget, whether a branch shows it."""
-UNKNOWN = "unknown"
-"""Below data/, under a name that lakeFS never gives, where lakegc.yaml does not say that such are collected."""
+_LOOKED_UP = (Reason.STAGED, Reason.HELD, Reason.NEIGHBOUR)
 Times = Callable[[pa.Array], np.ndarray]
 Names = Callable[[pa.Array], pa.Array]
 
@@ -103,16 +100,16 @@ class Judge:
     def __call__(self, rows: pa.Table) -> pa.Table:
         """The rows with their reasons. CorruptFileError where nothing says whether one is kept."""
         addresses = rows["address"].combine_chunks()
-        kept_by = [(FOREIGN, rows[FOREIGN].combine_chunks())]
-        kept_by += [(reason, self._kept(reason, rows, addresses)) for reason in (STAGED, HELD, NEIGHBOUR)]
-        kept_by += [(YOUNG, self.age.young(addresses, rows["last_modified"].combine_chunks()))]
+        kept_by = [(Reason.FOREIGN, rows[Reason.FOREIGN].combine_chunks())]
+        kept_by += [(reason, self._kept(reason, rows, addresses)) for reason in _LOOKED_UP]
+        kept_by += [(Reason.YOUNG, self.age.young(addresses, rows["last_modified"].combine_chunks()))]
         if self.unknown is not None:
-            kept_by.append((UNKNOWN, self.unknown(addresses)))
+            kept_by.append((Reason.UNKNOWN, self.unknown(addresses)))
         if any(column.null_count for _, column in kept_by):
             raise CorruptFileError("An object was listed without a time or a reading of its name. Make a new mark.")
         names = [name for name, _ in kept_by]
         reasons = pc.case_when(
-            pa.StructArray.from_arrays([is_kept for _, is_kept in kept_by], names), *names, UNREFERENCED
+            pa.StructArray.from_arrays([is_kept for _, is_kept in kept_by], names), *names, Reason.UNREFERENCED
         )
         return rows.append_column("reason", reasons)
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Outcome
 from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.stages.committed_addresses.range_files import (
@@ -34,9 +35,8 @@ from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, 
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, ALIKE_BUT, PLACES, RangePaths, WholeRanges
 from lakegc_core.stages.expired_addresses.proofs import Known, Proofs, Proven
-from lakegc_core.stages.swept_report.rescues import RESCUED, UNCONFIRMED
-from lakegc_core.store.parts import Part, parts_of, read, read_part, spark_width, write
 from lakegc_core.tables.key_scan import LAYER, MOST, Wanted, by_address, scan
+from lakegc_core.tables.parts import Part, parts_of, read, read_part, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -349,11 +349,11 @@ class _Search:
 
         asked_at = clock.now().timestamp()
         shown = self._read(SHOWN, parts_of(results, [SHOWN])[SHOWN], SHOWN_SCHEMA).distinct()
-        verdicts = shown.withColumn("verdict", F.lit(RESCUED))
+        verdicts = shown.withColumn("verdict", F.lit(Outcome.RESCUED))
         if waiting:
             sizes = many(self._read(WAITING, waiting, SIZES, ["size"]))
             left = self._read_candidates("address", "size").join(sizes, "size", "left_semi").select("address")
-            verdicts = verdicts.unionByName(left.withColumn("verdict", F.lit(UNCONFIRMED)))
+            verdicts = verdicts.unionByName(left.withColumn("verdict", F.lit(Outcome.UNCONFIRMED)))
             verdicts = verdicts.groupBy("address").agg(F.min("verdict").alias("verdict"))  # "rescued" is the lesser
         return Reuploads(verdicts, asked_at, sum(each.get("pages", 0) for each in results), waiting)
 

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
+from lakegc_core.marks import sweeps
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.previous import later_marks, previous_findings
 from lakegc_core.spark.session import Mapped, many
-from lakegc_core.stages.swept_report import rescues
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.store.parts import list_parts, read
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, read_named
+from lakegc_core.tables.parts import list_parts, read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,7 +44,6 @@ SCHEMA = pa.schema(
         pa.field("since", pa.timestamp("us", tz="UTC"), nullable=False),  # unreferenced at least since then
     ]
 )
-UNREFERENCED = "unreferenced"
 MOST_CARRIED = 200_000
 """Rows of what the mark before found that a worker may hold: some 25 MB. Spark joins more."""
 _ROWS, _RESCUES = ("address", "since"), ("address", "at")
@@ -80,7 +79,7 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
         return rows.then(shape, _Since(read_commits_at))
     datasets = before.require(STAGE).datasets
     found = [(before.stage_folder(STAGE, name), tuple(datasets[name])) for name in CARRIED]
-    journal = rescues.folder(context)
+    journal = sweeps.rescues_folder(context)
     rescued = [(journal, tuple(list_parts(context.workspace, journal)))]
     carried = [
         Wanted(context.workspace, tuple(places), columns) for places, columns in ((found, _ROWS), (rescued, _RESCUES))
@@ -90,7 +89,7 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
     now = moment(read_commits_at)
     frame = (
         _unreferenced(spark, context, before, "before")
-        .join(many(rescues.last_rescues(spark, context)), "address", "left")
+        .join(many(sweeps.last_rescues(spark, context)), "address", "left")
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
         .select("address", "before")
     )
@@ -147,7 +146,7 @@ class _Carried:
 def _carried(config: StoreConfig, before: tuple[Any, ...], rescued: tuple[Any, ...]) -> _Carried:
     """What the mark before found unreferenced and nobody rescued since then: read once by each worker process."""
     known = pa.Table.from_batches(read_named(config, before, _ROWS), pa.schema([SCHEMA.field(name) for name in _ROWS]))
-    journal = pa.Table.from_batches(read_named(config, rescued, _RESCUES), rescues.SCHEMA)
+    journal = pa.Table.from_batches(read_named(config, rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
     last = journal.group_by("address").aggregate([("at", "max")])
     at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
     return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))
@@ -166,7 +165,7 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: D
     if later.unfinished:
         return candidates.withColumn("since", now)
     rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
-    found = candidates.join(many(rescues.last_rescues(spark, context)), "address", "left").withColumn(
+    found = candidates.join(many(sweeps.last_rescues(spark, context)), "address", "left").withColumn(
         "since", F.when(rescued, now).otherwise(F.col("since"))
     )
     if later.finished is not None:

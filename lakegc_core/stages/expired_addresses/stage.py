@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.marks.artifacts import STAGES, Manifest, MarkArtifacts
+from lakegc_core.marks.artifacts import Manifest, MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, merged
 from lakegc_core.marks.layers import Layer, all_layers
 from lakegc_core.marks.neighbours import REFERS
 from lakegc_core.marks.previous import previous_findings, previous_mark
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
+from lakegc_core.names import STAGES, Outcome, Reason
 from lakegc_core.policy.guards import shrunk
 from lakegc_core.policy.namespace import Namespace, xid_times
 from lakegc_core.spark.session import Json, Mapped, many, run_tasks
@@ -37,25 +38,14 @@ from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, References, read_references
 from lakegc_core.stages.expired_addresses.optimized import against_changes
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
-from lakegc_core.stages.expired_addresses.reasons import (
-    FOREIGN,
-    HELD,
-    NEIGHBOUR,
-    STAGED,
-    UNASKED,
-    UNKNOWN,
-    YOUNG,
-    Judge,
-    Keeper,
-)
+from lakegc_core.stages.expired_addresses.reasons import Judge, Keeper
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, Candidates, find_reuploads
-from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, UNREFERENCED, instant, moment, with_since
+from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, moment, with_since
 from lakegc_core.stages.namespace_listing.inventory import LEARNT
-from lakegc_core.stages.swept_report.rescues import RESCUED, UNCONFIRMED
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parts import Part, read, read_part, remove_leftovers, write
 from lakegc_core.tables.key_scan import Source, by_address, sources_of
+from lakegc_core.tables.parts import Part, read, read_part, remove_leftovers, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +55,7 @@ TEXT_FOLDER = "deleted.text"
 
 _COMPARED = ("listed", "committed", "uncommitted", "held", "expired")
 _ROW_GROUPS = (STAGE, KEPT, MISSING)
-_STRANGE = (FOREIGN, UNKNOWN)
+_STRANGE = (Reason.FOREIGN, Reason.UNKNOWN)
 """Why objects are kept that are not lakeFS's."""
 
 
@@ -128,8 +118,8 @@ def _judged(
     """The objects in parts, by what keeps them."""
     keepers = (
         neighbours.keeper(spark, context),
-        _keeper(spark, own, STAGED, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA),
-        _keeper(spark, own, HELD, range_reading.STAGE, path_holds.HELD, ROWS_SCHEMA),
+        _keeper(spark, own, Reason.STAGED, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA),
+        _keeper(spark, own, Reason.HELD, range_reading.STAGE, path_holds.HELD, ROWS_SCHEMA),
     )
     rows = with_since(spark, context, objects, own.manifests[STAGES[2]].finished_at)
     for keeper in keepers:
@@ -220,9 +210,9 @@ class _Answers:
     def __call__(self, rows: pa.Table) -> pa.Table:
         before = rows["since"].cast(SCHEMA.field("since").type)
         new = pc.equal(before, instant(self.read_at))
-        shown = pc.fill_null(pc.equal(rows["verdict"], RESCUED), False)
-        unasked = pc.and_(pc.fill_null(pc.equal(rows["verdict"], UNCONFIRMED), False), new)
-        reasons = pc.if_else(shown, STAGED, pc.if_else(unasked, UNASKED, rows["reason"]))
+        shown = pc.fill_null(pc.equal(rows["verdict"], Outcome.RESCUED), False)
+        unasked = pc.and_(pc.fill_null(pc.equal(rows["verdict"], Outcome.UNCONFIRMED), False), new)
+        reasons = pc.if_else(shown, Reason.STAGED, pc.if_else(unasked, Reason.UNASKED, rows["reason"]))
         since = pc.if_else(
             new, instant(max(self.read_at, self.asked_at)), rows["since"].cast(SCHEMA.field("since").type)
         )
@@ -271,7 +261,7 @@ def _missing(addresses: DataFrame) -> DataFrame:
 
 
 def _split(table: pa.Table) -> dict[str, pa.Table]:
-    expired = pc.equal(table["reason"], UNREFERENCED)
+    expired = pc.equal(table["reason"], Reason.UNREFERENCED)
     return {STAGE: table.filter(expired), KEPT: table.filter(pc.invert(expired))}
 
 
@@ -298,7 +288,7 @@ class _Summary:
         for row in grouped:
             found[f"{row['reason']}:objects"] = row["size_count"]
             found[f"{row['reason']}:bytes"] = row["size_sum"]
-        expired = table.filter(pc.equal(table["reason"], UNREFERENCED))
+        expired = table.filter(pc.equal(table["reason"], Reason.UNREFERENCED))
         old = pc.less(expired["last_modified"], instant(self.cutoff))
         fit = pc.and_(self.namespace.deletable(expired["address"], unknown_names=self.unknown_names), old)
         ready = expired.filter(pc.less_equal(expired["since"], instant(self.confirmed)))
@@ -321,12 +311,12 @@ def _facts(
         return {"objects": sums.get(f"{reason}:objects", 0), "bytes": sums.get(f"{reason}:bytes", 0)}
 
     groups = {
-        "expired": of(UNREFERENCED),
-        "uncommitted": of(STAGED),
-        "held": of(HELD),
-        "neighbour": of(NEIGHBOUR),
-        "young": of(YOUNG),
-        "unasked": of(UNASKED),
+        "expired": of(Reason.UNREFERENCED),
+        "uncommitted": of(Reason.STAGED),
+        "held": of(Reason.HELD),
+        "neighbour": of(Reason.NEIGHBOUR),
+        "young": of(Reason.YOUNG),
+        "unasked": of(Reason.UNASKED),
         "foreign": {name: sum(of(each)[name] for each in _STRANGE) for name in ("objects", "bytes")},
     }
     everything = {
@@ -338,7 +328,7 @@ def _facts(
         "listed": everything,
         "committed": kept,
         **groups,
-        "unknown": of(UNKNOWN),
+        "unknown": of(Reason.UNKNOWN),
         "confirmed": of("confirmed"),
         "missing": of(MISSING)["objects"],
         "violations": sums.get("violations", 0),

@@ -18,19 +18,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import ObjectNotFoundError
-from lakegc_core.marks.artifacts import STAGES, MarkArtifacts, decode, marks
+from lakegc_core.marks.artifacts import MarkArtifacts, marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import CLOCKS, Layer
+from lakegc_core.marks.sweeps import report_of, sweeps_of
+from lakegc_core.names import STAGES
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import sharded_slices, slice_time
 from lakegc_core.spark.session import Mapped, many
-from lakegc_core.stages.swept_report.record import sweeps_of
 from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA, StoreConfig
-from lakegc_core.store.parts import Part, list_parts, read_part, rows_of, write
 from lakegc_core.tables.gather import HASH, Feed, gather, only, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import MOST, Source, Wanted, by_address, filter_of, read_named, scan
+from lakegc_core.tables.parts import Part, list_parts, read_part, rows_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -245,19 +245,16 @@ def _journals(context: MarkContext, since: float) -> Iterator[tuple[str, str, li
         mark = context.artifacts(mark_id)
         for number in sweeps_of(mark.store, mark.folder):
             folder = f"{mark.folder}/sweeps/{number}"
-            if _over_at(mark, folder) < since - CLOCKS:
+            if _over_at(mark, number) < since - CLOCKS:
                 continue
             if parts := list_parts(context.workspace, f"{folder}/outcomes"):
                 yield mark_id, f"{folder}/outcomes", parts
 
 
-def _over_at(mark: MarkArtifacts, folder: str) -> float:
+def _over_at(mark: MarkArtifacts, number: int) -> float:
     """When a sweep was over, unix seconds; endless if it is not."""
-    try:
-        report = decode(mark.store.read(f"{folder}/report.json"), folder)
-    except ObjectNotFoundError:
-        return float("inf")
-    return float(report["finished_at"])
+    report = report_of(mark.store, mark.folder, number)
+    return float("inf") if report is None else float(report["finished_at"])
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from lakegc_core.stages.namespace_listing.inventory import (
 )
 from lakegc_core.stages.namespace_listing.shards import ShardReading, add_counts, add_to
 from lakegc_core.store.base import Store, StoreConfig, connect
-from lakegc_core.store.parts import Part, PartWriter, part_results, parts_of, spark_width
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

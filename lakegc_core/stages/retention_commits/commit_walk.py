@@ -20,7 +20,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.policy.retention import Graph, Rules, held_rows, idle_holds, retain
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parts import Part, PartWriter, part_results, read_part
+from lakegc_core.tables.parts import Part, PartWriter, part_results, read_part
 
 COMMITS = "retention_commits"
 REFS = "refs"

@@ -26,7 +26,7 @@ from lakegc_core.policy.retention import Rules
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS, REFS_SCHEMA, CommitWalk
 from lakegc_core.stages.retention_commits.rules_memory import remember, rules_json
-from lakegc_core.store.parts import Part, PartWriter, parts_of
+from lakegc_core.tables.parts import Part, PartWriter, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
 from lakegc_core.store.clock import earliest, shared_clock
 from lakegc_core.store.pace import Gate, Pace, shared
-from lakegc_core.store.parts import Part, PartWriter, read_part
+from lakegc_core.tables.parts import Part, PartWriter, read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parts import Part, read_part, remove_leftovers
+from lakegc_core.tables.parts import Part, read_part, remove_leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

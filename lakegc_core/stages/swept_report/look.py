@@ -16,19 +16,21 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
+from lakegc_core.names import STAGES
 from lakegc_core.policy.namespace import overlapping
 from lakegc_core.policy.retention import Rules
-from lakegc_core.spark.session import clear_errors
-from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.held_paths import held_by_path
 from lakegc_core.stages.committed_addresses.unknown_ranges import read_unknown
+from lakegc_core.stages.expired_addresses.heads import Since, branches_of
 from lakegc_core.stages.expired_addresses.neighbour_references import KEYS_SCHEMA, NEIGHBOURS, read_references
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.stages.retention_commits.rules_memory import rules_json
 from lakegc_core.stages.retention_commits.stage import fetch_commit, find_retained, heads_digest, write_heads
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.stages.uncommitted_addresses.stage import dump_staged
-from lakegc_core.store.parts import Part, read
+from lakegc_core.tables.parts import Part, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,10 +63,24 @@ class Look:
         from pyspark.sql import functions as F
 
         staged = _read(spark, context, f"{self.folder}/uncommitted", self.staged, uncommitted_addresses.SCHEMA)
-        committed = _read(spark, context, f"{self.folder}/committed", self.committed, range_reading.SCHEMA)
+        committed = _read(spark, context, f"{self.folder}/committed", self.committed, range_files.SCHEMA)
         theirs = _read(spark, context, f"{self.folder}/{NEIGHBOURS}", self.neighbours, KEYS_SCHEMA)
         every = staged.select("address").unionByName(committed.select("address")).unionByName(theirs)
         return every.select(F.xxhash64("address").alias("h")).distinct()
+
+    def since(self, spark: SparkSession, context: MarkContext) -> Since:
+        """What this look read, for a search through what the heads of branches hold."""
+        place, commits, committed = f"{self.folder}/committed", *(self.facts[stage] for stage in STAGES[2:4])
+        return Since(
+            branches=lambda: branches_of(self.read_refs(spark, context), self.read_commits(spark, context)),
+            refs=(f"{self.folder}/commits/{REFS}", self.refs),
+            index=(f"{place}/{range_files.INDEX}", self.index),
+            outside=(f"{place}/{ELSEWHERE}", self.elsewhere),
+            ranges=(f"{place}/{range_files.RANGES}", self.ranges),
+            names=commits["branches"],
+            entries=committed.get("entries", 0),
+            staged=self.facts[STAGES[1]]["rows"],
+        )
 
     def heads_moved(self, context: MarkContext) -> bool:
         """Whether heads of branches are others now than before the staged dump or after it."""
@@ -107,9 +123,9 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         staged=staged.datasets[uncommitted_addresses.STAGE],
         commits=commits.datasets[COMMITS],
         refs=commits.datasets[REFS],
-        committed=[*committed.datasets[range_reading.STAGE], *held.parts],
-        index=committed.datasets[range_reading.INDEX],
-        ranges=committed.datasets[range_reading.RANGES],
+        committed=[*committed.datasets[range_files.STAGE], *held.parts],
+        index=committed.datasets[range_files.INDEX],
+        ranges=committed.datasets[range_files.RANGES],
         elsewhere=committed.datasets[ELSEWHERE],
         neighbours=neighbours.parts,
         heads=(heads.digest, commits.facts["heads"]),
@@ -161,11 +177,18 @@ class Glance:
             staged=(),
             commits=(),
             refs=(),
-            committed=committed.datasets[range_reading.STAGE],
-            index=committed.datasets[range_reading.INDEX],
-            ranges=committed.datasets[range_reading.RANGES],
+            committed=committed.datasets[range_files.STAGE],
+            index=committed.datasets[range_files.INDEX],
+            ranges=committed.datasets[range_files.RANGES],
             elsewhere=committed.datasets[ELSEWHERE],
         )
+
+
+def among(rows: DataFrame, live: DataFrame) -> DataFrame:
+    """The rows whose address is among the live hashes."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("h", F.xxhash64("address")).join(many(live), "h", "left_semi").drop("h")
 
 
 def _read(spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], schema: Any) -> DataFrame:

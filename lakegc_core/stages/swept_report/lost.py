@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.errors import ObjectNotFoundError
-from lakegc_core.stages.swept_report.rescues import RESCUED
+from lakegc_core.names import Outcome
 from lakegc_core.store.base import Store, StoreConfig, connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-LOST = "lost"
 
 _IN_FLIGHT = 8
 
@@ -37,11 +36,11 @@ def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
 
 def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:
     """The rows (columns `address`, `outcome`), where what is rescued and yet gone is lost."""
-    rescued = pc.equal(table["outcome"], RESCUED).to_pylist()
+    rescued = pc.equal(table["outcome"], Outcome.RESCUED).to_pylist()
     addresses = [address for address, live in zip(table["address"].to_pylist(), rescued, strict=True) if live]
     gone = iter(_are_absent(config, addresses))
     lost = pa.array([live and next(gone) for live in rescued], pa.bool_())
-    outcomes = pc.if_else(lost, LOST, table["outcome"])
+    outcomes = pc.if_else(lost, Outcome.LOST, table["outcome"])
     return table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
 
 

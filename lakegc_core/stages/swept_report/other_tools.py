@@ -16,31 +16,27 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError, SettingsError
+from lakegc_core.marks.catalogue import FOLDERS
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.layers import all_layers
+from lakegc_core.names import REFUSED, Outcome, Reason
 from lakegc_core.spark.session import many
 from lakegc_core.stages.expired_addresses import since as findings
-from lakegc_core.stages.expired_addresses.reasons import UNASKED
 from lakegc_core.stages.namespace_listing import inventory
-from lakegc_core.stages.swept_report.rescues import UNCONFIRMED
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parts import read
+from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-GC = "_lakefs/retention/gc"
-FOLDERS = {
-    "unified": f"{GC}/unified/{{}}/deleted/",
-    "addresses": f"{GC}/addresses/mark_id={{}}/",
-    "uncommitted": f"{GC}/uncommitted/{{}}/deleted/",
-    "reports": f"{GC}/reports/{{}}/",
-}
-"""Where lakeFS's own collectors leave the addresses of a mark, by the prefix that names them on the command line."""
-
-REFUSED = "refused:"
 LIVE, YOUNG, FOREIGN, NOT_LISTED = (f"{REFUSED}{why}" for why in ("live", "young", "foreign", "not_listed"))
-_BY_REASON = {"staged": LIVE, "young": YOUNG, "foreign": FOREIGN, "unknown": FOREIGN, UNASKED: UNCONFIRMED}
+_BY_REASON = {
+    "staged": LIVE,
+    "young": YOUNG,
+    "foreign": FOREIGN,
+    "unknown": FOREIGN,
+    Reason.UNASKED: Outcome.UNCONFIRMED,
+}
 _ADDRESS = pa.schema([pa.field("address", pa.string(), nullable=False)])
 
 

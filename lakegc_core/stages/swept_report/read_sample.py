@@ -16,7 +16,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.store.base import connect
-from lakegc_core.store.parts import read
+from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,6 @@ the sweep. What is planned and what is deleted is decided elsewhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,27 +14,26 @@ from lakegc_core import clock
 from lakegc_core.errors import (
     IncompleteError,
     MarkError,
-    ObjectNotFoundError,
     PreconditionFailedError,
     RefusedError,
 )
 from lakegc_core.marks.artifacts import decode, digest, encode
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
+from lakegc_core.names import Outcome
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.stages.swept_report.lost import LOST
-from lakegc_core.stages.swept_report.rescues import RESCUED, UNCONFIRMED
-from lakegc_core.store.base import ALREADY_GONE, DELETED, Store, connect
-from lakegc_core.store.parts import Part, list_parts, read
+from lakegc_core.store.base import ALREADY_GONE, DELETED, connect
+from lakegc_core.tables.parts import Part, list_parts, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FINAL = (DELETED, ALREADY_GONE, RESCUED, LOST)
+FINAL = (DELETED, ALREADY_GONE, Outcome.RESCUED, Outcome.LOST)
 """Outcomes after which a mark never asks for an object again: gone, or found live since."""
 
-_ALWAYS_SHOWN = (DELETED, ALREADY_GONE, RESCUED, UNCONFIRMED)
-_WEIGHT = (LOST, RESCUED, DELETED, ALREADY_GONE, UNCONFIRMED)
+_ALWAYS_SHOWN = (DELETED, ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
+_WEIGHT = (Outcome.LOST, Outcome.RESCUED, DELETED, ALREADY_GONE, Outcome.UNCONFIRMED)
 """Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
 
 
@@ -45,33 +43,6 @@ class Totals:
 
     outcomes: Mapping[str, int]
     bytes_deleted: int
-
-
-def sweeps_of(store: Store, mark_folder: str) -> list[int]:
-    """The numbers of the sweeps of a mark, dry runs apart."""
-    prefix = f"{mark_folder}/sweeps/"
-    names = [each.removeprefix(prefix).rstrip("/") for level in store.list_level(prefix) for each in level.prefixes]
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
-def files_of(store: Store, mark_folder: str, number: int) -> set[str]:
-    """What lies at the top of a sweep's folder: `plan.json` once it may have deleted, `report.json` once it is over."""
-    prefix = f"{mark_folder}/sweeps/{number}/"
-    return {
-        name.removeprefix(prefix).rstrip("/")
-        for level in store.list_level(prefix)
-        for name in (*level.objects["address"].to_pylist(), *level.prefixes)
-    }
-
-
-def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
-    """The reports of the sweeps of a mark that are over, in order."""
-    store, found = connect(context.workspace), []
-    for number in sweeps_of(store, context.mark.folder):
-        key = f"{context.mark.folder}/sweeps/{number}/report.json"
-        with suppress(ObjectNotFoundError):
-            found.append(decode(store.read(key), key))
-    return found
 
 
 class SweepRecord:
@@ -136,9 +107,9 @@ class SweepRecord:
         """How many objects earlier sweeps of this mark report as lost."""
         lost = 0
         for number in range(1, self.number):
-            key = f"{self._context.mark.folder}/sweeps/{number}/report.json"
-            with suppress(ObjectNotFoundError):  # of a sweep that broke off, which a dry run passes over
-                lost += decode(self._store.read(key), key).get("outcomes", {}).get(LOST, 0)
+            # A sweep that broke off has none: a dry run passes it over.
+            report = report_of(self._store, self._context.mark.folder, number) or {}
+            lost += report.get("outcomes", {}).get(Outcome.LOST, 0)
         return lost
 
     def plan(self) -> dict[str, Any]:
@@ -225,7 +196,9 @@ class SweepRecord:
         return planned
 
     def _without_finished(self, frame: DataFrame, journal: str) -> DataFrame:
-        done = self._outcomes(journal).where(f"outcome in {FINAL}").select("address").distinct()
+        from pyspark.sql import functions as F
+
+        done = self._outcomes(journal).where(F.col("outcome").isin(*FINAL)).select("address").distinct()
         return frame.join(many(done), "address", "left_anti")
 
     def _outcomes(self, journal: str) -> DataFrame:

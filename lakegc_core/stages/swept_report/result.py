@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakegc_core.config.settings import Price
-from lakegc_core.stages.swept_report.lost import LOST
+from lakegc_core.names import Outcome
 from lakegc_core.store.base import FAILED
 
 
@@ -34,7 +34,7 @@ class SweepResult:
     @property
     def lost(self) -> int:
         """Objects that were found referenced after they had been deleted. Never silent."""
-        return self.outcomes.get(LOST, 0)
+        return self.outcomes.get(Outcome.LOST, 0)
 
     @property
     def trouble(self) -> str:

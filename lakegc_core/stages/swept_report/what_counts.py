@@ -75,3 +75,9 @@ def check_min_age(context: MarkContext) -> None:
         f"{safety.hours(least)}: an upload that is not linked yet looks like garbage to it. Nothing is deleted. Make "
         f"a new mark: lakegc mark {header.repository} --min-age {safety.hours(least)}."
     )
+
+
+def unknown_names(context: MarkContext) -> bool:
+    """Whether a sweep deletes what lies below data/ under names that lakeFS never gives: if the mark was made so, and
+    lakegc.yaml still says so."""
+    return context.header.collect_unknown_names and context.policy.collect_unknown_names

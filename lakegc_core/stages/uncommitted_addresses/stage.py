@@ -26,7 +26,7 @@ from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.parts import Part, PartWriter, part_results, parts_of
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

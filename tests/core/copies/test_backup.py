@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.copies.backup import backup, backup_facts, restore
+from lakegc_core.copies.backup import backup, restore
 from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.marks.backups import backup_facts
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.base import connect
 from tests.support import servers

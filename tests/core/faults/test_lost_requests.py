@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.names import STAGES
 from tests.support.fault_bench import COMMITS, COMMITTED, EXPIRED, LISTING, STAGED, Bench, lost
 from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, cut_off
 

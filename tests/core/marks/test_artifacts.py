@@ -14,19 +14,11 @@ from typing import Any
 import pytest
 
 from lakegc_core.errors import LakegcError, MarkError, SettingsError
-from lakegc_core.marks.artifacts import (
-    STAGES,
-    Header,
-    Manifest,
-    MarkArtifacts,
-    check_mark_id,
-    digest,
-    marks,
-    new_mark_id,
-)
+from lakegc_core.marks.artifacts import Header, Manifest, MarkArtifacts, check_mark_id, digest, marks, new_mark_id
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
+from lakegc_core.names import STAGES
 from lakegc_core.store.local import LocalConfig, LocalStore
-from lakegc_core.store.parts import Part
+from lakegc_core.tables.parts import Part
 
 HEADER = Header(
     repository="lake",

@@ -23,7 +23,7 @@ from lakegc_core.marks.neighbours import Sighting, facts_of, neighbours_of, sigh
 from lakegc_core.policy import guards
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import read_part
+from lakegc_core.tables.parts import read_part
 from lakegc_sandbox import Repository, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, leave

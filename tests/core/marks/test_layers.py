@@ -16,9 +16,10 @@ import lakegc_core
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, STAGES
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import RESTS_ON, Basis, all_layers, choose, likely
+from lakegc_core.names import STAGES
 from lakegc_core.stages.committed_addresses.range_files import INDEX
 from lakegc_core.stages.expired_addresses import optimized as changes
 from lakegc_core.stages.namespace_listing import inventory

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.marks.artifacts import STAGES, MarkArtifacts
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
+from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL
 from lakegc_core.stages.expired_addresses.stage import _previous_facts
-from lakegc_core.stages.swept_report.stage import confirmed_at
+from lakegc_core.stages.swept_report.authorize import confirmed_at
 from lakegc_core.store.local import LocalConfig
 from tests.core.marks.test_artifacts import HEADER, alter, file_of, manifest
 

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from lakegc_core.cli import main
 from lakegc_core.errors import MarkError, RefusedError, SettingsError, StoreError
 from lakegc_core.marks import lease
-from lakegc_core.marks.artifacts import STAGES, MarkArtifacts, marks
+from lakegc_core.marks.artifacts import MarkArtifacts, marks
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
 from lakegc_core.marks.retire import Standing, list_retired, reasons_to_keep, retire
+from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL, LEAST_MARKS, RETIREMENT
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore

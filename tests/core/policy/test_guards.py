@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.marks.artifacts import STAGES, Manifest
+from lakegc_core.marks.artifacts import Manifest
+from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import BY_NAME, GUARDS, Evidence, Verdict
 from lakegc_core.policy.safety import FULL, NONE, STANDARD, Level

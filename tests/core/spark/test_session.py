@@ -9,7 +9,7 @@ import pytest
 
 from lakegc_core.spark.session import many
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import Part, read
+from lakegc_core.tables.parts import Part, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

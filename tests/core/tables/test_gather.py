@@ -15,11 +15,11 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import PartWriter
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables.gather import HASH, KIND, Feed, gather, once, only
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.parts import PartWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

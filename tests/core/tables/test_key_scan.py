@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import Part, PartWriter
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Filter, Sieve, Source, Wanted, by_address, scan
+from lakegc_core.tables.parts import Part, PartWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.store.base import NO_ANSWER
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import PartWriter
+from lakegc_core.tables.parts import PartWriter
 from tests.support import crash_lake
 from tests.support.crash_lake import ARTIFACTS, LATER, MARK, Lake, dies, killed
 from tests.support.crashing import AFTER, BEFORE, EVERYWHERE
@@ -98,7 +98,7 @@ def test_a_sweep_that_dies_after_each_of_its_steps_in_turn_is_right_in_the_end(
 ) -> None:
     before, right, readable, script = swept.stored(), swept.garbage(), swept.readable(), swept.script(EVERYWHERE)
     results: list[Any] = []
-    monkeypatch.setattr("lakegc_core.stages.swept_report.stage._ROWS_A_PART", 4)
+    monkeypatch.setattr("lakegc_core.stages.swept_report.planning._ROWS_A_PART", 4)
     for _ in range(STARTS):
         told = swept.final_outcomes()
         died = dies(lambda script: results.append(swept.sweep(script)), script)
@@ -131,7 +131,7 @@ def test_what_comes_back_to_life_while_a_sweep_is_dead_is_rescued_or_called_lost
     swept: Lake, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
 ) -> None:
     """None of what the dead sweep deleted passes for rescued, with or without a record of its delete."""
-    monkeypatch.setattr("lakegc_core.stages.swept_report.stage._ROWS_A_PART", 4)
+    monkeypatch.setattr("lakegc_core.stages.swept_report.planning._ROWS_A_PART", 4)
     before, right = swept.stored(), swept.garbage()
     assert dies(swept.sweep, swept.script(step, moment=moment))
     gone = before.keys() - swept.stored().keys()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.names import STAGES
 from tests.support import crash_lake
 from tests.support.crash_lake import Lake, killed
 from tests.support.crashing import AFTER, BEFORE

@@ -9,19 +9,17 @@ from datetime import timedelta
 
 if "CRASH_SCRIPT" in os.environ:
     from lakegc_core.marks import lease
-    from lakegc_core.stages.swept_report import deletion
-    from lakegc_core.stages.swept_report import stage as swept_report
+    from lakegc_core.stages.swept_report import deletion, planning
     from tests.support.crashing import Script, arm
 
     lease.LEASE_RENEWAL = timedelta(seconds=0.5)
     deletion.BATCH, deletion._JOURNAL = 2, 4
-    swept_report._ROWS_A_PART = 6
+    planning._ROWS_A_PART = 6
     arm(Script(**json.loads(os.environ["CRASH_SCRIPT"])))
 
 if "CRASH_BATCH" in os.environ:
-    from lakegc_core.stages.swept_report import deletion
-    from lakegc_core.stages.swept_report import stage as swept_report
+    from lakegc_core.stages.swept_report import deletion, planning
 
     deletion.BATCH = int(os.environ["CRASH_BATCH"])
     deletion._JOURNAL = 3 * deletion.BATCH
-    swept_report._ROWS_A_PART = 20 * deletion.BATCH
+    planning._ROWS_A_PART = 20 * deletion.BATCH

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.marks.artifacts import STAGES
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import STAGES
+from lakegc_core.stages.committed_addresses import idle_paths
 from lakegc_core.stages.committed_addresses.held_paths import HeldByPath, held_by_path
 from lakegc_core.stages.expired_addresses.missing_paths import SHOWN, missing_paths
-from lakegc_core.stages.namespace_listing import idle_paths
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS_SCHEMA
 from lakegc_core.stages.swept_report import read_sample as sample
-from lakegc_core.store.parts import read_part
+from lakegc_core.tables.parts import read_part
 from lakegc_sandbox import Repository
 from tests.support.lake import Lake, lake, quick
 from tests.support.marks import Rows, finish, parts

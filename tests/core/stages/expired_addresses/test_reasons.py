@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import CorruptFileError
+from lakegc_core.names import Reason
 from lakegc_core.policy.namespace import Namespace, xid_times
 from lakegc_core.spark.session import Mapped
 from lakegc_core.stages.expired_addresses import reasons as judging
-from lakegc_core.stages.expired_addresses.reasons import HELD, NEIGHBOUR, STAGED, Judge, Keeper, MinimumAge, NamedBefore
+from lakegc_core.stages.expired_addresses.reasons import Judge, Keeper, MinimumAge, NamedBefore
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import PartWriter, read
 from lakegc_core.tables.key_scan import Wanted, by_address
+from lakegc_core.tables.parts import PartWriter, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 CUTOFF = datetime(2026, 11, 20, tzinfo=UTC)
 OLD, YOUNG = CUTOFF - timedelta(seconds=1), CUTOFF
 ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False)])
-KEPT = {STAGED: ["data/s/1", "data/s/2"], HELD: ["data/h/1", "data/s/2"], NEIGHBOUR: ["data/n/1", "data/h/1"]}
+KEPT = {
+    Reason.STAGED: ["data/s/1", "data/s/2"],
+    Reason.HELD: ["data/h/1", "data/s/2"],
+    Reason.NEIGHBOUR: ["data/n/1", "data/h/1"],
+}
 
 
 def name_of(moment: datetime) -> str:

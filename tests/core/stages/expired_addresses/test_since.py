@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakegc_core.marks.artifacts import STAGES
+from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.previous import previous_findings, previous_mark
+from lakegc_core.names import STAGES
 from lakegc_core.spark.session import Mapped
 from lakegc_core.stages.expired_addresses import since as findings
-from lakegc_core.stages.swept_report import rescues
 from tests.support.lake import NOW, Lake, lake
 from tests.support.marks import finish, parts
 
@@ -100,7 +100,12 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
     finish(first, STAGES[-1], {"expired_addresses": (schema, expired), "kept": (schema, kept)})
     earlier = long_ago - timedelta(days=1)
     journal = [("rescued", NOW), ("rescued", earlier), ("rescued before", earlier)]
-    parts(first, rescues.folder(first), rescues.SCHEMA, [{"address": name, "at": at} for name, at in journal])
+    parts(
+        first,
+        sweeps.rescues_folder(first),
+        sweeps.RESCUES_SCHEMA,
+        [{"address": name, "at": at} for name, at in journal],
+    )
 
     rows = Mapped(spark.createDataFrame([(name,) for name in (*found, "new")], "address string"), ADDRESS)
     second = findings.with_since(spark, marked(2, 0), rows, now.timestamp()).as_frame()
@@ -131,7 +136,7 @@ def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_
         for name, since in theirs.items()
     ]
     rescue = {"address": "rescued", "at": NOW + timedelta(days=1.5)}
-    parts(own, rescues.folder(own), rescues.SCHEMA, [rescue])
+    parts(own, sweeps.rescues_folder(own), sweeps.RESCUES_SCHEMA, [rescue])
 
     def since() -> dict[str, float]:
         candidates = [(name, NOW) for name in ("garbage", "rescued", "found live", "began anew")]

@@ -12,9 +12,9 @@ import pytest
 
 from lakegc_core.stages.expired_addresses import statistics as shape
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import PartWriter
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.parts import PartWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from lakegc_core.stages.namespace_listing.inventory import (
     unit_of,
 )
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import PartWriter
+from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox.files.names import Names
 from tests.core.marks.test_artifacts import manifest
 from tests.support.lake import NOW

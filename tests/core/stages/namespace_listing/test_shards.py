@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, STAGES
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.marks.layers import all_layers
+from lakegc_core.names import STAGES
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.namespace_listing.shards import ShardReading, covering
 from lakegc_core.store.base import connect

@@ -21,7 +21,7 @@ from lakegc_core.stages.swept_report import deletion
 from lakegc_core.stages.swept_report.deletion import PLAN_SCHEMA, Deletion, Piece
 from lakegc_core.store.clock import shared_clock
 from lakegc_core.store.local import LocalConfig, LocalStore
-from lakegc_core.store.parts import Part, PartWriter, list_parts, read_part
+from lakegc_core.tables.parts import Part, PartWriter, list_parts, read_part
 from tests.support.lake import NO_SPARK
 
 OLD = datetime.now(UTC) - timedelta(days=9)

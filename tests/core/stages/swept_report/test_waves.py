@@ -13,10 +13,10 @@ from lakegc_core import pipeline
 from lakegc_core.errors import IncompleteError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import run_tasks
-from lakegc_core.stages.swept_report import deletion, spinning
+from lakegc_core.stages.swept_report import deletion, planning, spinning, waves
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.deletion import Piece
-from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.stages.swept_report.result import SweepResult
 from tests.support.lake import NOW, Lake, lake, leave, quick
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class Swept:
             self.looks += 1
             return take_look(*arguments)
 
-        patch.setattr(swept_report, "take_look", look)
+        for module in (planning, swept_report):
+            patch.setattr(module, "take_look", look)
 
     def sweep(self) -> SweepResult:
         return swept_report.swept_report(self.spark, self.context, accepted=ACCEPTED)
@@ -58,7 +59,7 @@ class Swept:
             self.waves += 1
             return wave(*arguments)
 
-        self.patch.setattr(swept_report, "run_wave", counted)
+        self.patch.setattr(waves, "run_wave", counted)
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_waves_that_delete_nothing_end_the_sweep_with_an_error(swept: Swept) -> 
 
 def test_the_next_sweep_goes_on_where_one_that_got_nowhere_stopped(swept: Swept) -> None:
     with swept.patch.context() as patch:
-        patch.setattr(swept_report, "run_wave", lambda spark, pieces, work, tasks: list(pieces))
+        patch.setattr(waves, "run_wave", lambda spark, pieces, work, tasks: list(pieces))
         with pytest.raises(IncompleteError, match="lakegc sweep lake m1"):
             swept.sweep()
     assert swept.sweep().outcomes["deleted"] == 3
@@ -102,7 +103,7 @@ def test_the_next_sweep_goes_on_where_one_that_got_nowhere_stopped(swept: Swept)
 
 
 def test_looks_that_lead_to_nothing_end_the_sweep_with_an_error(swept: Swept) -> None:
-    swept.patch.setattr(swept_report._Sweep, "_came_back", lambda *arguments: True)
+    swept.patch.setattr(waves.Waves, "_came_back", lambda *arguments: True)
     with pytest.raises(IncompleteError, match=r"5 looks in a row led to nothing.* 3 objects are left"):
         swept.sweep()
     assert swept.looks == spinning.MOST

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.store import parts as parquet
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.store.parts import Part, PartWriter, read_part
+from lakegc_core.tables import parts as parquet
+from lakegc_core.tables.parts import Part, PartWriter, read_part
 
 SCHEMA = pa.schema([pa.field("unit", pa.string(), nullable=False), pa.field("number", pa.int64(), nullable=False)])
 UNITS = st.lists(st.sampled_from(["", "data/", *(f"data/{letter}/" for letter in "abcdefgh")]), max_size=40)

@@ -1,0 +1,64 @@
+"""What a backup leaves for marks, sweeps and restores to read: where it lies, and whether it is whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
+from lakegc_core.marks.artifacts import decode, digest
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Stage
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.factory import config_at
+
+Json = dict[str, Any]
+
+BACKUP = "backup.json"
+"""The record of a mark's backup, in the mark's folder."""
+COPIED, ALREADY_THERE = SAVED = ("copied", "already_there")
+"""Outcomes of objects that are in a backup as they must be."""
+
+
+def backup_facts(context: MarkContext) -> Json | None:
+    """What a guard needs to know of the mark's backup: None where there is none, else place, objects and problem.
+
+    The manifest at the place is read again, so that a backup that was moved or belongs to another mark shows.
+    """
+    try:
+        record = decode(connect(context.workspace).read(f"{context.mark.folder}/{BACKUP}"), BACKUP)
+    except ObjectNotFoundError:
+        return None
+    found: Json = {"place": record["place"], "objects": 0, "problem": None}
+    try:
+        manifest = backup_manifest(context, place_of(context, record["place"]))
+    except LakegcError as error:
+        return found | {"problem": str(error)}
+    if manifest is None or manifest["mark_digest"] != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
+        return found | {"problem": "it is not there any more, or belongs to another mark"}
+    return found | {"objects": sum(manifest["objects"].get(outcome, 0) for outcome in SAVED)}
+
+
+def place_of(context: MarkContext, place: str) -> StoreConfig:
+    """The store of a backup. It must lie outside the namespace: there it would be listed, and could be collected."""
+    config = config_at(place, context.settings)
+    inside, outside = f"{config.root.rstrip('/')}/", f"{context.data.root.rstrip('/')}/"
+    if inside.startswith(outside) or outside.startswith(inside):
+        raise SettingsError(f"A backup in {config.root} would overlap with the repository's own {context.data.root}.")
+    return config
+
+
+def folder_of(context: MarkContext) -> str:
+    return f"_lakegc/{context.header.repository}/{context.header.mark_id}"
+
+
+def backup_manifest(context: MarkContext, place: StoreConfig) -> Json | None:
+    """The manifest of a mark's backup; None where there is none."""
+    key = f"{folder_of(context)}/manifest.json"
+    try:
+        manifest = decode(connect(place).read(key), key)
+    except ObjectNotFoundError:
+        return None
+    stated = manifest.pop("digest", None)
+    if stated != digest(manifest):
+        raise MarkError(f"{place.root}/{key} was changed after it was written. Look at what lies there.")
+    return manifest

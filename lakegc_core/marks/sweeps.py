@@ -1,0 +1,74 @@
+"""What sweeps leave for marks to read: their numbers and reports, and the journal of what looks found live again.
+
+How a sweep writes its record is in `stages.swept_report.record`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.marks.artifacts import decode
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.store.base import Store, connect
+from lakegc_core.tables.parts import list_parts, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RESCUES_SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
+    ]
+)
+"""Journal of rescues: what a look found live again, and when. From then on the clock of `since` starts anew."""
+
+
+def sweeps_of(store: Store, mark_folder: str) -> list[int]:
+    """The numbers of the sweeps of a mark, without dry runs."""
+    prefix = f"{mark_folder}/sweeps/"
+    names = [each.removeprefix(prefix).rstrip("/") for level in store.list_level(prefix) for each in level.prefixes]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def files_of(store: Store, mark_folder: str, number: int) -> set[str]:
+    """What lies at the top of a sweep's folder: `plan.json` once it may have deleted, `report.json` once it is over."""
+    prefix = f"{mark_folder}/sweeps/{number}/"
+    return {
+        name.removeprefix(prefix).rstrip("/")
+        for level in store.list_level(prefix)
+        for name in (*level.objects["address"].to_pylist(), *level.prefixes)
+    }
+
+
+def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | None:
+    """The report of a sweep; None while the sweep is not over."""
+    key = f"{mark_folder}/sweeps/{number}/report.json"
+    with suppress(ObjectNotFoundError):
+        return decode(store.read(key), key)
+    return None
+
+
+def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
+    """The reports of the sweeps of a mark that are over, in order."""
+    store, folder = connect(context.workspace), context.mark.folder
+    found = (report_of(store, folder, number) for number in sweeps_of(store, folder))
+    return [report for report in found if report is not None]
+
+
+def rescues_folder(context: MarkContext) -> str:
+    """Where the journal of rescues of a repository lies."""
+    return f"{context.home}/rescues"
+
+
+def last_rescues(spark: SparkSession, context: MarkContext) -> DataFrame:
+    """Each address that a look ever rescued, with the last time (column rescued_at)."""
+    from pyspark.sql import functions as F
+
+    folder = rescues_folder(context)
+    rows = read(spark, context.workspace, folder, list_parts(context.workspace, folder), RESCUES_SCHEMA)
+    return rows.groupBy("address").agg(F.max("at").alias("rescued_at"))

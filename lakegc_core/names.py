@@ -1,0 +1,59 @@
+"""The words that artifacts, reports and the command line share: stages, outcomes, and why an object stays."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """The stages, by the names of their assets."""
+
+    NAMESPACE_LISTING = "namespace_listing"
+    UNCOMMITTED_ADDRESSES = "uncommitted_addresses"
+    RETENTION_COMMITS = "retention_commits"
+    COMMITTED_ADDRESSES = "committed_addresses"
+    EXPIRED_ADDRESSES = "expired_addresses"
+    SWEPT_REPORT = "swept_report"
+
+
+STAGES = (
+    Stage.NAMESPACE_LISTING,
+    Stage.UNCOMMITTED_ADDRESSES,
+    Stage.RETENTION_COMMITS,
+    Stage.COMMITTED_ADDRESSES,
+    Stage.EXPIRED_ADDRESSES,
+)
+"""The five marking stages in the only safe order: what lies there, what is staged, what counts, what that refers to,
+the difference."""
+
+
+class Outcome(StrEnum):
+    """What became of an object that a sweep planned to delete. A failure is written `failed:<code>`."""
+
+    DELETED = "deleted"
+    ALREADY_GONE = "already_gone"
+    RESCUED = "rescued"  # live again
+    UNCONFIRMED = "unconfirmed"  # not deleted yet: no two askings a gap apart have found it unreferenced
+    LOST = "lost"  # referenced, and gone from the store
+
+
+FAILED = "failed:"
+"""How the outcome of a delete that failed begins; a code follows."""
+NO_ANSWER = f"{FAILED}no_answer"
+"""Outcome of a delete whose answer was lost: the object may be gone."""
+REFUSED = "refused:"
+"""How the outcome begins of what another tool's mark names and lakegc's does not; the reason follows."""
+
+
+class Reason(StrEnum):
+    """What becomes of an object that no commit refers to, and why. Only what is `unreferenced` is garbage."""
+
+    UNREFERENCED = "unreferenced"
+    STAGED = "staged"
+    HELD = "held"
+    NEIGHBOUR = "neighbour"  # another repository refers to it
+    YOUNG = "young"
+    UNASKED = "unasked"  # it looks like an entry of a branch, and lakeFS was not asked yet
+    FOREIGN = "foreign"  # not lakeFS's
+    UNKNOWN = "unknown"  # below data/, under a name that lakeFS never gives
+    MISSING = "missing"  # live, and not in the store

@@ -1,0 +1,208 @@
+"""The plan of a sweep: what a mark found expired, less what a fresh look finds referenced or cannot confirm.
+
+What is planned is written as parts; everything else gets its outcome in the journal. Nothing is deleted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.errors import RefusedError
+from lakegc_core.marks import sweeps
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Outcome, Stage
+from lakegc_core.policy import guards
+from lakegc_core.policy.namespace import xid_times
+from lakegc_core.policy.safety import LOOKS
+from lakegc_core.spark.session import many
+from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.expired_addresses.classes import PLANNED
+from lakegc_core.stages.expired_addresses.heads import heads_of_mark
+from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
+from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
+from lakegc_core.stages.expired_addresses.reasons import MinimumAge, Names
+from lakegc_core.stages.expired_addresses.reuploads import WAITING, Candidates, find_reuploads
+from lakegc_core.stages.swept_report import other_tools
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.stages.swept_report.look import Look, take_look
+from lakegc_core.stages.swept_report.lost import told_apart
+from lakegc_core.stages.swept_report.record import SweepRecord
+from lakegc_core.stages.swept_report.what_counts import unknown_names
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.parts import Part, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PLANNED = "planned"
+_UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
+_SHARE = "pmod(xxhash64(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
+_ROWS_A_PART = 10_000
+_MOST_PARTS = 1_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What may be deleted: parts of PLAN_SCHEMA in `folder`, as `look` confirmed them. `left`: objects and bytes for
+    which the requests to lakeFS did not suffice; None where nothing had to be asked."""
+
+    folder: str
+    parts: Sequence[Part]
+    look: Look
+    left: Mapping[str, int] | None
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+
+@dataclass
+class Planner:
+    """Plans the attempts of one sweep. `accepted`: guards that the operator accepted, with the reasons."""
+
+    spark: SparkSession
+    context: MarkContext
+    record: SweepRecord
+    accepted: Mapping[str, str]
+    _left: Mapping[str, int] | None = None
+
+    def plan(self, candidates: DataFrame, here: str, attempt: int, waiting: int) -> Plan:
+        """Look until no head moves meanwhile; write what may be deleted as plan parts, and journal what may not.
+
+        A head that moved may have hidden from the dump what it shows now. What any of the looks found referenced is
+        rescued; after LOOKS of them the last one counts.
+        """
+        from pyspark.sql import functions as F
+
+        if self.context.level.gap:
+            candidates = findings.with_later_findings(self.spark, self.context, candidates)
+        judged = candidates.withColumn("h", F.xxhash64("address")).withColumn("outcome", F.lit(_PLANNED))
+        for number in range(1, LOOKS + 1):
+            folder = f"{here}/look" if number == 1 else f"{here}/look-{number}"
+            look = take_look(self.spark, self.context, folder)
+            self._check_neighbours(look)
+            judged = self._judged(judged, look, f"{folder}/reuploads")
+            if number == LOOKS or not look.heads_moved(self.context):
+                break
+            self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
+        parts = self._write_plan(judged.drop("h"), here, attempt, waiting)
+        return Plan(f"{here}/plan", parts, look, self._left)
+
+    def _judged(self, judged: DataFrame, look: Look, folder: str) -> DataFrame:
+        """The candidates (with `h` and `outcome`), after what a look saw and what branches showed then."""
+        from pyspark.sql import functions as F
+
+        ready = look.began_at - self.context.level.gap.total_seconds()
+        live = look.live(self.spark, self.context).withColumn("live", F.lit(True))
+        judged = (
+            judged.join(many(live), "h", "left")
+            .withColumn(
+                "outcome",
+                F.when(F.col("live").isNotNull(), Outcome.RESCUED)
+                .when((F.col("outcome") == _PLANNED) & (F.col("since") > findings.moment(ready)), Outcome.UNCONFIRMED)
+                .otherwise(F.col("outcome")),
+            )
+            .drop("live")
+        )
+        planned = f"{folder}/candidates"
+        parts = write(
+            judged.where(f"outcome = '{_PLANNED}'").select(*PLANNED.names),
+            self.context.workspace,
+            {"planned": planned},
+            PLANNED,
+        )["planned"]
+        heads = heads_of_mark(self.spark, self.context, folder, look.since(self.spark, self.context))
+        waiting = self.context.mark.require(findings.STAGE).datasets.get(WAITING, ())
+        waited = (self.context.mark.stage_folder(findings.STAGE, WAITING), waiting)
+        candidates = Candidates(planned, parts)
+        asked = find_reuploads(self.spark, self.context, heads, candidates, waited, self._known())
+        if asked is None:
+            return judged
+        self._left = asked.left
+        return (
+            judged.join(many(asked.verdicts), "address", "left")
+            .withColumn(
+                "outcome",
+                F.when(F.col("outcome") == _PLANNED, F.coalesce("verdict", "outcome")).otherwise(F.col("outcome")),
+            )
+            .drop("verdict")
+        )
+
+    def _known(self) -> Known:
+        """What the mark proved of contents. A look makes no HEADs: what is new is asked for by pages."""
+        stage, mark = findings.STAGE, self.context.mark
+        return Known(mark.stage_folder(stage, DIGESTS), mark.require(stage).datasets.get(DIGESTS, ()), 0)
+
+    def _write_plan(self, judged: DataFrame, here: str, attempt: int, waiting: int) -> list[Part]:
+        from pyspark.sql import functions as F
+
+        stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn(
+            "at", findings.moment(clock.now().timestamp())
+        )
+        ordered = (
+            # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
+            stamped.repartition(_parts(waiting), F.expr(_UNIT), F.expr(_SHARE))
+            .sortWithinPartitions("address")
+            .select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since")
+        )
+        parts = write(
+            ordered,
+            self.context.workspace,
+            {"plan": f"{here}/plan", "outcomes": self.record.journal, "rescues": sweeps.rescues_folder(self.context)},
+            PLAN_SCHEMA,
+            split=_SplitPlan(
+                self.context.data if self.record.may_have_deleted else None,
+                MinimumAge.of(self.context, xid_times),
+                None if unknown_names(self.context) else self.context.namespace.unknown,
+            ),
+            schemas={"outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
+        )
+        return parts["plan"]
+
+    def _check_neighbours(self, look: Look) -> None:
+        """The look reads what neighbours noted, which no guard does. RefusedError where all of it must read."""
+        is_known, said = guards.well_known(look.facts[NEIGHBOURS])
+        if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
+            raise RefusedError(f"{said} Nothing more was deleted.")
+
+
+def _parts(rows: int) -> int:
+    return max(1, min(_MOST_PARTS, -(-rows // _ROWS_A_PART)))
+
+
+@dataclass(frozen=True)
+class _SplitPlan:
+    """Divides judged rows among plan, journal and rescues. What is too young by `age` is not planned: lakegc.yaml may
+    ask for more than the mark did. Where something may have been deleted already, what is rescued must be in `store`,
+    or else it is lost. `unknown`: which addresses bear a name that is refused; None where none is."""
+
+    store: StoreConfig | None
+    age: MinimumAge
+    unknown: Names | None
+
+    def __call__(self, table: pa.Table) -> dict[str, pa.Table]:
+        table = self._without_young(table)
+        if self.unknown is not None:
+            refused = pc.and_(pc.equal(table["outcome"], _PLANNED), self.unknown(table["address"]))
+            outcomes = pc.if_else(refused, other_tools.FOREIGN, table["outcome"])
+            table = table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
+        if self.store is not None:
+            table = told_apart(table, self.store)
+        planned, rescued = pc.equal(table["outcome"], _PLANNED), pc.equal(table["outcome"], Outcome.RESCUED)
+        return {
+            "plan": table.filter(planned),
+            "outcomes": table.filter(pc.invert(planned)),
+            "rescues": table.filter(rescued),
+        }
+
+    def _without_young(self, table: pa.Table) -> pa.Table:
+        young = self.age.young(table["address"].combine_chunks(), table["last_modified"].combine_chunks())
+        waits = pc.and_(young, pc.equal(table["outcome"].combine_chunks(), _PLANNED))
+        outcomes = pc.if_else(waits, Outcome.UNCONFIRMED, table["outcome"].combine_chunks())
+        return table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
