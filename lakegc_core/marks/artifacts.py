@@ -19,6 +19,7 @@ from typing import Any
 import lakegc_core
 from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError, SettingsError
 from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import F, read_facts
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.parts import Part
 
@@ -129,6 +130,11 @@ class Manifest:
         return Manifest(**{**_shallow(self), "digest": digest(_unsealed(self))})
 
 
+def facts_of(manifests: Mapping[str, Manifest], kind: type[F]) -> F:
+    """What a stage found, from the manifests of a mark."""
+    return read_facts(kind, manifests[kind.stage].facts)
+
+
 class MarkArtifacts:
     """The artifacts of one mark on its store: headers and manifests are read and written here, never altered."""
 
@@ -236,6 +242,10 @@ class MarkArtifacts:
                 f"{self.location}/{stage}. Run the stages in order ({' → '.join(STAGES)})."
             )
         return manifest
+
+    def facts(self, kind: type[F]) -> F:
+        """What a finished stage found; MarkError when it is not finished."""
+        return read_facts(kind, self.require(kind.stage).facts)
 
     def chain(self) -> dict[str, Manifest]:
         """All five manifests, after checking that each names the digest of the one before it."""

@@ -8,6 +8,7 @@ from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, Sett
 from lakegc_core.marks.artifacts import decode, digest
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Stage
+from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.factory import config_at
 
@@ -19,8 +20,8 @@ COPIED, ALREADY_THERE = SAVED = ("copied", "already_there")
 """Outcomes of objects that are in a backup as they must be."""
 
 
-def backup_facts(context: MarkContext) -> Json | None:
-    """What a guard needs to know of the mark's backup: None where there is none, else place, objects and problem.
+def backup_facts(context: MarkContext) -> BackupFacts | None:
+    """What a guard needs to know of the mark's backup; None where there is none.
 
     The manifest at the place is read again, so that a backup that was moved or belongs to another mark shows.
     """
@@ -28,14 +29,14 @@ def backup_facts(context: MarkContext) -> Json | None:
         record = decode(connect(context.workspace).read(f"{context.mark.folder}/{BACKUP}"), BACKUP)
     except ObjectNotFoundError:
         return None
-    found: Json = {"place": record["place"], "objects": 0, "problem": None}
+    place = str(record["place"])
     try:
-        manifest = backup_manifest(context, place_of(context, record["place"]))
+        manifest = backup_manifest(context, place_of(context, place))
     except LakegcError as error:
-        return found | {"problem": str(error)}
+        return BackupFacts(place, problem=str(error))
     if manifest is None or manifest["mark_digest"] != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
-        return found | {"problem": "it is not there any more, or belongs to another mark"}
-    return found | {"objects": sum(manifest["objects"].get(outcome, 0) for outcome in SAVED)}
+        return BackupFacts(place, problem="it is not there any more, or belongs to another mark")
+    return BackupFacts(place, sum(manifest["objects"].get(outcome, 0) for outcome in SAVED))
 
 
 def place_of(context: MarkContext, place: str) -> StoreConfig:

@@ -12,6 +12,7 @@ from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.previous import newest_complete
 from lakegc_core.names import STAGES
 from lakegc_core.policy import safety
+from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import Store, connect
 from lakegc_core.views.report import instant
 
@@ -63,12 +64,12 @@ def _own(mark: MarkArtifacts) -> dict[str, Any]:
         if last is None:
             done = [stage for stage in STAGES if mark.manifest(stage)]
             return found | {"state": f"after {done[-1]}" if done else "begun"}
-        expired = last.facts["expired"]
+        expired = mark.facts(ExpiredFacts).expired
         sweeps = sum(len(level.prefixes) for level in mark.store.list_level(f"{mark.folder}/sweeps/"))
         return found | {
             "state": "swept" if sweeps else "complete",
-            "expired": expired["objects"],
-            "expired_bytes": expired["bytes"],
+            "expired": expired.objects,
+            "expired_bytes": expired.bytes,
             "sweeps": sweeps,
         }
     except LakegcError as error:

@@ -12,10 +12,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.errors import LakegcError, MarkError
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAMP, Manifest, MarkArtifacts, marks
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAMP, Manifest, MarkArtifacts, facts_of, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.previous import previous_findings
 from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.tables.key_scan import Source, Wanted, sources_of
 from lakegc_core.tables.parts import Part, read, rows_of
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-RESTS_ON = "rests_on"
-"""Fact of the listing: ids and seals of the marks below, newest first; none for a clean mark."""
+Seals = tuple[tuple[str, str], ...]
+"""Ids and seals of the marks below one, newest first; none for a clean mark."""
 
 _LISTING = STAGES[0]
 _LAST = STAGES[-1]
@@ -86,9 +87,9 @@ class Basis:
     why_clean: str = ""
 
     @property
-    def facts(self) -> dict[str, Any]:
-        seals = [[layer.mark_id, layer.manifests[_LAST].digest] for layer in self.layers]
-        return {RESTS_ON: seals, "why_clean": self.why_clean}
+    def seals(self) -> Seals:
+        """Ids and seals of the marks below."""
+        return tuple((layer.mark_id, layer.manifests[_LAST].digest) for layer in self.layers)
 
 
 def choose(context: MarkContext) -> Basis:
@@ -115,23 +116,22 @@ def likely(context: MarkContext) -> bool:
         return False
     mark = context.artifacts(newest)
     try:
-        listing = mark.manifest(_LISTING) if mark.manifest(_LAST) else None
+        if mark.manifest(_LAST) is None:
+            return False
+        layers = mark.facts(ListingFacts).rests_on
     except LakegcError:
-        return False
-    layers = listing.facts.get(RESTS_ON) if listing else None
-    if layers is None:
         return False
     return context.header.mode == INCREMENTAL or len(layers) + 1 < context.policy.clean_every
 
 
 def below(context: MarkContext) -> tuple[Layer, ...]:
     """The layers below a mark whose listing stands, newest first. MarkError if one is not what was sealed."""
-    return _read_layers(context.mark, context.mark.require(_LISTING).facts[RESTS_ON])
+    return _read_layers(context.mark, context.mark.facts(ListingFacts).rests_on)
 
 
 def all_layers(context: MarkContext) -> tuple[Layer, ...]:
     """The same with the mark itself on top, of which all but the last stage must be finished."""
-    found = {stage: context.mark.require(stage) for stage in STAGES[:-1]}
+    found: dict[str, Manifest] = {stage: context.mark.require(stage) for stage in STAGES[:-1]}
     if last := context.mark.manifest(_LAST):
         found[_LAST] = last
     return (Layer(context.mark, found), *below(context))
@@ -139,17 +139,18 @@ def all_layers(context: MarkContext) -> tuple[Layer, ...]:
 
 def rests_on(mark: MarkArtifacts) -> list[str]:
     """Ids of the marks that a mark rests on; none while its listing is not finished."""
-    manifest = mark.manifest(_LISTING)
-    return [mark_id for mark_id, _ in manifest.facts[RESTS_ON]] if manifest else []
+    if mark.manifest(_LISTING) is None:
+        return []
+    return [mark_id for mark_id, _ in mark.facts(ListingFacts).rests_on]
 
 
 def layers_of(newest: MarkArtifacts) -> tuple[Layer, ...]:
     """A complete mark and those that it rests on, newest first. MarkError if one is not what was sealed."""
     chain = newest.chain()
-    return (Layer(newest, chain), *_read_layers(newest, chain[_LISTING].facts[RESTS_ON]))
+    return (Layer(newest, chain), *_read_layers(newest, facts_of(chain, ListingFacts).rests_on))
 
 
-def _read_layers(beside: MarkArtifacts, seals: Sequence[Sequence[str]]) -> tuple[Layer, ...]:
+def _read_layers(beside: MarkArtifacts, seals: Seals) -> tuple[Layer, ...]:
     layers = []
     for mark_id, seal in seals:
         layer = Layer(mark := MarkArtifacts(beside.config, mark_id, beside.home), mark.chain())

@@ -21,6 +21,7 @@ from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks.artifacts import HOME, Header, MarkArtifacts, marks
 from lakegc_core.marks.context import RepositoryContext, workspace_at
 from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts, read_facts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig
@@ -30,9 +31,6 @@ from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-REFERS = "refers_elsewhere"
-"""Fact of a mark's last stage: how many addresses outside of its namespace it noted, by authority."""
 
 _FEW = 64  # neighbours that are asked for in this process; more are by tasks
 _TOGETHER = 16  # that one process asks for at a time
@@ -66,7 +64,8 @@ class Neighbour:
 class Sighting:
     """The newest complete mark of a neighbour; "" if it has none. `marked_at`: when that was begun, unix seconds.
 
-    `refers`: the fact REFERS of it. `problem`: why a newer one, or any, could not be read.
+    `refers`: how many addresses outside its namespace it noted, by authority. `problem`: why a newer one, or any,
+    could not be read.
     """
 
     name: str
@@ -115,8 +114,8 @@ def sight(neighbour: Neighbour, before: float = math.inf) -> Sighting:
     for started, mark in sorted(found, key=lambda each: each[0], reverse=True):
         try:
             last = mark.manifest(STAGES[-1])
-            refers = last.facts[REFERS] if last else None
-        except (LakegcError, KeyError) as error:
+            refers = read_facts(ExpiredFacts, last.facts).refers_elsewhere if last else None
+        except LakegcError as error:
             problems[mark.mark_id] = unread(error)
             continue
         if refers is not None:
@@ -126,20 +125,15 @@ def sight(neighbour: Neighbour, before: float = math.inf) -> Sighting:
     return Sighting(neighbour.name, problem=next(iter(problems.values()), ""))
 
 
-def facts_of(found: Sequence[Sighting], wanted: NeighbourSettings, now: float) -> Json:
+def what_is_known(found: Sequence[Sighting], wanted: NeighbourSettings, now: float) -> NeighbourFacts:
     """What the guard judges by: how many neighbours there are, and of which nothing, or too little, is known."""
     told = [
-        [each.name, why]
+        (each.name, why)
         for each in sorted(found, key=lambda each: each.name)
         if not any(fnmatch.fnmatchcase(each.name, pattern) for pattern in wanted.ignore)
         and (why := _unknown(each, wanted, now))
     ]
-    return {
-        "repositories": len(found),
-        "unknown": len(told),
-        "named": told[:_NAMED],
-        "within": wanted.within.total_seconds(),
-    }
+    return NeighbourFacts(len(found), len(told), tuple(told[:_NAMED]), wanted.within.total_seconds())
 
 
 def unread(error: Exception) -> str:

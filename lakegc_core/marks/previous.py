@@ -10,6 +10,7 @@ from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import CommitsFacts
 
 
 def newest_complete(
@@ -101,7 +102,7 @@ def former_state(context: MarkContext) -> MarkArtifacts | None:
         lambda header, mark: (
             header.storage_namespace == own.storage_namespace
             and header.started_at < own.started_at
-            and not mark.require(STAGES[2]).facts.get("former_heads_unknown", 0)
+            and not mark.facts(CommitsFacts).former_heads_unknown
         ),
     )
 

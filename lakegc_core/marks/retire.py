@@ -25,6 +25,7 @@ from lakegc_core.marks.previous import asked_at, read_at, series_of
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety
+from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.store.base import DELETED, FAILED
 from lakegc_core.views.report import instant
 
@@ -174,7 +175,6 @@ def _standing(mark: MarkArtifacts) -> Standing | None:
         if header is None:
             return None
         complete = mark.manifest(STAGES[-1]) is not None
-        commits = mark.manifest(STAGES[2])
         return Standing(
             mark_id=mark.mark_id,
             started_at=header.started_at,
@@ -182,7 +182,7 @@ def _standing(mark: MarkArtifacts) -> Standing | None:
             read_at=read_at(mark) if complete else None,
             series=series_of(header),
             storage_namespace=header.storage_namespace,
-            heads_known=commits is not None and not commits.facts.get("former_heads_unknown", 0),
+            heads_known=mark.manifest(STAGES[2]) is not None and not mark.facts(CommitsFacts).former_heads_unknown,
             rests_on=tuple(rests_on(mark)),
             touched_at=max(_swept_at(mark), restored_at(mark)),
             trouble=_trouble(mark),

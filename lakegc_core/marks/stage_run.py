@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic
 
 from lakegc_core import clock
 from lakegc_core.marks.artifacts import Manifest, read_once
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import F
 from lakegc_core.tables.parts import Part
 
 if TYPE_CHECKING:
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class StageOutput:
+class StageOutput(Generic[F]):
     """What a stage wrote and found: parts by dataset, and small facts for the guards and for people."""
 
     datasets: Mapping[str, Sequence[Part]]
-    facts: Mapping[str, Any]
+    facts: F
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,16 @@ class StageResult:
     resumed: bool
 
 
-StageBody = Callable[["SparkSession", MarkContext], StageOutput]
+StageBody = Callable[["SparkSession", MarkContext], StageOutput[F]]
 
 
-def run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody) -> StageResult:
+def run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody[F]) -> StageResult:
     """Run one marking stage, unless its manifest stands. MarkError if the stage before it is not finished."""
     with context.lease(stage), read_once():
         return _run_stage(stage, spark, context, body)
 
 
-def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody) -> StageResult:
+def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody[F]) -> StageResult:
     upstream = context.mark.upstream_digest(stage)
     standing = context.mark.manifest(stage)
     if standing is not None:
@@ -62,7 +63,7 @@ def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: Stag
             finished_at=clock.now().timestamp(),
             seconds=round(time.monotonic() - stopwatch, 3),
             datasets=output.datasets,
-            facts=output.facts,
+            facts=output.facts.as_json(),
             rows=sum(part.rows for part in own),
             bytes=sum(part.bytes for part in own),
         )

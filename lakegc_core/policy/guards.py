@@ -9,11 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.artifacts import Header, Manifest
 from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import (
+    BackupFacts,
+    CommitsFacts,
+    CommittedFacts,
+    Compared,
+    ExpiredFacts,
+    F,
+    ListingFacts,
+    NeighbourFacts,
+    Previous,
+    StagedFacts,
+    read_facts,
+)
 from lakegc_core.policy.safety import Level
 
 Severity = Literal["ERROR", "WARN"]
@@ -35,35 +48,79 @@ class Verdict:
         return not self.passed and self.severity == "ERROR" and self.accepted_because is None
 
 
+class MarkTerms(Protocol):
+    """What the guards need of a mark's header. Times are unix seconds."""
+
+    @property
+    def repository(self) -> str: ...
+    @property
+    def mark_id(self) -> str: ...
+    @property
+    def storage_namespace(self) -> str: ...
+    @property
+    def started_at(self) -> float: ...
+    @property
+    def cutoff(self) -> float: ...
+    @property
+    def collect_unknown_names(self) -> bool: ...
+
+
+class FinishedStage(Protocol):
+    """What the guards need of a stage's manifest. Times are unix seconds."""
+
+    @property
+    def started_at(self) -> float: ...
+    @property
+    def finished_at(self) -> float: ...
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class Evidence:
     """All that the guards judge by: the mark's own records, its level, and the present (unix seconds)."""
 
-    header: Header
-    manifests: Mapping[str, Manifest]
+    header: MarkTerms
+    manifests: Mapping[str, FinishedStage]
     level: Level
     now: float
-    previous: Mapping[str, Any] | None = None
-    """Facts of the mark before this one: `expired_addresses`, `retention_commits`; None on the first mark."""
+    previous: Previous | None = None
+    """What the mark is compared with; None on the first mark."""
     unreadable: Mapping[str, int] | None = None
     """Paths of the sample that did not read, with their status; None while none were asked for."""
     sampled: int = 0
     backup_required: bool = False
-    backup: Mapping[str, Any] | None = None
-    """The backup of this very mark: place, objects, problem; None where there is none."""
-    neighbours: Mapping[str, Any] | None = None
+    backup: BackupFacts | None = None
+    """The backup of this very mark; None where there is none."""
+    neighbours: NeighbourFacts | None = None
     """What is known of other repositories, asked anew at the sweep; None: what the mark found counts."""
     neighbours_strict: bool = False
     """Whether a neighbour that is not known well enough stops a sweep (`neighbours: {strict: true}`)."""
     skew_now: float | None = None
     """Seconds by which the store's clock is ahead of the collector's at the sweep; None while nobody asked."""
 
-    def facts(self, stage: str) -> Mapping[str, Any]:
-        return self.manifests[stage].facts
+    def _read(self, kind: type[F]) -> F:
+        return read_facts(kind, self.manifests[kind.stage].facts)
 
-    @property
-    def expired(self) -> Mapping[str, Any]:
-        return self.facts("expired_addresses")
+    @cached_property
+    def listing(self) -> ListingFacts:
+        return self._read(ListingFacts)
+
+    @cached_property
+    def staged(self) -> StagedFacts:
+        return self._read(StagedFacts)
+
+    @cached_property
+    def commits(self) -> CommitsFacts:
+        return self._read(CommitsFacts)
+
+    @cached_property
+    def committed(self) -> CommittedFacts:
+        return self._read(CommittedFacts)
+
+    @cached_property
+    def expired(self) -> ExpiredFacts:
+        return self._read(ExpiredFacts)
 
 
 Finding = tuple[bool, str]
@@ -135,40 +192,39 @@ def _order(evidence: Evidence) -> Finding:
 
 
 def _completeness(evidence: Evidence) -> Finding:
-    staged, commits = evidence.facts("uncommitted_addresses"), evidence.facts("retention_commits")
-    committed = evidence.facts("committed_addresses")
+    staged, commits, committed = evidence.staged, evidence.commits, evidence.committed
     wrong = []
-    if staged["files"] < staged["pages_with_location"]:
-        wrong.append(f"{staged['files']} of {staged['pages_with_location']} files of the staged dump were read")
-    if commits["retained"] < 1 or commits["known"] < commits["retained"]:
-        wrong.append(f"{commits['retained']} commits are retained of {commits['known']} known")
-    if committed["metaranges"] != commits["retained_metaranges"]:
-        wrong.append(f"{committed['metaranges']} of {commits['retained_metaranges']} metaranges were read")
-    if committed["references_read"] != committed["references"]:
-        wrong.append(f"ranges stand for {committed['references_read']} of {committed['references']} references")
-    if committed["checksum_read"] != committed["checksum"]:
+    if staged.files < staged.pages_with_location:
+        wrong.append(f"{staged.files} of {staged.pages_with_location} files of the staged dump were read")
+    if commits.retained < 1 or commits.known < commits.retained:
+        wrong.append(f"{commits.retained} commits are retained of {commits.known} known")
+    if committed.metaranges != commits.retained_metaranges:
+        wrong.append(f"{committed.metaranges} of {commits.retained_metaranges} metaranges were read")
+    if committed.references_read != committed.references:
+        wrong.append(f"ranges stand for {committed.references_read} of {committed.references} references")
+    if committed.checksum_read != committed.checksum:
         wrong.append("the ranges that were read are not those that the metaranges refer to")
     if wrong:
         return False, f"Not everything was read: {'; '.join(wrong)}. Make a new mark."
     return True, (
-        f"Everything was read: {staged['pages']:,} pages of the staged dump, {committed['metaranges']:,} metaranges, "
-        f"{committed['ranges']:,} ranges with {committed['entries']:,} entries."
+        f"Everything was read: {staged.pages:,} pages of the staged dump, {committed.metaranges:,} metaranges, "
+        f"{committed.ranges:,} ranges with {committed.entries:,} entries."
     )
 
 
 def _heads_and_tags(evidence: Evidence) -> Finding:
-    commits = evidence.facts("retention_commits")
-    tags = f"{commits['tags']:,} tags" if commits["tags_protected"] else "no tags (protect_tags is off)"
-    if commits["branches"] < 1 or commits["refs_not_retained"]:
+    commits = evidence.commits
+    tags = f"{commits.tags:,} tags" if commits.tags_protected else "no tags (protect_tags is off)"
+    if commits.branches < 1 or commits.refs_not_retained:
         return False, (
-            f"{commits['refs_not_retained']:,} heads or tags of {commits['branches']:,} branches are not among the "
+            f"{commits.refs_not_retained:,} heads or tags of {commits.branches:,} branches are not among the "
             "retained commits. Make a new mark; if it stays so, report it."
         )
-    return True, f"The heads of {commits['branches']:,} branches and {tags} are retained."
+    return True, f"The heads of {commits.branches:,} branches and {tags} are retained."
 
 
 def _candidates(evidence: Evidence) -> Finding:
-    wrong = evidence.expired["violations"]
+    wrong = evidence.expired.violations
     cutoff = datetime.fromtimestamp(evidence.header.cutoff, UTC)
     if wrong:
         return (
@@ -182,8 +238,8 @@ def _candidates(evidence: Evidence) -> Finding:
 
 
 def _live_in_listing(evidence: Evidence) -> Finding:
-    missing = evidence.expired["missing"]
-    live = _committed_and_held(evidence.expired) + evidence.expired["uncommitted"]["objects"]
+    missing = evidence.expired.missing
+    live = evidence.expired.committed_and_held + evidence.expired.uncommitted.objects
     share = missing / (live + missing) if missing else 0.0
     if share > evidence.level.missing_live:
         return False, (
@@ -201,11 +257,11 @@ def _live_in_listing(evidence: Evidence) -> Finding:
 
 
 def _blast_radius(evidence: Evidence) -> Finding:
-    expired, listed = evidence.expired["expired"], evidence.expired["listed"]
+    expired, listed = evidence.expired.expired, evidence.expired.listed
     level = evidence.level
     shares = {
-        "objects": (expired["objects"] / max(1, listed["objects"]), level.blast_radius_objects),
-        "bytes": (expired["bytes"] / max(1, listed["bytes"]), level.blast_radius_bytes),
+        "objects": (expired.objects / max(1, listed.objects), level.blast_radius_objects),
+        "bytes": (expired.bytes / max(1, listed.bytes), level.blast_radius_bytes),
     }
     figures = " and ".join(f"{share:.1%} of the {of}" for of, (share, _) in shares.items())
     beyond = [f"{limit:.0%} of the {of}" for of, (share, limit) in shares.items() if share > limit]
@@ -229,7 +285,7 @@ def _mark_age(evidence: Evidence) -> Finding:
 
 
 def _clocks(evidence: Evidence) -> Finding:
-    skew = max(evidence.facts("namespace_listing")["clock_skew"], evidence.skew_now or 0.0, key=abs)
+    skew = max(evidence.listing.clock_skew, evidence.skew_now or 0.0, key=abs)
     limit = evidence.level.clock_skew.total_seconds()
     if abs(skew) > limit:
         return False, (
@@ -240,15 +296,15 @@ def _clocks(evidence: Evidence) -> Finding:
 
 
 def _namespace(evidence: Evidence) -> Finding:
-    facts = evidence.facts("namespace_listing")
-    if facts["overlapping"]:
+    listing = evidence.listing
+    if listing.overlapping:
         return False, (
-            f"The namespace is shared with, or nested in or around, that of {', '.join(facts['overlapping'])}: "
+            f"The namespace is shared with, or nested in or around, that of {', '.join(listing.overlapping)}: "
             "their data would look like garbage here. Such repositories cannot be collected one by one."
         )
-    if facts["nested"]:
+    if listing.nested:
         return False, (
-            f"{facts['nested']:,} metadata files of another repository lie below data/. Its data would look like "
+            f"{listing.nested:,} metadata files of another repository lie below data/. Its data would look like "
             "garbage here. Move that repository out of this namespace."
         )
     return True, f"No other repository has its data in {evidence.header.storage_namespace}."
@@ -257,7 +313,7 @@ def _namespace(evidence: Evidence) -> Finding:
 def _shrink(evidence: Evidence) -> Finding:
     if evidence.previous is None:
         return True, "This is the first mark of the repository: there is nothing to compare with."
-    if lost := shrunk(evidence.previous["expired_addresses"], evidence.expired, evidence.level):
+    if lost := shrunk(evidence.previous.expired_addresses, evidence.expired, evidence.level):
         return False, (
             f"Since the last mark that was in order {' and '.join(lost)}, more than {evidence.level.shrink:.0%} less. "
             f"A short answer of the server looks like this; so does a big clean-up. {_if_meant('shrink')}"
@@ -265,23 +321,21 @@ def _shrink(evidence: Evidence) -> Finding:
     return True, "The live objects have not shrunk suspiciously since the last mark."
 
 
-def shrunk(before: Mapping[str, Any], now: Mapping[str, Any], level: Level) -> list[str]:
+def shrunk(before: Compared, now: Compared, level: Level) -> list[str]:
     """In which groups much less is live by the facts `now` of a mark than by those `before`, in words."""
-    found = []
-    for title, count in (("committed", _committed_and_held), ("staged", lambda facts: facts["uncommitted"]["objects"])):
-        had, has = count(before), count(now)
-        if had - has > max(level.shrink * had, _FEW):
-            found.append(f"{title} objects went from {had:,} to {has:,}")
-    return found
-
-
-def _committed_and_held(facts: Mapping[str, Any]) -> int:
-    """Objects that commits show, and those that only a hold by path keeps."""
-    return int(facts["committed"]["objects"] + facts.get("held", {"objects": 0})["objects"])
+    groups = (
+        ("committed", before.committed_and_held, now.committed_and_held),
+        ("staged", before.uncommitted.objects, now.uncommitted.objects),
+    )
+    return [
+        f"{title} objects went from {had:,} to {has:,}"
+        for title, had, has in groups
+        if had - has > max(level.shrink * had, _FEW)
+    ]
 
 
 def _known_heads(evidence: Evidence) -> Finding:
-    lost = evidence.facts("retention_commits").get("former_heads_unknown", 0)
+    lost = evidence.commits.former_heads_unknown
     if lost:
         return False, (
             f"{lost:,} heads that earlier marks saw are unknown to lakeFS now. Commits are never deleted, so this "
@@ -305,38 +359,38 @@ def _reads(evidence: Evidence) -> Finding:
 
 
 def _backup(evidence: Evidence) -> Finding:
-    found, wanted = evidence.backup, evidence.expired["expired"]["objects"]
+    found, wanted = evidence.backup, evidence.expired.expired.objects
     if not evidence.backup_required:
         return True, "lakegc.yaml does not ask for a backup before a sweep."
     how = f"Make it: lakegc backup {evidence.header.repository} {evidence.header.mark_id} DEST."
     if found is None:
         return False, f"lakegc.yaml asks for a backup before a sweep, and this mark has none. {how}"
-    if found["problem"] or found["objects"] != wanted:
-        problem = found["problem"] or (
-            f"it has {found['objects']:,} objects of {wanted:,}; if the others are gone from the store, make a new mark"
+    if found.problem or found.objects != wanted:
+        problem = found.problem or (
+            f"it has {found.objects:,} objects of {wanted:,}; if the others are gone from the store, make a new mark"
         )
-        return False, f"The backup of this mark in {found['place']} is not whole: {problem}. {how}"
-    return True, f"All {wanted:,} objects are backed up in {found['place']}."
+        return False, f"The backup of this mark in {found.place} is not whole: {problem}. {how}"
+    return True, f"All {wanted:,} objects are backed up in {found.place}."
 
 
 def _neighbours(evidence: Evidence) -> Finding:
-    facts = evidence.neighbours if evidence.neighbours is not None else evidence.expired["neighbours"]
+    facts = evidence.neighbours if evidence.neighbours is not None else evidence.expired.neighbours
     passed, description = well_known(facts)
     if not passed and evidence.neighbours_strict:
         return False, f"{description} {_if_meant('neighbours')}"
     return passed, description
 
 
-def well_known(facts: Mapping[str, Any]) -> Finding:
+def well_known(facts: NeighbourFacts) -> Finding:
     """Whether enough is known of the other repositories of the same lakeFS (see `marks.neighbours.facts_of`)."""
-    count, unknown, days = facts["repositories"], facts["unknown"], facts["within"] / 86400
+    count, unknown, days = facts.repositories, facts.unknown, facts.within / 86400
     if not count:
         return True, "No other repository is on this lakeFS."
     if not unknown:
         return True, f"The other {count:,} repositories of this lakeFS are known: each was marked within {days:g} days."
-    shown = "; ".join(f"{name} ({why})" for name, why in facts["named"])
-    more = f"; and {unknown - len(facts['named']):,} more" if unknown > len(facts["named"]) else ""
-    example = facts["named"][0][0]
+    shown = "; ".join(f"{name} ({why})" for name, why in facts.named)
+    more = f"; and {unknown - len(facts.named):,} more" if unknown > len(facts.named) else ""
+    example = facts.named[0][0]
     return False, (
         f"{unknown:,} of the {count:,} other repositories of this lakeFS were not marked within {days:g} days: {shown}"
         f"{more}. If they have imported objects of this one by address, that is not known, and a sweep deletes what "
@@ -346,9 +400,9 @@ def well_known(facts: Mapping[str, Any]) -> Finding:
 
 
 def _holds(evidence: Evidence) -> Finding:
-    commits, paths = evidence.facts("retention_commits"), evidence.facts("committed_addresses")
-    idle = [*commits.get("holds_idle", ()), *paths.get("holds_idle", ())]
-    named, untold = commits.get("holds", ()), paths.get("holds_untold", ())
+    commits, paths = evidence.commits, evidence.committed
+    idle = [*commits.holds_idle, *paths.holds_idle]
+    named, untold = commits.holds, paths.holds_untold
     if idle:
         return False, (
             f"{len(idle):,} of {len(named):,} holds hold nothing: {', '.join(idle)}. What they were meant to keep may "

@@ -25,7 +25,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.layers import RESTS_ON, all_layers
+from lakegc_core.marks.layers import all_layers
 from lakegc_core.names import STAGES
 from lakegc_core.stages.expired_addresses.clean import MISSING
 from lakegc_core.stages.expired_addresses.since import KEPT
@@ -96,7 +96,7 @@ class Comparison:
     def compare(self, mark_id: str, *, twin_crowded: bool) -> None:
         town = self.town
         ours = town.context(mark_id)
-        below = ours.mark.require(STAGES[0]).facts[RESTS_ON]
+        below = ours.mark.require(STAGES[0]).facts["rests_on"]
         town.counts["optimized marks"] += bool(below)
         town.counts["clean marks"] += not below
         if not below:

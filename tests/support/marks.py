@@ -10,6 +10,7 @@ import pyarrow as pa
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.tables.parts import Part, PartWriter
+from tests.support.facts import whole_facts
 
 Rows = list[dict[str, Any]]
 
@@ -38,7 +39,7 @@ def finish(context: MarkContext, stage: str, datasets: Mapping[str, tuple[pa.Sch
             finished_at=at,
             seconds=0.0,
             datasets=written,
-            facts={},
+            facts=whole_facts(stage),
             rows=0,
             bytes=0,
         )

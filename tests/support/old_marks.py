@@ -8,6 +8,7 @@ from typing import Any
 from lakegc_core.marks.artifacts import MarkArtifacts, encode
 from lakegc_core.names import STAGES
 from tests.core.marks.test_artifacts import HEADER, manifest
+from tests.support.facts import whole_facts
 
 DAY = 86_400.0
 START = HEADER.started_at
@@ -29,9 +30,12 @@ def write_mark(
     artifacts.begin(replace(HEADER, mark_id=artifacts.mark_id, started_at=START + day * DAY, **header))
     for number, stage in enumerate(STAGES[:stages]):
         seals = [[each, "seal"] for each in rests_on]
-        facts: dict[str, Any] = {"former_heads_unknown": heads_unknown, "rests_on": seals}
-        if stage == STAGES[-1]:
-            facts = {"expired": {"objects": expired, "bytes": 10 * expired}}
+        told: dict[str, dict[str, Any]] = {
+            STAGES[0]: {"rests_on": seals},
+            STAGES[2]: {"former_heads_unknown": heads_unknown},
+            STAGES[4]: {"expired": {"objects": expired, "bytes": 10 * expired}},
+        }
+        facts = whole_facts(stage, told.get(stage))
         at = START + (day if resumed is None or not number else resumed) * DAY
         done = replace(manifest(stage, artifacts.upstream_digest(stage)), mark_id=artifacts.mark_id, facts=facts)
         artifacts.finish(replace(done, started_at=at, finished_at=at + 60))

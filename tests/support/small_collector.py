@@ -21,6 +21,7 @@ from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.retention import Graph, Rules, retain
 from lakegc_core.policy.safety import Level
 from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules
+from tests.support.facts import whole_facts
 from tests.support.small_lake import SECOND, Lake, name_of
 
 LISTING, STAGED, COMMITS, COMMITTED, EXPIRED = STAGES
@@ -107,7 +108,7 @@ class Collector:
             yield stage
             started, facts = self.now, {}
             yield from body(mark, facts)
-            mark.manifests[stage] = _manifest(stage, started, self.now, facts)
+            mark.manifests[stage] = _manifest(stage, started, self.now, whole_facts(stage, facts))
 
     def _list(self, mark: Mark, facts: dict[str, Any]) -> Step:
         mark.listing = {}

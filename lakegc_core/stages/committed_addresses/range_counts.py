@@ -20,6 +20,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.stage_run import StageOutput
+from lakegc_core.policy.facts import CommittedFacts
 from lakegc_core.spark.session import Json, run_on_rows
 from lakegc_core.stages.committed_addresses.range_files import (
     CHECKSUMS,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FORMER = "former_metaranges"
-_FACTS = _ADDED, _GONE = "ranges_added", "ranges_dropped"
+_ADDED, _GONE = "ranges_added", "ranges_dropped"
 _ODD = "odd"
 _NOW, _BEFORE = range(2)
 
@@ -92,7 +93,7 @@ def read_changes(
     folder: str,
     *,
     expected: int,
-) -> StageOutput:
+) -> StageOutput[CommittedFacts]:
     """What the metaranges of the retained commits refer to, from what the mark below knew of its own.
 
     `layers`: that mark and those that it rests on, newest first; none for a clean mark. `commits`: parts of the commits
@@ -102,11 +103,12 @@ def read_changes(
     check_metaranges(metaranges[CHECKSUMS], expected)
     results = _read_ranges(spark, context, layers, metaranges, folder)
     parts = parts_of(results, [STAGE, INDEX, ELSEWHERE, RANGES, DROPPED])
-    facts = summary(metaranges[CHECKSUMS], parts[RANGES], parts)
-    check_references(facts)
-    changed = {name: sum(each[name] for each in results if name in each) for name in _FACTS}
+    read = summary(metaranges[CHECKSUMS], parts[RANGES], parts)
+    check_references(read)
+    added, dropped = (sum(each[name] for each in results if name in each) for name in (_ADDED, _GONE))
+    facts = CommittedFacts(**read.as_json(), ranges_added=added, ranges_dropped=dropped)
     datasets = {**parts, METARANGES: metaranges[METARANGES], CHECKSUMS: metaranges[CHECKSUMS]}
-    return StageOutput(datasets, facts | changed)
+    return StageOutput(datasets, facts)
 
 
 def _read_metaranges(

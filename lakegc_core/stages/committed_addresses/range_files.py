@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
 from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA, protected_rows
@@ -275,7 +275,7 @@ def check_metaranges(checksums: Sequence[Part], expected: int) -> None:
         raise IncompleteError(f"{expected:,} metaranges are retained, {rows:,} were read. Run the mark again.")
 
 
-def summary(checksums: Sequence[Part], ranges: Sequence[Part], parts: Mapping[str, Sequence[Part]]) -> dict[str, Any]:
+def summary(checksums: Sequence[Part], ranges: Sequence[Part], parts: Mapping[str, Sequence[Part]]) -> ReadFacts:
     """Facts of what was read, for guards and people: what metaranges say, and what ranges stand for.
 
     `parts`: of the addresses that were read, and of their index. IncompleteError unless each address is in it.
@@ -283,26 +283,26 @@ def summary(checksums: Sequence[Part], ranges: Sequence[Part], parts: Mapping[st
     addresses, indexed = (rows_of(parts[name]) for name in (STAGE, INDEX))
     if addresses != indexed:
         raise IncompleteError(f"{addresses:,} addresses were read, and {indexed:,} indexed. Run the mark again.")
-    return {
-        "metaranges": rows_of(checksums),
-        "ranges": rows_of(ranges),
-        "entries": total(ranges, "entries"),
-        "references": total(checksums, "stated_ranges"),
-        "references_read": total(ranges, "references"),
-        "checksum": total(checksums, "checksum") % MODULUS,
-        "checksum_read": total(ranges, "checksum") % MODULUS,
-        "addresses": addresses,
-    }
+    return ReadFacts(
+        metaranges=rows_of(checksums),
+        ranges=rows_of(ranges),
+        entries=total(ranges, "entries"),
+        references=total(checksums, "stated_ranges"),
+        references_read=total(ranges, "references"),
+        checksum=total(checksums, "checksum") % MODULUS,
+        checksum_read=total(ranges, "checksum") % MODULUS,
+        addresses=addresses,
+    )
 
 
-def check_references(facts: Mapping[str, Any]) -> None:
+def check_references(facts: ReadFacts) -> None:
     """IncompleteError unless the ranges stand for all that the metaranges refer to, by number and by checksum."""
-    if facts["references_read"] != facts["references"]:
+    if facts.references_read != facts.references:
         raise IncompleteError(
-            f"The retained metaranges refer {facts['references']:,} times to ranges, but the ranges that were read "
-            f"account for {facts['references_read']:,}. Run the mark again."
+            f"The retained metaranges refer {facts.references:,} times to ranges, but the ranges that were read "
+            f"account for {facts.references_read:,}. Run the mark again."
         )
-    if facts["checksum_read"] != facts["checksum"]:
+    if facts.checksum_read != facts.checksum:
         raise IncompleteError(
             "The ranges that were read are not those that the retained metaranges refer to: their checksums differ. "
             "Run the mark again, as a clean one (--clean)."

@@ -6,12 +6,14 @@ is whole or an error: every count is compared with what the level above says.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, authorities, merged
 from lakegc_core.marks.layers import below
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
+from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
 from lakegc_core.policy.holds import PATH
 from lakegc_core.stages.committed_addresses.held_paths import HELD, held_by_path
 from lakegc_core.stages.committed_addresses.idle_paths import idle_paths
@@ -32,10 +34,10 @@ def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResul
     `elsewhere`: of what was read here, the addresses that lie in other namespaces.
     """
 
-    def body(spark: SparkSession, context: MarkContext) -> StageOutput:
+    def body(spark: SparkSession, context: MarkContext) -> StageOutput[CommittedFacts]:
         commits = context.mark.require(COMMITS).datasets[COMMITS]
         folder = context.mark.stage_folder(COMMITS)
-        expected = context.mark.require(COMMITS).facts["retained_metaranges"]
+        expected = context.mark.facts(CommitsFacts).retained_metaranges
         target = context.mark.stage_folder(STAGE)
         layers = below(context)
         output = read_changes(spark, context, layers, commits, target, expected=expected)
@@ -43,15 +45,14 @@ def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResul
         held = held_by_path(spark, context, folder, others, f"{target}/{HELD}", f"{target}/{ELSEWHERE}")
         search = idle_paths(spark, context, held.idle)
         away = [*output.datasets[ELSEWHERE], *held.elsewhere]
-        facts = {
-            **output.facts,
-            "held_by_path": rows_of(held.parts),
-            "holds_idle": [f"{PATH}:{glob}" for glob in search.idle],
-            "holds_untold": [f"{PATH}:{glob}" for glob in search.untold],
-            ELSEWHERE: merged(
-                authorities(parts) for parts in (away, *(each.parts(STAGE, ELSEWHERE) for each in layers))
-            ),
-        }
+        every = (away, *(each.parts(STAGE, ELSEWHERE) for each in layers))
+        facts = replace(
+            output.facts,
+            held_by_path=rows_of(held.parts),
+            holds_idle=tuple(f"{PATH}:{glob}" for glob in search.idle),
+            holds_untold=tuple(f"{PATH}:{glob}" for glob in search.untold),
+            elsewhere=merged(authorities(parts) for parts in every),
+        )
         return StageOutput({**output.datasets, HELD: held.parts, ELSEWHERE: away}, facts)
 
     return run_stage(STAGE, spark, context, body)

@@ -13,7 +13,7 @@ from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer, all_layers
-from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, StagedFacts
 from lakegc_core.spark.session import many
 from lakegc_core.stages.committed_addresses.range_files import INDEX, RANGES, RANGES_SCHEMA, STAGE
 from lakegc_core.stages.expired_addresses.clean import MISSTATED
@@ -81,7 +81,6 @@ def heads_of_mark(
     """
     mark, config, layers = context.mark, context.workspace, all_layers(context)
     commits = mark.require(COMMITS)
-    counted = mark.require(STAGE).facts
     found = Heads(
         branches=lambda: _branches_of_mark(spark, context),
         refs=sources_of(config, mark.stage_folder(COMMITS, REFS), commits.datasets[REFS], mark.mark_id),
@@ -90,9 +89,9 @@ def heads_of_mark(
         ranges=lambda: _ranges_of_mark(spark, layers),
         misstated=_misstated(context, layers, misstated),
         folder=folder,
-        names=commits.facts["branches"],
-        entries=int(counted["entries"]),
-        staged=mark.require(STAGES[1]).facts["rows"],
+        names=mark.facts(CommitsFacts).branches,
+        entries=mark.facts(CommittedFacts).entries,
+        staged=mark.facts(StagedFacts).rows,
     )
     return found if since is None else _with(spark, context, found, since)
 

@@ -20,8 +20,9 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, authorities, may_refer
 from lakegc_core.marks.layers import Layer, layers_of
-from lakegc_core.marks.neighbours import Neighbour, Sighting, facts_of, neighbours_of, sight, sightings, unread
+from lakegc_core.marks.neighbours import Neighbour, Sighting, neighbours_of, sight, sightings, unread, what_is_known
 from lakegc_core.names import Reason
+from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.stages.committed_addresses import range_files as range_reading
@@ -46,7 +47,7 @@ class References:
     """What neighbours refer to here (parts of KEYS_SCHEMA in `folder`), and what the guard `neighbours` judges by."""
 
     parts: Sequence[Part]
-    facts: Json
+    facts: NeighbourFacts
     folder: str
 
     def keeper(self, spark: SparkSession, context: MarkContext) -> Keeper:
@@ -75,10 +76,10 @@ def read_references(spark: SparkSession, context: MarkContext, folder: str) -> R
         seen |= {name: replace(left[name], problem=problem) for name, problem in problems.items()}
         if not left:
             break
-    facts = facts_of(list(seen.values()), context.settings.neighbours, clock.now().timestamp())
+    facts = what_is_known(list(seen.values()), context.settings.neighbours, clock.now().timestamp())
     if broken := [each for each in seen.values() if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
-    return References(parts, facts | {"addresses": rows_of(parts)}, folder)
+    return References(parts, replace(facts, addresses=rows_of(parts)), folder)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from lakegc_core import clock
 from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Outcome
+from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.stages.committed_addresses.range_files import (
@@ -74,9 +75,9 @@ class Reuploads:
     heads: int = 0
 
     @property
-    def left(self) -> dict[str, int]:
-        """Objects and bytes that were not asked for."""
-        return {name: sum(part.sums[name] for part in self.waiting) for name in ("objects", "bytes")}
+    def left(self) -> Amount:
+        """What was not asked for."""
+        return Amount(*(sum(part.sums[name] for part in self.waiting) for name in ("objects", "bytes")))
 
 
 def find_reuploads(

@@ -17,22 +17,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.marks.artifacts import Manifest, MarkArtifacts
+from lakegc_core.marks.artifacts import MarkArtifacts, facts_of
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.elsewhere import ELSEWHERE, merged
+from lakegc_core.marks.elsewhere import merged
 from lakegc_core.marks.layers import Layer, all_layers
-from lakegc_core.marks.neighbours import REFERS
 from lakegc_core.marks.previous import previous_findings, previous_mark
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
+from lakegc_core.policy.facts import Amount, CommittedFacts, ExpiredFacts, Groups, ListingFacts, Previous, StagedFacts
 from lakegc_core.policy.guards import shrunk
 from lakegc_core.policy.namespace import Namespace, xid_times
 from lakegc_core.spark.session import Json, Mapped, many, run_tasks
 from lakegc_core.stages.committed_addresses import held_paths as path_holds
 from lakegc_core.stages.committed_addresses import range_files as range_reading
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
-from lakegc_core.stages.expired_addresses import statistics as shape
-from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, against_all
+from lakegc_core.stages.expired_addresses import statistics
+from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, Unreferenced, against_all
 from lakegc_core.stages.expired_addresses.heads import heads_of_mark
 from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, References, read_references
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 TEXT_FOLDER = "deleted.text"
 """Where the documented rclone recipes find one address a line."""
 
-_COMPARED = ("listed", "committed", "uncommitted", "held", "expired")
 _ROW_GROUPS = (STAGE, KEPT, MISSING)
 _STRANGE = (Reason.FOREIGN, Reason.UNKNOWN)
 """Why objects are kept that are not lakeFS's."""
@@ -69,7 +68,7 @@ def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
     return run_stage(STAGE, spark, context, _subtract)
 
 
-def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
+def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredFacts]:
     own, *layers = all_layers(context)
     manifests = own.manifests
 
@@ -91,18 +90,28 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput:
     # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
     remove_leftovers(context.workspace, text.target)
     lists = run_tasks(spark, parts[STAGE], text.write)
-    facts = _facts(parts, manifests, known.learnt, sorted(each["list"] for each in lists))
     strange = [part for part in parts[KEPT] if any(part.sums.get(f"{each}:objects") for each in _STRANGE)]
     kept = _sources(context, folders[KEPT], strange)
-    facts |= shape.largest(spark, _sources(context, folders[STAGE], parts[STAGE]), kept, _STRANGE)
-    if facts["missing"]:
-        missing = read(spark, context.workspace, folders[MISSING], parts[MISSING], SCHEMA, ["address"])
-        facts["missing_paths"] = missing_paths(spark, context, missing, known.holding())
-    facts |= asked.facts | {
-        "previous": _previous_facts(context),
-        NEIGHBOURS: neighbours.facts,
-        REFERS: merged(manifests[stage].facts[ELSEWHERE] for stage in (STAGES[1], STAGES[3])),
-    }
+    garbage = _sources(context, folders[STAGE], parts[STAGE])
+    prefixes, foreign_prefixes = statistics.largest(spark, garbage, kept, _STRANGE)
+    sums = _sums(parts)
+    facts = ExpiredFacts(
+        **vars(_groups(sums, facts_of(manifests, ListingFacts), known.learnt)),
+        **asked.facts,
+        prefixes=prefixes,
+        foreign_prefixes=foreign_prefixes,
+        ages=statistics.by_class(sums, "age"),
+        sizes=statistics.by_class(sums, "size"),
+        violations=sums.get("violations", 0),
+        text_lists=tuple(sorted(each["list"] for each in lists)),
+        missing=_of(sums, Reason.MISSING).objects,
+        missing_paths=_missing_paths(spark, context, known, parts[MISSING]),
+        previous=_previous(context),
+        neighbours=neighbours.facts,
+        refers_elsewhere=merged(
+            [facts_of(manifests, StagedFacts).elsewhere, facts_of(manifests, CommittedFacts).elsewhere]
+        ),
+    )
     others = {LEARNT: known.learnt, MISSTATED: known.misstated, WAITING: asked.waiting, DIGESTS: asked.digests}
     return StageOutput({**parts, **others, NEIGHBOURS: neighbours.parts}, facts)
 
@@ -167,7 +176,7 @@ def _without_reuploads(
     heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE), misstated=misstated)
     found = find_reuploads(spark, context, heads, candidates, _waited(context), _known(context))
     if found is None:
-        return _Asked(parts, {"asked_at": None, "pages_asked": 0, "heads": 0, "waiting": {"objects": 0, "bytes": 0}})
+        return _Asked(parts, {"asked_at": None, "pages_asked": 0, "heads": 0, "waiting": Amount()})
     expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA)
     again = write(
         expired.join(many(found.verdicts), "address", "left"),
@@ -224,7 +233,7 @@ def _sources(context: MarkContext, folder: str, parts: Sequence[Part]) -> list[S
     return sources_of(context.workspace, folder, parts, context.header.mark_id)
 
 
-def _previous_facts(context: MarkContext) -> dict[str, Any] | None:
+def _previous(context: MarkContext) -> Previous | None:
     """What the guards compare this mark with: the mark before, or what that one was compared with in vain.
 
     A mark that had shrunk and that nobody accepted must not become the measure of the next one.
@@ -232,14 +241,11 @@ def _previous_facts(context: MarkContext) -> dict[str, Any] | None:
     before = previous_mark(context)
     if before is None:
         return None
-    facts = before.require(STAGE).facts
-    earlier: dict[str, Any] | None = facts.get("previous")
-    if earlier and shrunk(earlier[STAGE], facts, context.level) and not _was_swept(before):
+    facts = before.facts(ExpiredFacts)
+    earlier = facts.previous
+    if earlier and shrunk(earlier.expired_addresses, facts, context.level) and not _was_swept(before):
         return earlier
-    return {
-        "mark_id": before.mark_id,
-        STAGE: {group: facts[group] for group in _COMPARED if group in facts},
-    }
+    return Previous(before.mark_id, facts.compared)
 
 
 def _was_swept(mark: MarkArtifacts) -> bool:
@@ -295,46 +301,50 @@ class _Summary:
         found["confirmed:objects"] = ready.num_rows
         found["confirmed:bytes"] = pc.sum(ready["size"]).as_py() or 0
         found["violations"] = expired.num_rows - (pc.sum(fit).as_py() or 0)
-        return found | shape.sums(expired, self.now)
+        return found | statistics.sums(expired, self.now)
 
 
-def _facts(
-    parts: Mapping[str, list[Part]], manifests: Mapping[str, Manifest], learnt: Sequence[Part], lists: list[str]
-) -> dict[str, Any]:
-    listed = manifests["namespace_listing"].facts
+def _sums(parts: Mapping[str, list[Part]]) -> dict[str, int]:
+    """The totals of all parts."""
     sums: dict[str, int] = {}
     for part in (part for dataset in parts.values() for part in dataset):
         for name, value in part.sums.items():
             sums[name] = sums.get(name, 0) + value
+    return sums
 
-    def of(reason: str) -> dict[str, int]:
-        return {"objects": sums.get(f"{reason}:objects", 0), "bytes": sums.get(f"{reason}:bytes", 0)}
 
+def _of(sums: Mapping[str, int], reason: str) -> Amount:
+    return Amount(sums.get(f"{reason}:objects", 0), sums.get(f"{reason}:bytes", 0))
+
+
+def _groups(sums: Mapping[str, int], listing: ListingFacts, learnt: Sequence[Part]) -> Groups:
+    """The listed objects by what became of them; what is in no other group is committed."""
+    listed = Amount(listing.objects, listing.bytes)
+    listed += Amount(sum(part.rows for part in learnt), sum(part.sums["bytes"] for part in learnt))
     groups = {
-        "expired": of(Reason.UNREFERENCED),
-        "uncommitted": of(Reason.STAGED),
-        "held": of(Reason.HELD),
-        "neighbour": of(Reason.NEIGHBOUR),
-        "young": of(Reason.YOUNG),
-        "unasked": of(Reason.UNASKED),
-        "foreign": {name: sum(of(each)[name] for each in _STRANGE) for name in ("objects", "bytes")},
+        "expired": _of(sums, Reason.UNREFERENCED),
+        "uncommitted": _of(sums, Reason.STAGED),
+        "held": _of(sums, Reason.HELD),
+        "neighbour": _of(sums, Reason.NEIGHBOUR),
+        "young": _of(sums, Reason.YOUNG),
+        "unasked": _of(sums, Reason.UNASKED),
+        "foreign": _of(sums, Reason.FOREIGN) + _of(sums, Reason.UNKNOWN),
     }
-    everything = {
-        "objects": listed["objects"] + sum(part.rows for part in learnt),
-        "bytes": listed["bytes"] + sum(part.sums["bytes"] for part in learnt),
-    }
-    kept = {name: everything[name] - sum(group[name] for group in groups.values()) for name in ("objects", "bytes")}
-    return {
-        "listed": everything,
-        "committed": kept,
-        **groups,
-        "unknown": of(Reason.UNKNOWN),
-        "confirmed": of("confirmed"),
-        "missing": of(MISSING)["objects"],
-        "violations": sums.get("violations", 0),
-        **shape.classes(sums),
-        "text_lists": lists,
-    }
+    committed = listed
+    for group in groups.values():
+        committed -= group
+    unknown, confirmed = _of(sums, Reason.UNKNOWN), _of(sums, "confirmed")
+    return Groups(listed=listed, committed=committed, unknown=unknown, confirmed=confirmed, **groups)
+
+
+def _missing_paths(
+    spark: SparkSession, context: MarkContext, known: Unreferenced, parts: Sequence[Part]
+) -> tuple[dict[str, str], ...]:
+    if not parts:
+        return ()
+    folder = context.mark.stage_folder(STAGE, MISSING)
+    missing = read(spark, context.workspace, folder, parts, SCHEMA, ["address"])
+    return tuple(missing_paths(spark, context, missing, known.holding()))
 
 
 class _TextLists:

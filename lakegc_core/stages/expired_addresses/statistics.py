@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.policy.facts import AgeOrSize, Folder
 from lakegc_core.spark.session import run_on_rows
 from lakegc_core.stages.namespace_listing.inventory import unit_of
 from lakegc_core.tables.gather import HASH, KIND, Feed, gather, partitions_for, rows_in
@@ -60,26 +61,19 @@ def sums(expired: pa.Table, now: float) -> dict[str, int]:
     return found
 
 
-def classes(total: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """`ages` and `sizes`, each a list of {name, objects, bytes}, of all classes in order."""
-    return {
-        f"{kind}s": [
-            {
-                "name": name,
-                "objects": total.get(f"{kind}:{number}:objects", 0),
-                "bytes": total.get(f"{kind}:{number}:bytes", 0),
-            }
-            for number, name in enumerate(names)
-        ]
-        for kind, (_, names) in _CLASSES.items()
-    }
+def by_class(total: Mapping[str, int], kind: str) -> tuple[AgeOrSize, ...]:
+    """The expired objects by `age` or by `size`: all classes in order."""
+    return tuple(
+        AgeOrSize(name, total.get(f"{kind}:{number}:objects", 0), total.get(f"{kind}:{number}:bytes", 0))
+        for number, name in enumerate(_CLASSES[kind][1])
+    )
 
 
 def largest(
     spark: SparkSession, expired: Sequence[Source], kept: Sequence[Source], reasons: Sequence[str]
-) -> dict[str, list[dict[str, Any]]]:
-    """`prefixes`, the folders with the most expired bytes, and `foreign_prefixes`, the units with the most bytes of
-    those that are kept for one of these reasons: {prefix, objects, bytes} each, at most PREFIXES of them.
+) -> tuple[tuple[Folder, ...], tuple[Folder, ...]]:
+    """The folders with the most expired bytes, and the units with the most bytes of
+    those that are kept for one of these reasons; at most PREFIXES of each.
 
     `expired`: parts with address and size; `kept`: with reason too.
     """
@@ -88,12 +82,11 @@ def largest(
     made = gather(spark, feeds, _FOLDERS, _largest, _LARGEST, partitions_for(rows_in(feeds)))
     rows = run_on_rows(made, lambda batches: (row for batch in batches for row in batch.to_pylist())) if feeds else []
     rows = sorted(rows, key=lambda row: (-row["bytes"], row["prefix"]))
-    return {
-        name: [{key: row[key] for key in ("prefix", "objects", "bytes")} for row in rows if row["kind"] == kind][
-            :PREFIXES
-        ]
-        for name, kind in (("prefixes", _EXPIRED), ("foreign_prefixes", _KEPT))
-    }
+    expired_folders, kept_units = (
+        tuple(Folder(row["prefix"], row["objects"], row["bytes"]) for row in rows if row["kind"] == kind)[:PREFIXES]
+        for kind in (_EXPIRED, _KEPT)
+    )
+    return expired_folders, kept_units
 
 
 def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from lakegc_core.errors import IncompleteError
 from lakegc_core.marks.context import DEFAULT_PREFIX, MarkContext
 from lakegc_core.marks.layers import choose
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
+from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.namespace import Namespace, is_shard, overlapping
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.stages.namespace_listing.inventory import (
@@ -50,7 +51,7 @@ def namespace_listing(spark: SparkSession, context: MarkContext) -> StageResult:
     return run_stage(STAGE, spark, context, _list)
 
 
-def _list(spark: SparkSession, context: MarkContext) -> StageOutput:
+def _list(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts]:
     began = clock.now().timestamp()
     basis = choose(context)
     listing = _Listing(
@@ -93,14 +94,15 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput:
     for part in (*parts, *taken):
         for name in totals:
             totals[name] += part.sums.get(name, 0)
-    facts = {
+    facts = ListingFacts(
         **{name: count - freed.get(name, 0) for name, count in totals.items()},
-        **basis.facts,
-        "units": len(units) + len(seen | sharded.keys()),
-        "units_listed": sum(not is_shard(folder) for folder in anew) + len(sharded),
-        "clock_skew": (connect(context.data).probe().clock - clock.now()).total_seconds(),
-        "overlapping": _overlapping(context),
-    }
+        rests_on=basis.seals,
+        why_clean=basis.why_clean,
+        units=len(units) + len(seen | sharded.keys()),
+        units_listed=sum(not is_shard(folder) for folder in anew) + len(sharded),
+        clock_skew=(connect(context.data).probe().clock - clock.now()).total_seconds(),
+        overlapping=tuple(_overlapping(context)),
+    )
     return StageOutput({STAGE: parts, UNITS: [*found[UNITS], *beside, *taken], GONE: gone}, facts)
 
 

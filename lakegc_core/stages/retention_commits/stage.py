@@ -22,6 +22,7 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.previous import former_state
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
+from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import Rules
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS, REFS_SCHEMA, CommitWalk
@@ -43,7 +44,7 @@ _SHORT_ID = 40  # digits of a commit id that are as good as all 64
 def retention_commits(spark: SparkSession, context: MarkContext) -> StageResult:
     """Find the commits that count. Columns: commit_id, metarange_id, kept_by. Dataset `refs`: heads and tags."""
 
-    def body(spark: SparkSession, context: MarkContext) -> StageOutput:
+    def body(spark: SparkSession, context: MarkContext) -> StageOutput[CommitsFacts]:
         return find_retained(spark, context, context.mark.stage_folder(STAGE), former=former_state(context))
 
     return run_stage(STAGE, spark, context, body)
@@ -56,7 +57,7 @@ def find_retained(
     *,
     former: MarkArtifacts | None,
     heads: Sequence[Part] = (),
-) -> StageOutput:
+) -> StageOutput[CommitsFacts]:
     """The retained commits as of now, into parts below `folder`: for the mark, and for every look of a sweep.
 
     `former`: the mark whose heads and tags the server must still know. `heads`: parts of heads that were seen before,
@@ -97,16 +98,16 @@ def find_retained(
         margin=int(context.level.retention_margin.total_seconds() * _SECOND),
     )
     results = _walk_until_known(spark, context, walk)
-    facts = next(result["facts"] for result in results if "facts" in result)
-    facts |= {
-        "began_at": began,
-        "heads": digest,
-        "rules": rules_json(in_force),
-        "judged_by": rules_json(judged_by),
-        "rules_remembered": memories,
-        "dump": dump.commits_metarange_id,
-        "run_id": prepared.run_id if prepared else None,
-    }
+    facts = CommitsFacts(
+        **next(result["facts"] for result in results if "facts" in result),
+        began_at=began,
+        heads=digest,
+        rules=rules_json(in_force),
+        judged_by=rules_json(judged_by),
+        rules_remembered=memories,
+        dump=dump.commits_metarange_id,
+        run_id=prepared.run_id if prepared else None,
+    )
     parts = parts_of(results, [STAGE, OTHERS, REFS])
     return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: [*refs, *parts[REFS]]}, facts)
 

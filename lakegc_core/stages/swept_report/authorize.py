@@ -6,13 +6,13 @@ Nothing is looked at anew here and nothing is deleted; what counts of mark and l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.backups import backup_facts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy import guards
+from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
 from lakegc_core.policy.guards import Evidence, Verdict
 from lakegc_core.stages.swept_report.read_sample import Sample
 from lakegc_core.stages.swept_report.what_counts import effective_level
@@ -23,7 +23,7 @@ def judge(
     accepted: Mapping[str, str] | None = None,
     sample: Sample | None = None,
     skew: float | None = None,
-    neighbours: Mapping[str, Any] | None = None,
+    neighbours: NeighbourFacts | None = None,
 ) -> list[Verdict]:
     """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's.
 
@@ -35,7 +35,7 @@ def judge(
         manifests=context.mark.chain(),
         level=effective_level(context),
         now=clock.now().timestamp(),
-        previous=context.mark.require("expired_addresses").facts["previous"],
+        previous=context.mark.facts(ExpiredFacts).previous,
         unreadable=sample.unreadable if sample else None,
         sampled=sample.asked if sample else 0,
         skew_now=skew,
@@ -55,15 +55,14 @@ def listed_long_enough_at(context: MarkContext) -> float:
 
 def confirmed_at(context: MarkContext) -> float:
     """Unix seconds from which a look may confirm this mark's newest findings."""
-    found = context.mark.require("expired_addresses").facts["asked_at"]
-    found = found or context.mark.require("retention_commits").finished_at
+    found = context.mark.facts(ExpiredFacts).asked_at or context.mark.require("retention_commits").finished_at
     return max(listed_long_enough_at(context), found + effective_level(context).gap.total_seconds())
 
 
 def ready_at(context: MarkContext) -> float:
     """Unix seconds from which a sweep of this mark can delete anything at all."""
-    expired = context.mark.require("expired_addresses").facts
-    some = expired["confirmed"]["objects"] or not expired["expired"]["objects"]
+    expired = context.mark.facts(ExpiredFacts)
+    some = expired.confirmed.objects or not expired.expired.objects
     return listed_long_enough_at(context) if some else confirmed_at(context)
 
 

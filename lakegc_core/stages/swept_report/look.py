@@ -16,7 +16,7 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
-from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
 from lakegc_core.policy.retention import Rules
 from lakegc_core.spark.session import clear_errors, many
@@ -34,6 +34,16 @@ from lakegc_core.tables.parts import Part, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class LookFacts:
+    """What a look found, by what it read."""
+
+    uncommitted_addresses: StagedFacts
+    retention_commits: CommitsFacts
+    committed_addresses: ReadFacts
+    neighbours: NeighbourFacts
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,8 @@ class Look:
     """What other repositories refer to here."""
     heads: Sequence[str] = ()
     """Digests of all heads, as they were before the staged dump and after it."""
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: LookFacts | None = None
+    """None of a glance."""
 
     def live(self, spark: SparkSession, context: MarkContext) -> DataFrame:
         """Hashes (column `h`, xxhash64 of the address) of all that is staged now or newly committed since the mark, and
@@ -68,18 +79,24 @@ class Look:
         every = staged.select("address").unionByName(committed.select("address")).unionByName(theirs)
         return every.select(F.xxhash64("address").alias("h")).distinct()
 
+    @property
+    def found(self) -> LookFacts:
+        """The facts of a whole look."""
+        assert self.facts is not None, "a glance reads neither the dump nor the rules"
+        return self.facts
+
     def since(self, spark: SparkSession, context: MarkContext) -> Since:
         """What this look read, for a search through what the heads of branches hold."""
-        place, commits, committed = f"{self.folder}/committed", *(self.facts[stage] for stage in STAGES[2:4])
+        place, facts = f"{self.folder}/committed", self.found
         return Since(
             branches=lambda: branches_of(self.read_refs(spark, context), self.read_commits(spark, context)),
             refs=(f"{self.folder}/commits/{REFS}", self.refs),
             index=(f"{place}/{range_files.INDEX}", self.index),
             outside=(f"{place}/{ELSEWHERE}", self.elsewhere),
             ranges=(f"{place}/{range_files.RANGES}", self.ranges),
-            names=commits["branches"],
-            entries=committed.get("entries", 0),
-            staged=self.facts[STAGES[1]]["rows"],
+            names=facts.retention_commits.branches,
+            entries=facts.committed_addresses.entries,
+            staged=facts.uncommitted_addresses.rows,
         )
 
     def heads_moved(self, context: MarkContext) -> bool:
@@ -106,9 +123,9 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
     heads = write_heads(context, f"{folder}/commits/{REFS}")
     staged = dump_staged(spark, context, f"{folder}/uncommitted")
     commits = find_retained(spark, context, f"{folder}/commits", former=context.mark, heads=heads.parts)
-    if commits.facts["former_heads_unknown"]:
+    if commits.facts.former_heads_unknown:
         raise RefusedError(
-            f"{commits.facts['former_heads_unknown']:,} heads that the mark saw are unknown to lakeFS now: the server "
+            f"{commits.facts.former_heads_unknown:,} heads that the mark saw are unknown to lakeFS now: the server "
             "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole."
         )
     retained = _read(spark, context, f"{folder}/commits", commits.datasets[COMMITS], COMMITS_SCHEMA)
@@ -128,13 +145,8 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         ranges=committed.datasets[range_files.RANGES],
         elsewhere=committed.datasets[ELSEWHERE],
         neighbours=neighbours.parts,
-        heads=(heads.digest, commits.facts["heads"]),
-        facts={
-            "uncommitted_addresses": staged.facts,
-            "retention_commits": commits.facts,
-            "committed_addresses": committed.facts,
-            NEIGHBOURS: neighbours.facts,
-        },
+        heads=(heads.digest, commits.facts.heads),
+        facts=LookFacts(staged.facts, commits.facts, committed.facts, neighbours.facts),
     )
 
 
@@ -156,7 +168,7 @@ class Glance:
         """True when the rules in force are other ones than the look saw: a whole look is due."""
         rules = self.context.client.gc_rules(self.context.header.repository)
         now = None if rules is None else rules_json(Rules(rules.default_retention_days, dict(rules.branches)))
-        return bool(now != self.look.facts["retention_commits"]["rules"])
+        return bool(now != self.look.found.retention_commits.rules)
 
     def new_metaranges(self) -> list[str]:
         """Metaranges of heads and tags that appeared since, each told once."""

@@ -18,6 +18,7 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
+from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import LOOKS
 from lakegc_core.spark.session import many
@@ -55,7 +56,7 @@ class Plan:
     folder: str
     parts: Sequence[Part]
     look: Look
-    left: Mapping[str, int] | None
+    left: Amount | None
 
     @property
     def rows(self) -> int:
@@ -70,7 +71,7 @@ class Planner:
     context: MarkContext
     record: SweepRecord
     accepted: Mapping[str, str]
-    _left: Mapping[str, int] | None = None
+    _left: Amount | None = None
 
     def plan(self, candidates: DataFrame, here: str, attempt: int, waiting: int) -> Plan:
         """Look until no head moves meanwhile; write what may be deleted as plan parts, and journal what may not.
@@ -167,7 +168,7 @@ class Planner:
 
     def _check_neighbours(self, look: Look) -> None:
         """The look reads what neighbours noted, which no guard does. RefusedError where all of it must read."""
-        is_known, said = guards.well_known(look.facts[NEIGHBOURS])
+        is_known, said = guards.well_known(look.found.neighbours)
         if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
             raise RefusedError(f"{said} Nothing more was deleted.")
 

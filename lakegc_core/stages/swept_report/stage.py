@@ -16,7 +16,7 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.lease import Lease
-from lakegc_core.marks.neighbours import facts_of, neighbours_of, sightings
+from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
@@ -71,7 +71,7 @@ def swept_report(
         sample = take_sample(spark, context, effective_level(context).samples)
         # This may be another machine than the one that marked, and the gap is waited for by its clock.
         skew = (connect(context.data).probe().clock - clock.now()).total_seconds()
-        around = facts_of(
+        around = what_is_known(
             sightings(spark, neighbours_of(context)), context.settings.neighbours, clock.now().timestamp()
         )
         verdicts = judge(context, accepted, sample, skew, around)
@@ -126,7 +126,7 @@ class _Sweep:
             here = f"{self.record.folder}/attempt-{attempt}"
             plan = self.planner.plan(candidates, here, attempt, waiting)
             if plan.left is not None and not self.record.is_begun:
-                self.waiting = plan.left
+                self.waiting = asdict(plan.left)
             if self.call.dry_run:
                 totals = self.record.totals()
                 return self._result(totals.outcomes, 0, plan.rows)
@@ -200,7 +200,7 @@ class _Sweep:
             | {
                 "guards": [asdict(verdict) for verdict in self.call.verdicts],
                 "counted": self.context.header.choices(),
-                "look": look.facts | {"began_at": look.began_at, "finished_at": look.finished_at},
+                "look": asdict(look.found) | {"began_at": look.began_at, "finished_at": look.finished_at},
                 "finished_at": clock.now().timestamp(),
             }
         )

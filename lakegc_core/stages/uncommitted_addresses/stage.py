@@ -10,7 +10,7 @@ stores it is known only once it is committed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +23,7 @@ from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, elsewhere_rows, sum_authorities
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
+from lakegc_core.policy.facts import StagedFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig, connect
@@ -48,7 +49,7 @@ def uncommitted_addresses(spark: SparkSession, context: MarkContext) -> StageRes
     return run_stage(STAGE, spark, context, lambda s, c: dump_staged(s, c, c.mark.stage_folder(STAGE)))
 
 
-def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> StageOutput:
+def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> StageOutput[StagedFacts]:
     """One complete dump into parts below `folder`: for the mark, and for every look of a sweep."""
     started = clock.now().timestamp()
     dump = context.client.prepare_uncommitted(context.header.repository)
@@ -63,16 +64,16 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
         listed, elsewhere = _list_branches(context, folder)
         shown = sum(part.rows for part in listed)
         parts = [*parts, *listed]
-    facts: dict[str, Any] = {
-        "began_at": started,
-        "run_id": dump.run_id,
-        "pages": dump.pages,
-        "pages_with_location": len(dump.locations),
-        "files": len(keys),
-        "rows": dumped,
-        "rows_of_branch_listings": shown,
-        "elsewhere": authorities(elsewhere),
-    }
+    facts = StagedFacts(
+        began_at=started,
+        run_id=dump.run_id,
+        pages=dump.pages,
+        pages_with_location=len(dump.locations),
+        files=len(keys),
+        rows=dumped,
+        rows_of_branch_listings=shown,
+        elsewhere=authorities(elsewhere),
+    )
     return StageOutput({STAGE: parts, ELSEWHERE: elsewhere}, facts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from lakegc_core.errors import LakegcError, MarkError, SettingsError
 from lakegc_core.marks.artifacts import Header, Manifest, MarkArtifacts, check_mark_id, digest, marks, new_mark_id
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import StageFacts
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.tables.parts import Part
 
@@ -75,19 +76,24 @@ def file_of(artifacts: MarkArtifacts, tmp_path: Path, stage: str | None = None) 
     return tmp_path / artifacts.folder / (f"{stage}/manifest.json" if stage else "mark.json")
 
 
+@dataclass(frozen=True)
+class Of(StageFacts):
+    of: str
+
+
 def alter(file: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def run(
-    artifacts: MarkArtifacts, stage: str, body: Callable[[Any, Any], StageOutput] | None = None
+    artifacts: MarkArtifacts, stage: str, body: Callable[[Any, Any], StageOutput[Of]] | None = None
 ) -> tuple[StageResult, list[str]]:
     """One stage with a body that says that it ran."""
     ran: list[str] = []
 
-    def work(spark: Any, context: Any) -> StageOutput:
+    def work(spark: Any, context: Any) -> StageOutput[Of]:
         ran.append(stage)
-        return body(spark, context) if body else StageOutput({stage: []}, {"of": stage})
+        return body(spark, context) if body else StageOutput({stage: []}, Of(stage))
 
     context = SimpleNamespace(
         mark=artifacts, header=HEADER, say=lambda message: None, lease=lambda verb: contextlib.nullcontext()
@@ -304,7 +310,7 @@ def test_a_stage_whose_manifest_stands_is_not_redone(artifacts: MarkArtifacts) -
 
 
 def test_a_stage_half_written_is_redone(artifacts: MarkArtifacts, tmp_path: Path) -> None:
-    def dies(spark: Any, context: Any) -> StageOutput:
+    def dies(spark: Any, context: Any) -> StageOutput[Of]:
         artifacts.store.write(f"{artifacts.stage_folder(STAGES[0])}/part-3-left-over.parquet", b"half")
         raise LakegcError("the store is gone")
 
@@ -330,7 +336,7 @@ def test_a_stage_made_from_another_input_is_not_taken_over(artifacts: MarkArtifa
     for stage in STAGES[:2]:
         run(artifacts, stage)
     file_of(artifacts, tmp_path, STAGES[0]).unlink()
-    run(artifacts, STAGES[0], lambda spark, context: StageOutput({STAGES[0]: []}, {"of": "another listing"}))
+    run(artifacts, STAGES[0], lambda spark, context: StageOutput({STAGES[0]: []}, Of("another listing")))
     with pytest.raises(MarkError, match="another input"):
         run(artifacts, STAGES[1])
 
@@ -345,12 +351,12 @@ def test_a_stage_asks_for_what_is_sealed_once_and_for_what_is_not_there_again(
         asked.append(key.rpartition("/m1/")[2])
         return read(store, key)
 
-    def body(*_: object) -> StageOutput:
+    def body(*_: object) -> StageOutput[Of]:
         asked.clear()
         for _turn in range(2):
             assert artifacts.header() == HEADER
             assert artifacts.manifest(STAGES[0]) is None
-        return StageOutput({}, {})
+        return StageOutput({}, Of(""))
 
     monkeypatch.setattr(LocalStore, "read", counted)
     run(artifacts, STAGES[0], body)

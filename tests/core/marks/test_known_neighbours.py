@@ -19,7 +19,7 @@ from lakegc_core.marks import neighbours
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_repository
 from lakegc_core.marks.elsewhere import ANYWHERE, may_refer, merged
-from lakegc_core.marks.neighbours import Sighting, facts_of, neighbours_of, sight, sightings
+from lakegc_core.marks.neighbours import Sighting, neighbours_of, sight, sightings, what_is_known
 from lakegc_core.policy import guards
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.local import LocalConfig
@@ -265,11 +265,11 @@ def test_neighbours_that_are_too_old_count_as_unknown_unless_they_are_to_be_igno
         Sighting("broken", "m", marked_at=99 * day, problem="torn"),
         Sighting("archive-1"),
     ]
-    facts = facts_of(found, NeighbourSettings(ignore=("archive-*",)), now=100 * day)
-    assert facts["named"] == [["broken", "torn"], ["old", "last marked 8.0 days ago"]]
-    assert (facts["repositories"], facts["unknown"], facts["within"]) == (4, 2, 7 * day)
-    many = facts_of([Sighting(f"{number:03}") for number in range(300)], WEEK, 0)
-    assert (many["unknown"], len(many["named"])) == (300, 3)
+    facts = what_is_known(found, NeighbourSettings(ignore=("archive-*",)), now=100 * day)
+    assert facts.named == (("broken", "torn"), ("old", "last marked 8.0 days ago"))
+    assert (facts.repositories, facts.unknown, facts.within) == (4, 2, 7 * day)
+    many = what_is_known([Sighting(f"{number:03}") for number in range(300)], WEEK, 0)
+    assert (many.unknown, len(many.named)) == (300, 3)
 
 
 def test_thousands_of_namespaces_of_a_bucket_share_one_client(served: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

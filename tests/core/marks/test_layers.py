@@ -18,7 +18,7 @@ from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.layers import RESTS_ON, Basis, all_layers, choose, likely
+from lakegc_core.marks.layers import Basis, all_layers, choose, likely
 from lakegc_core.names import STAGES
 from lakegc_core.stages.committed_addresses.range_files import INDEX
 from lakegc_core.stages.expired_addresses import optimized as changes
@@ -83,8 +83,8 @@ def test_a_mark_rests_on_those_before_it_and_finds_the_same_garbage(
 ) -> None:
     assert ids(choose(begin())) == ["m1", "m0"]
     first, second = (begin(mark_id=name).mark.require(STAGES[0]).facts for name in ("m0", "m1"))
-    assert not first[RESTS_ON] and "the first of its kind" in first["why_clean"]
-    assert [name for name, _ in second[RESTS_ON]] == ["m0"] and second["units_listed"] < second["units"]
+    assert not first["rests_on"] and "the first of its kind" in first["why_clean"]
+    assert [name for name, _ in second["rests_on"]] == ["m0"] and second["units_listed"] < second["units"]
     found = {name: list(pipeline.expired_of(begin(mark_id=name))) for name in ("m0", "m1")}
     assert found["m0"] == found["m1"] and len(found["m0"]) == 1
 
@@ -99,7 +99,7 @@ def test_of_a_large_index_the_rows_that_count_are_put_down_first_and_the_same_is
         with way():
             pipeline.mark(spark, context)
         found[name] = sorted(pipeline.expired_of(context))
-        assert context.mark.require(STAGES[0]).facts[RESTS_ON], "an optimized mark"
+        assert context.mark.require(STAGES[0]).facts["rests_on"], "an optimized mark"
         assert len(put_down) == (name == "next-large")
     assert found["next-small"] == found["next-large"] == sorted(pipeline.expired_of(begin(mark_id="m1")))
 
@@ -222,5 +222,5 @@ def test_what_an_older_mark_s_sweep_was_told_to_delete_again_is_not_subtracted_f
         lying = inventory.find(spark, all_layers(last)).as_frame().select("address").collect()
 
     assert again.outcomes, "the second sweep had something to do"
-    assert last.mark.require(STAGES[0]).facts[RESTS_ON], "m3 rests on m2"
+    assert last.mark.require(STAGES[0]).facts["rests_on"], "m3 rests on m2"
     assert facts["objects"] == len(lying) == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +14,11 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
 from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL
-from lakegc_core.stages.expired_addresses.stage import _previous_facts
+from lakegc_core.stages.expired_addresses.stage import _previous
 from lakegc_core.stages.swept_report.authorize import confirmed_at
 from lakegc_core.store.local import LocalConfig
 from tests.core.marks.test_artifacts import HEADER, alter, file_of, manifest
+from tests.support.facts import whole_facts
 
 DAY = 86_400.0
 Made = Callable[..., Any]
@@ -50,10 +51,12 @@ def made(tmp_path: Path) -> Made:
             if stage == "expired_addresses":
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
                 groups["committed"] = {"objects": live, "bytes": live}
-                facts = {**groups, "previous": previous, "asked_at": None}
+                facts = {**groups, "previous": asdict(previous) if previous else None}
             at = HEADER.started_at + (days if resumed is None or stage == STAGES[0] else resumed) * DAY
-            done = replace(manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=facts)
-            done = replace(done, started_at=at, finished_at=at + 60)
+            done = replace(
+                manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=whole_facts(stage, facts)
+            )
+            done = replace(done, facts=whole_facts(stage, facts), started_at=at, finished_at=at + 60)
             artifacts.finish(done)
         return SimpleNamespace(
             header=own,
@@ -176,13 +179,13 @@ def test_a_mark_whose_header_is_damaged_may_have_read_last(made: Made, tmp_path:
 def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept(made: Made) -> None:
     """Otherwise a short answer of the server, given twice, would pass the guard the second time."""
     made("m1", 0)
-    first = _previous_facts(made("none", 0.5, stages=0))
-    assert first and first["mark_id"] == "m1"
+    first = _previous(made("none", 0.5, stages=0))
+    assert first and first.mark_id == "m1"
     short = made("m2", 1, live=10, previous=first)
-    assert _previous_facts(made("m3", 2, stages=0)) == first
+    assert _previous(made("m3", 2, stages=0)) == first
     short.mark.store.write(f"{short.mark.folder}/sweeps/1/plan.json", b"{}")  # somebody has accepted it
-    found = _previous_facts(made("m4", 3, stages=0))
-    assert found and found["mark_id"] == "m2"
+    found = _previous(made("m4", 3, stages=0))
+    assert found and found.mark_id == "m2"
 
 
 def test_the_gap_begins_when_the_commits_had_been_read(made: Made) -> None:

@@ -11,9 +11,11 @@ import pytest
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
+from lakegc_core.policy.facts import Amount, BackupFacts, Compared, NeighbourFacts
 from lakegc_core.policy.guards import BY_NAME, GUARDS, Evidence, Verdict
 from lakegc_core.policy.safety import FULL, NONE, STANDARD, Level
 from tests.core.marks.test_artifacts import HEADER
+from tests.support.facts import whole_facts
 
 START = HEADER.started_at
 WARNING = {"holds", "neighbours"}
@@ -64,7 +66,7 @@ def evidence(level: Level = FULL, now: float = START + 3600, **changes: Mapping[
             finished_at=START + 10 * number + 9,
             seconds=9.0,
             datasets={},
-            facts={**FACTS[stage], **changes.get(stage, {})},
+            facts=whole_facts(stage, {**FACTS[stage], **changes.get(stage, {})}),
             rows=0,
             bytes=0,
         )
@@ -118,14 +120,17 @@ def test_a_hold_that_was_not_looked_for_to_the_end_is_not_said_to_hold_nothing()
     assert said.passed and "not all was looked through for path:**/x" in said.description
 
 
+def _live(**objects: int) -> Compared:
+    groups = ("listed", "committed", "uncommitted", "held", "expired")
+    return Compared(*(Amount(objects.get(group, 0)) for group in groups))
+
+
 def test_what_only_a_hold_keeps_is_live_and_its_loss_is_a_loss_of_committed_objects() -> None:
-    had = {"committed": {"objects": 600}, "held": {"objects": 400}, "uncommitted": {"objects": 0}}
-    assert guards.shrunk(had, {**had, "committed": {"objects": 1000}, "held": {"objects": 0}}, FULL) == []
-    lifted = {**had, "held": {"objects": 0}}
-    assert guards.shrunk(had, lifted, FULL) == ["committed objects went from 1,000 to 600"]
-    older = {"committed": {"objects": 1000}, "uncommitted": {"objects": 0}}  # without a group of its own
-    assert guards.shrunk(older, had, FULL) == []
-    facts = {**evidence().expired, "committed": {"objects": 0, "bytes": 0}, "held": {"objects": 9_980, "bytes": 1}}
+    had = _live(committed=600, held=400)
+    assert guards.shrunk(had, _live(committed=1000), FULL) == []
+    assert guards.shrunk(had, _live(committed=600), FULL) == ["committed objects went from 1,000 to 600"]
+    assert guards.shrunk(_live(committed=1000), had, FULL) == []
+    facts = {"committed": {"objects": 0, "bytes": 0}, "held": {"objects": 9_980, "bytes": 1}}
     assert verdict("live-in-listing", evidence(expired_addresses=facts | {"missing": 9})).passed
 
 
@@ -273,18 +278,22 @@ def test_a_reason_for_a_guard_that_holds_is_not_recorded() -> None:
     ("backup", "said"),
     [
         (None, "has none"),
-        ({"place": "s3://b/x", "objects": 79, "problem": None}, "79 objects of 80"),
-        ({"place": "s3://b/x", "objects": 80, "problem": "it is gone"}, "it is gone"),
+        (BackupFacts("s3://b/x", 79), "79 objects of 80"),
+        (BackupFacts("s3://b/x", 80, "it is gone"), "it is gone"),
     ],
 )
-def test_a_sweep_that_needs_a_backup_is_refused_without_a_whole_one(backup: Mapping[str, Any], said: str) -> None:
+def test_a_sweep_that_needs_a_backup_is_refused_without_a_whole_one(backup: BackupFacts | None, said: str) -> None:
     assert said in refused("backup", replace(evidence(), backup_required=True, backup=backup))
 
 
 def test_a_whole_backup_is_enough_and_none_is_asked_for_by_default() -> None:
-    whole = {"place": "s3://b/x", "objects": 80, "problem": None}
+    whole = BackupFacts("s3://b/x", 80)
     assert guards.authorized(guards.evaluate(replace(evidence(), backup_required=True, backup=whole)))
     assert guards.authorized(guards.evaluate(evidence()))
+
+
+def _known(told: Mapping[str, Any]) -> NeighbourFacts:
+    return NeighbourFacts(**told)
 
 
 UNKNOWN = {"repositories": 15, "unknown": 12, "named": [["a", "no complete mark"], ["b", "last marked 9.0 days ago"]]}
@@ -309,8 +318,8 @@ def test_neighbours_that_are_not_known_refuse_where_lakegc_yaml_is_strict_unless
 
 def test_what_a_sweep_asks_of_neighbours_counts_instead_of_what_the_mark_found() -> None:
     known = {"repositories": 15, "unknown": 0, "named": [], "within": 1.0}
-    found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours=known)
+    found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours=_known(known))
     assert verdict("neighbours", found).passed
-    assert not verdict("neighbours", replace(evidence(), neighbours=UNKNOWN | {"within": 1.0})).passed
-    alone = replace(found, neighbours=known | {"repositories": 0})
+    assert not verdict("neighbours", replace(evidence(), neighbours=_known(UNKNOWN | {"within": 1.0}))).passed
+    alone = replace(found, neighbours=_known(known | {"repositories": 0}))
     assert verdict("neighbours", alone).description == "No other repository is on this lakeFS."

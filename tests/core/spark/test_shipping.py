@@ -20,7 +20,7 @@ def test_the_zip_holds_every_module_of_the_core_and_nothing_else() -> None:
     assert {name for name in names if name.endswith(".py")} == {
         path.relative_to(root.parent).as_posix() for path in root.rglob("*.py")
     }
-    assert spark == (root / "spark.py").read_bytes()
+    assert spark == (root / "spark/session.py").read_bytes()
     assert all(name.endswith((".py", ".properties")) for name in names)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = f"{ARTIFACTS}/marks/{MARK}"
-CHECKED = {"mark._read", "parquet.read_part", "sweep_record._plan", "rules_memory._read"}
+CHECKED = {"artifacts._read", "parts.read_part", "record._plan", "rules_memory._read"}
 """The functions that compare what they read with a digest."""
 
 LEASE = f"{ARTIFACTS}/lease.json"  # no artifact of the mark

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakegc_core.stages.expired_addresses import statistics as shape
+from lakegc_core.policy.facts import Folder
+from lakegc_core.stages.expired_addresses import statistics
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables.key_scan import Source
@@ -34,18 +35,23 @@ def table(*rows: tuple[float, int]) -> pa.Table:
 
 
 def test_each_object_is_in_one_class_of_age_and_one_of_size_and_parts_add_up() -> None:
-    one = shape.sums(table((6.9, 999), (7, 1000), (800, 10**9)), NOW.timestamp())
-    two = shape.sums(table((7.1, 5)), NOW.timestamp())
-    found = shape.classes(Counter(one) + Counter(two))
-    ages = {each["name"]: (each["objects"], each["bytes"]) for each in found["ages"] if each["objects"]}
-    sizes = {each["name"]: (each["objects"], each["bytes"]) for each in found["sizes"] if each["objects"]}
+    one = statistics.sums(table((6.9, 999), (7, 1000), (800, 10**9)), NOW.timestamp())
+    two = statistics.sums(table((7.1, 5)), NOW.timestamp())
+    ages, sizes = (
+        {
+            each.name: (each.objects, each.bytes)
+            for each in statistics.by_class(Counter(one) + Counter(two), kind)
+            if each.objects
+        }
+        for kind in ("age", "size")
+    )
     assert ages == {"under a week": (1, 999), "1–4 weeks": (2, 1005), "over 2 years": (1, 10**9)}
     assert sizes == {"under 1 kB": (2, 1004), "1–100 kB": (1, 1000), "1 GB and more": (1, 10**9)}
 
 
 def test_no_objects_are_in_no_class() -> None:
-    assert shape.sums(table(), NOW.timestamp()) == {}
-    assert [each["objects"] for each in shape.classes({})["ages"]] == [0] * (len(shape.AGES) + 1)
+    assert statistics.sums(table(), NOW.timestamp()) == {}
+    assert [each.objects for each in statistics.by_class({}, "age")] == [0] * (len(statistics.AGES) + 1)
 
 
 @pytest.mark.parametrize(("together", "few"), [(250_000, 250_000), (1, 250_000), (1, 0)])
@@ -62,11 +68,11 @@ def test_the_largest_prefixes_are_folders_by_bytes(
         writer = PartWriter(config, "parts", EXPIRED)
         writer.write(pa.RecordBatch.from_arrays(list(map(list, zip(*share, strict=True))), schema=EXPIRED))
         sources += [Source(config, "parts", part, "m1") for part in writer.close()]
-    found = shape.largest(quick, sources, [], ())["prefixes"]
+    found, _ = statistics.largest(quick, sources, [], ())
     assert found[:4] == [
-        {"prefix": "data/a/", "objects": 2, "bytes": 11},
-        {"prefix": "data/b/", "objects": 1, "bytes": 10},
-        {"prefix": "data/a\n/", "objects": 1, "bytes": 4},
-        {"prefix": "", "objects": 1, "bytes": 3},
+        Folder("data/a/", 2, 11),
+        Folder("data/b/", 1, 10),
+        Folder("data/a\n/", 1, 4),
+        Folder("", 1, 3),
     ]
     assert [each["prefix"] for each in found[4:]] == sorted(f"more/{number}/" for number in range(20))[:6]

@@ -1,0 +1,259 @@
+"""What each marking stage found, in figures: the facts that manifests carry, guards judge and reports show.
+
+One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
+back. Counts are of objects unless the name says otherwise; bytes are bytes; times are unix seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from lakegc_core.errors import MarkError
+from lakegc_core.names import Stage
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A group of objects."""
+
+    objects: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.objects + other.objects, self.bytes + other.bytes)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.objects - other.objects, self.bytes - other.bytes)
+
+
+@dataclass(frozen=True)
+class AgeOrSize:
+    """The expired objects of one class of age, or of size."""
+
+    name: str
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The objects of one folder."""
+
+    prefix: str
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StageFacts:
+    """What a stage found. `stage`: which one."""
+
+    stage: ClassVar[Stage]
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as they stand in a manifest."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ListingFacts(StageFacts):
+    """What lies in the namespace."""
+
+    stage: ClassVar[Stage] = Stage.NAMESPACE_LISTING
+
+    objects: int
+    bytes: int
+    foreign: int  # objects that are not lakeFS's
+    foreign_bytes: int
+    nested: int  # metadata files of another repository below data/
+    rests_on: tuple[tuple[str, str], ...]  # ids and seals of the marks below, newest first; none for a clean mark
+    why_clean: str
+    units: int
+    units_listed: int
+    clock_skew: float  # seconds by which the store's clock is ahead of the collector's
+    overlapping: tuple[str, ...]  # repositories that share the namespace
+
+
+@dataclass(frozen=True)
+class StagedFacts(StageFacts):
+    """What the staged dump held."""
+
+    stage: ClassVar[Stage] = Stage.UNCOMMITTED_ADDRESSES
+
+    began_at: float
+    run_id: str
+    pages: int
+    pages_with_location: int  # pages that named a file
+    files: int
+    rows: int  # addresses in the files
+    rows_of_branch_listings: int  # addresses that branches show, where every branch is listed
+    elsewhere: Mapping[str, int] = field(default_factory=dict)  # addresses outside the namespace, by authority
+
+
+@dataclass(frozen=True)
+class CommitsFacts(StageFacts):
+    """Which commits count, and by what."""
+
+    stage: ClassVar[Stage] = Stage.RETENTION_COMMITS
+
+    known: int
+    retained: int
+    retained_metaranges: int  # distinct ones
+    branches: int
+    tags: int
+    tags_protected: bool
+    holds: tuple[str, ...]
+    holds_idle: tuple[str, ...]  # those that hold nothing
+    former_heads_unknown: int  # heads that an earlier mark saw and lakeFS does not know
+    refs_not_retained: int
+    server_retained: int | None  # None where no rules stand, so that the server was not asked
+    kept_beyond_server: int | None
+    server_beyond_ours: int | None
+    kept_by: Mapping[str, int]  # commits by the kind of what keeps them
+    began_at: float
+    heads: str  # digest of the names and commits of all branches
+    rules: Mapping[str, Any] | None  # as they stand: default and branches, in days
+    judged_by: Mapping[str, Any] | None  # those and the longer ones that are remembered
+    rules_remembered: int
+    dump: str  # the dump's metarange of commits
+    run_id: str | None
+
+
+@dataclass(frozen=True)
+class ReadFacts(StageFacts):
+    """What was read of metaranges and ranges. Sums of checksums are modulo 2^64."""
+
+    stage: ClassVar[Stage] = Stage.COMMITTED_ADDRESSES
+
+    metaranges: int = 0
+    ranges: int = 0
+    entries: int = 0
+    references: int = 0  # of metaranges to ranges, as the metaranges say
+    references_read: int = 0  # for which the ranges that were read stand
+    checksum: int = 0
+    checksum_read: int = 0
+    addresses: int = 0
+
+
+@dataclass(frozen=True)
+class CommittedFacts(ReadFacts):
+    """What the retained commits refer to."""
+
+    ranges_added: int = 0  # since the mark below
+    ranges_dropped: int = 0
+    held_by_path: int = 0
+    holds_idle: tuple[str, ...] = ()  # holds by path that hold nothing
+    holds_untold: tuple[str, ...] = ()  # and those of which that was not found out
+    elsewhere: Mapping[str, int] = field(default_factory=dict)  # addresses outside the namespace, by authority
+
+
+@dataclass(frozen=True)
+class NeighbourFacts:
+    """What is known of the other repositories of the same lakeFS."""
+
+    repositories: int
+    unknown: int  # of which too little is known
+    named: tuple[tuple[str, str], ...]  # some of these, with the reason
+    within: float  # seconds
+    addresses: int = 0  # which they refer to here
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the guards compare with the mark before."""
+
+    listed: Amount
+    committed: Amount
+    uncommitted: Amount
+    held: Amount
+    expired: Amount
+
+    @property
+    def committed_and_held(self) -> int:
+        """Objects that commits show, and those that only a hold by path keeps."""
+        return self.committed.objects + self.held.objects
+
+
+@dataclass(frozen=True)
+class Groups(Compared):
+    """Every listed object by what became of it. `listed` is the sum of the groups down to `foreign`."""
+
+    neighbour: Amount
+    young: Amount
+    unasked: Amount  # new, alike an entry of a branch, and the requests to lakeFS did not suffice
+    foreign: Amount  # not lakeFS's, `unknown` included
+    unknown: Amount  # below data/, under a name that lakeFS never gives
+    confirmed: Amount  # of the expired: unreferenced for as long as the level wants
+
+
+@dataclass(frozen=True)
+class Previous:
+    """The mark that a mark is compared with."""
+
+    mark_id: str
+    expired_addresses: Compared
+
+
+@dataclass(frozen=True)
+class ExpiredFacts(Groups, StageFacts):
+    """What became of every listed object, and where and how old the garbage is."""
+
+    stage: ClassVar[Stage] = Stage.EXPIRED_ADDRESSES
+
+    missing: int  # live addresses that the store lacks
+    violations: int  # expired rows that a second judgement refuses; always 0
+    ages: tuple[AgeOrSize, ...]
+    sizes: tuple[AgeOrSize, ...]
+    text_lists: tuple[str, ...]
+    prefixes: tuple[Folder, ...]  # folders with the most expired bytes
+    foreign_prefixes: tuple[Folder, ...]
+    asked_at: float | None  # when lakeFS had answered what branches show; None where nothing had to be asked
+    pages_asked: int
+    heads: int  # HEAD requests
+    waiting: Amount  # candidates for which the requests did not suffice
+    previous: Previous | None
+    neighbours: NeighbourFacts
+    refers_elsewhere: Mapping[str, int]  # addresses outside the namespace that entries refer to, by authority
+    missing_paths: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def compared(self) -> Compared:
+        """The part that the next mark is compared with."""
+        return Compared(self.listed, self.committed, self.uncommitted, self.held, self.expired)
+
+
+@dataclass(frozen=True)
+class BackupFacts:
+    """The backup of a mark: where it lies, the objects that are in it, and what is wrong with it ("" if nothing)."""
+
+    place: str
+    objects: int = 0
+    problem: str = ""
+
+
+F = TypeVar("F", bound=StageFacts)
+
+
+def read_facts(kind: type[F], value: Mapping[str, Any]) -> F:
+    """The facts of a stage from a manifest. MarkError if they are not those of this version."""
+    try:
+        anything: Any = kind
+        found: F = _adapter(anything).validate_python(value)
+        return found
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise MarkError(
+            f"The facts of stage {kind.stage} are not those of this version of lakegc ({where}: {first['msg']}). "
+            "Make a new mark."
+        ) from None
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
