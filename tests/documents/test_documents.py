@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -52,15 +52,12 @@ def prose(document: Path) -> str:
 @cache
 def files() -> frozenset[str]:
     """Every file of the project, and every folder with a slash at its end."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    found = {name for name in listed if (ROOT / name).is_file()}
-    return frozenset(found | {f"{folder}/" for name in found for folder in Path(name).parents})
+    found: set[str] = set()
+    for folder, below, here in os.walk(ROOT):
+        below[:] = [name for name in below if not name.startswith((".", "__")) and name != "build"]
+        place = Path(folder).relative_to(ROOT).as_posix()
+        found |= {f"{place}/".removeprefix("./"), *(f"{place}/{name}".removeprefix("./") for name in here)}
+    return frozenset(found)
 
 
 @cache
