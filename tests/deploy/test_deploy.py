@@ -140,9 +140,9 @@ def test_the_lakefs_policies_allow_what_the_client_asks_for_and_nothing_else() -
     assert lakefs_actions("lakefs-mark.json") == asked - {"fs:ReadObject"}, "a mark reads no data through lakeFS"
 
 
-def test_the_readme_names_the_same_actions_as_the_policies() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"`((?:fs|retention):\w+)`", readme)) == lakefs_actions("lakefs-sweep.json")
+def test_the_guide_names_the_same_actions_as_the_policies() -> None:
+    guide = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`((?:fs|retention):\w+)`", guide)) == lakefs_actions("lakefs-sweep.json")
 
 
 def operations(module: ModuleType) -> set[str]:

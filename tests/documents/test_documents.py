@@ -1,0 +1,195 @@
+"""The documents name what there is: links, paths, functions and keys of lakegc.yaml; and README stays short."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lakegc_core.config.settings import Settings
+from lakegc_core.errors import SettingsError
+
+ROOT = Path(__file__).parents[2]
+NAMED = ("README.md", "ARCHITECTURE.md", "SAFETY.md", "CONTRIBUTING.md")
+DOCUMENTS = [ROOT / name for name in NAMED] + sorted((ROOT / "docs").glob("*.md"))
+LINKING = [*DOCUMENTS, ROOT / "CHANGELOG.md", ROOT / "deploy" / "README.md"]
+LONGEST = 200
+"""Lines of README."""
+SECTIONS: dict[str, dict[str, object]] = {
+    "": {},
+    "server": {},
+    "stores": {"match": "s3://lake", "versions": "delete"},
+    "spark": {},
+    "scale": {},
+    "price": {"per_gb_month": 1},
+    "neighbours": {},
+    "repositories": {"match": "*"},
+}
+"""Mappings of lakegc.yaml whose keys are fixed, each with the keys that it needs; "" is the top level."""
+
+_LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_PATH = re.compile(r"[\w*-][\w.*-]*(?:/[\w.*-]+)*/?")
+_ENDINGS = (".py", ".md", ".toml", ".lock", ".example", ".png")
+_FUNCTION = re.compile(r"`([\w/]+\.py)`: `(\w+)(?:\.(\w+))?`")
+
+
+def names(documents: list[Path]) -> list[str]:
+    return [document.relative_to(ROOT).as_posix() for document in documents]
+
+
+def prose(document: Path) -> str:
+    """A document without its blocks of code."""
+    return _BLOCK.sub("", document.read_text(encoding="utf-8"))
+
+
+@cache
+def files() -> frozenset[str]:
+    """Every file of the project, and every folder with a slash at its end."""
+    found: set[str] = set()
+    for folder, below, here in os.walk(ROOT):
+        below[:] = [name for name in below if not name.startswith((".", "__")) and name != "build"]
+        place = Path(folder).relative_to(ROOT).as_posix()
+        found |= {f"{place}/".removeprefix("./"), *(f"{place}/{name}".removeprefix("./") for name in here)}
+    return frozenset(found)
+
+
+@cache
+def top_folders() -> frozenset[str]:
+    return frozenset(name.partition("/")[0] for name in files() if "/" in name)
+
+
+def is_path(text: str) -> bool:
+    """Whether a text in backticks names a file or a folder of the project."""
+    if not _PATH.fullmatch(text):
+        return False
+    return text.endswith(_ENDINGS) or ("/" in text and text.partition("/")[0] in top_folders())
+
+
+def headings(document: Path) -> set[str]:
+    """The headings of a document, as links name them."""
+    return {anchor(heading) for heading in _HEADING.findall(prose(document))}
+
+
+def exists(path: str) -> bool:
+    """Whether a file or a folder is called so, from the root or below some folder."""
+    wanted = path if path in files() or path.endswith(_ENDINGS) else f"{path.rstrip('/')}/"
+    return any(name == wanted or name.endswith(f"/{wanted}") for name in files())
+
+
+def anchor(heading: str) -> str:
+    """What a link to a heading ends in, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def keys_of(section: str, folder: Path) -> set[str]:
+    """The keys that the settings know in a section: what they name when they meet one that they do not know."""
+    unknown = SECTIONS[section] | {"no-such-key": 1}
+    content = {section: [unknown] if "match" in unknown else unknown} if section else unknown
+    file = folder / "lakegc.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    with pytest.raises(SettingsError) as caught:
+        Settings.load(str(file), {"HOME": str(folder)})
+    told = re.search(r"allowed are ([\w, ]+)", str(caught.value))
+    assert told, str(caught.value)
+    return set(told[1].strip().split(", "))
+
+
+def documented_keys() -> dict[str, set[str]]:
+    """The keys in the tables of docs/settings.md, by the section that their heading names."""
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    found: dict[str, set[str]] = {}
+    for part in re.split(r"^#{2,3} ", text, flags=re.MULTILINE)[1:]:
+        heading = part.partition("\n")[0].strip()
+        found[heading] = set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE))
+    return found
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("name", names(LINKING))
+def test_every_relative_link_leads_to_a_file_and_a_heading(name: str) -> None:
+    document = ROOT / name
+    broken = []
+    for target in _LINK.findall(prose(document)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, heading = target.partition("#")
+        file = (document.parent / path).resolve() if path else document
+        if not file.exists() or (heading and heading not in headings(file)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("name", names(DOCUMENTS))
+def test_every_path_that_is_named_exists(name: str) -> None:
+    found = {text for text in re.findall(r"`([^`\n]+)`", prose(ROOT / name)) if is_path(text)}
+    assert sorted(path for path in found if not exists(path)) == []
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "docs/thirty-tasks.md"])
+def test_every_function_stands_in_the_module_that_is_named_with_it(name: str) -> None:
+    wrong = []
+    for module, outer, inner in _FUNCTION.findall(prose(ROOT / name)):
+        places = [path for path in files() if path == module or path.endswith(f"/{module}")]
+        defined = {
+            node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else node.id
+            for path in places
+            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        }
+        wrong += [f"{module}: {each}" for each in (outer, inner) if each and each not in defined]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_key_of_lakegc_yaml_stands_in_the_table_of_its_section(section: str, tmp_path: Path) -> None:
+    known, documented = keys_of(section, tmp_path), documented_keys()
+    if section:
+        assert documented[section] == known
+    else:
+        assert known - documented["lakegc.yaml"] == SECTIONS.keys() - {""}
+        assert known >= documented["lakegc.yaml"]
+
+
+def modules(folder: str) -> set[str]:
+    return {file.name for file in (ROOT / folder).glob("*.py") if file.name != "__init__.py"}
+
+
+def test_architecture_names_every_module_of_the_marks_and_of_the_stages() -> None:
+    """Each stands in a row of its own room: the first cell of a stage's first row names the stage."""
+    found: dict[str, set[str]] = {"marks": set()}
+    room = ""
+    for line in (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| module of `lakegc_core/marks/`"):
+            room = "marks"
+        elif line.startswith("| stage | module |"):
+            room = "stages"
+        elif not line.startswith("|"):
+            room = ""
+        elif room == "marks":
+            found["marks"] |= set(re.findall(r"`(\w+\.py)`", cells[0]))
+        elif room and re.fullmatch(r"`\w+`|", cells[0]):
+            room = cells[0].strip("`") or room
+            found.setdefault(room, set()).update(re.findall(r"`(\w+\.py)`", cells[1]))
+    assert found.pop("marks") == modules("lakegc_core/marks")
+    stages = {folder.name for folder in (ROOT / "lakegc_core/stages").iterdir() if (folder / "stage.py").is_file()}
+    assert found == {stage: modules(f"lakegc_core/stages/{stage}") for stage in stages}
+
+
+def test_every_task_has_an_answer_below_the_tasks() -> None:
+    text = (ROOT / "docs" / "thirty-tasks.md").read_text(encoding="utf-8")
+    tasks, answers = text.partition("\n## Answers\n")[::2]
+    numbers = [str(number) for number in range(1, 31)]
+    assert [re.findall(r"^([0-9]+)\. ", part, re.MULTILINE) for part in (tasks, answers)] == [numbers, numbers]
+    assert not re.search(r"\w\.py\b", tasks)
