@@ -7,7 +7,8 @@ are 64-bit hashes: what is found is still to be compared exactly, or only ever k
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST = 2_000_000
-"""Keys that may be looked for this way: at most 50 MB in a worker, which may keep four such sets. Spark joins more."""
+"""Keys that a worker holds in memory: at most 50 MB, and it may keep four such sets. Where there may be more, Spark
+joins them; a filter that has more all the same keeps them in a file on the worker's disk."""
 
 LAYER = pa.field("layer", pa.string(), nullable=False)
 
@@ -139,7 +141,9 @@ class Filter:
     """Which of many keys are among the wanted ones. A table of bits decides nearly all of them."""
 
     def __init__(self, wanted: np.ndarray) -> None:
-        self._wanted = np.sort(wanted)
+        """`wanted` is sorted in place."""
+        wanted.sort()
+        self._wanted = wanted
         bits = min(_MAX_BITS, max(_MIN_BITS, int(np.ceil(np.log2(max(1, len(self._wanted)) * 16)))))
         self._mask = np.int64(2**bits - 1)
         self._table = np.zeros(2**bits, np.bool_)
@@ -204,8 +208,22 @@ def sieve_of(wanted: Wanted) -> Sieve:
 
 @functools.lru_cache(maxsize=4)
 def _filter(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Filter:
-    found = [each for batch in read_named(config, names, columns) for each in keys(batch)]
+    every = (each for batch in read_named(config, names, columns) for each in keys(batch))
+    if sum(rows for _, _, rows, _, _ in names) > MOST:
+        return Filter(_in_a_file(every))
+    found = list(every)
     return Filter(np.concatenate(found) if found else np.empty(0, np.int64))
+
+
+def _in_a_file(keys: Iterable[np.ndarray]) -> np.ndarray:
+    """Keys in a file that ends with the array: pages of it that memory has no room for go back to the disk."""
+    with tempfile.TemporaryFile(prefix="lakegc-keys-") as file:
+        count = 0
+        for each in keys:
+            file.write(np.ascontiguousarray(each, np.int64).data)
+            count += len(each)
+        file.flush()
+        return np.memmap(file, np.int64, "r+", shape=(count,))
 
 
 @functools.lru_cache(maxsize=2)

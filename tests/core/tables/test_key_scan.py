@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables import key_scan
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Filter, Sieve, Source, Wanted, by_address, scan
 from lakegc_core.tables.parts import Part, PartWriter
@@ -39,6 +40,19 @@ def test_a_filter_lets_through_what_is_wanted_and_nothing_else(
     keys = [*others, *both, *others]
     found = Filter(np.array([*wanted, *both], np.int64)).rows(np.array(keys, np.int64)).tolist()
     assert found == [number for number, key in enumerate(keys) if key in {*wanted, *both}]
+
+
+@pytest.mark.parametrize("most", [3, 1_000])
+def test_more_keys_than_a_worker_holds_are_kept_on_its_disk_and_found_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(key_scan, "MOST", most)
+    config, values = LocalConfig(str(tmp_path)), np.random.default_rng(most).integers(-(2**63), 2**63 - 1, 400)
+    parts = [part for share in np.array_split(values, 3) for part in written(config, "w", HASHES, share.tolist())]
+    found = key_scan.filter_of(Wanted(config, (("w", tuple(parts)),)))
+    assert isinstance(found._wanted, np.memmap) is (most == 3)
+    asked = np.concatenate([values[::2], values[:5] + 1])
+    assert found.rows(asked).tolist() == [number for number, key in enumerate(asked) if key in set(values)]
 
 
 def test_rows_are_found_by_any_of_several_keys() -> None:
