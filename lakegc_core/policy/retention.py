@@ -97,9 +97,8 @@ def retain(
     """The commits that count.
 
     `heads` and `tags` are names with rows (a branch that moved meanwhile may stand twice); `held` are holds with the
-    rows they keep; `rules` None means that
-    every commit counts; `now` and `margin` are microseconds; `server` are the rows that lakeFS itself retains, which
-    are united with ours.
+    rows they keep; `rules` None means that every commit counts; `now` and `margin` are microseconds; `server` are the
+    rows that lakeFS itself retains, which are united with ours.
 
     With T(b) = now - days(b): a commit is kept if it is a head or a tag, or the main parent of a commit younger than
     the oldest T of all branches on whose main ancestry that child lies, or a dangling commit younger than the default.
@@ -122,25 +121,30 @@ def retain(
     dangling = [row for row in range(len(graph.commit_ids)) if row not in has_child and row not in head_rows]
     starts = [(threshold(now, rules.days(name), margin), row) for name, row in heads]
     starts += [(default, row) for row in dangling]
-
-    # Longest retention first: the first walk through a commit brings its oldest threshold, so none is walked twice.
-    oldest: dict[int, int] = {}
-    for reach, start in sorted(starts):
-        row = start
-        while row >= 0 and row not in oldest:
-            oldest[row] = reach
-            row = graph.main_parent[row]
-
     for row in dangling:
         if graph.created[row] > default:
             kept.setdefault(row, "dangling")
-    for row, reach in oldest.items():
+    for row, reach in _oldest_reach(graph, starts).items():
         parent = graph.main_parent[row]
         if parent >= 0 and graph.created[row] > reach:
             kept.setdefault(parent, "rules")
     for row in server:
         kept.setdefault(row, "server")
     return Retained(kept)
+
+
+def _oldest_reach(graph: Graph, starts: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """For each commit on the main ancestry of a start (threshold, row), the oldest threshold of these starts.
+
+    Longest retention first: the first walk through a commit brings its oldest threshold, so none is walked twice.
+    """
+    oldest: dict[int, int] = {}
+    for reach, start in sorted(starts):
+        row = start
+        while row >= 0 and row not in oldest:
+            oldest[row] = reach
+            row = graph.main_parent[row]
+    return oldest
 
 
 def held_rows(

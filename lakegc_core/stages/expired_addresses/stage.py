@@ -7,16 +7,13 @@ it: what is not kept is expired.
 
 from __future__ import annotations
 
-import hashlib
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core import clock
 from lakegc_core.marks.artifacts import MarkArtifacts, facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import merged
@@ -24,10 +21,10 @@ from lakegc_core.marks.layers import Layer, all_layers
 from lakegc_core.marks.previous import previous_findings, previous_mark
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
-from lakegc_core.policy.facts import Amount, CommittedFacts, ExpiredFacts, Groups, ListingFacts, Previous, StagedFacts
+from lakegc_core.policy.facts import Amount, CommittedFacts, ExpiredFacts, ListingFacts, Previous, StagedFacts
 from lakegc_core.policy.guards import shrunk
-from lakegc_core.policy.namespace import Namespace, xid_times
-from lakegc_core.spark.session import Json, Mapped, many, run_tasks
+from lakegc_core.policy.namespace import xid_times
+from lakegc_core.spark.session import Mapped, many, run_tasks
 from lakegc_core.stages.committed_addresses import held_paths as path_holds
 from lakegc_core.stages.committed_addresses import range_files as range_reading
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
@@ -41,21 +38,17 @@ from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
 from lakegc_core.stages.expired_addresses.reasons import Judge, Keeper
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, Candidates, find_reuploads
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, moment, with_since
+from lakegc_core.stages.expired_addresses.summary import STRANGE, Summary, amount_of, groups_of, sums_of
+from lakegc_core.stages.expired_addresses.text_lists import TEXT_FOLDER, TextLists
 from lakegc_core.stages.namespace_listing.inventory import LEARNT
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
-from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.key_scan import Source, by_address, sources_of
-from lakegc_core.tables.parts import Part, read, read_part, remove_leftovers, write
+from lakegc_core.tables.parts import Part, read, remove_leftovers, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TEXT_FOLDER = "deleted.text"
-"""Where the documented rclone recipes find one address a line."""
-
 _ROW_GROUPS = (STAGE, KEPT, MISSING)
-_STRANGE = (Reason.FOREIGN, Reason.UNKNOWN)
-"""Why objects are kept that are not lakeFS's."""
 
 
 def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
@@ -83,20 +76,20 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
     parts[MISSING] = []
     if known.missing is not None:
         gone = {MISSING: folders[MISSING]}
-        parts |= write(_missing(known.missing), context.workspace, gone, SCHEMA, summarise=_Summary.of(context))
+        parts |= write(_missing(known.missing), context.workspace, gone, SCHEMA, summarise=Summary.of(context))
     asked = _without_reuploads(spark, context, parts, folders, known.misstated, own.manifests[STAGES[2]].finished_at)
     parts = asked.parts
-    text = _TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
+    text = TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
     # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
     remove_leftovers(context.workspace, text.target)
     lists = run_tasks(spark, parts[STAGE], text.write)
-    strange = [part for part in parts[KEPT] if any(part.sums.get(f"{each}:objects") for each in _STRANGE)]
+    strange = [part for part in parts[KEPT] if any(part.sums.get(f"{each}:objects") for each in STRANGE)]
     kept = _sources(context, folders[KEPT], strange)
     garbage = _sources(context, folders[STAGE], parts[STAGE])
-    prefixes, foreign_prefixes = statistics.largest(spark, garbage, kept, _STRANGE)
-    sums = _sums(parts)
+    prefixes, foreign_prefixes = statistics.largest(spark, garbage, kept, STRANGE)
+    sums = sums_of(parts)
     facts = ExpiredFacts(
-        **vars(_groups(sums, facts_of(manifests, ListingFacts), known.learnt)),
+        **vars(groups_of(sums, facts_of(manifests, ListingFacts), known.learnt)),
         **asked.facts,
         prefixes=prefixes,
         foreign_prefixes=foreign_prefixes,
@@ -104,7 +97,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         sizes=statistics.by_class(sums, "size"),
         violations=sums.get("violations", 0),
         text_lists=tuple(sorted(each["list"] for each in lists)),
-        missing=_of(sums, Reason.MISSING).objects,
+        missing=amount_of(sums, Reason.MISSING).objects,
         missing_paths=_missing_paths(spark, context, known, parts[MISSING]),
         previous=_previous(context),
         neighbours=neighbours.facts,
@@ -140,7 +133,7 @@ def _judged(
         SCHEMA,
         prepare=Judge.of(context, xid_times, keepers),
         split=_split,
-        summarise=_Summary.of(context),
+        summarise=Summary.of(context),
     )
 
 
@@ -185,7 +178,7 @@ def _without_reuploads(
         SCHEMA,
         prepare=_Answers(read_at, found.asked_at),
         split=_split,
-        summarise=_Summary.of(context),
+        summarise=Summary.of(context),
     )
     moved = {**parts, STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]]}
     facts = {"asked_at": found.asked_at, "pages_asked": found.pages, "heads": found.heads, "waiting": found.left}
@@ -271,72 +264,6 @@ def _split(table: pa.Table) -> dict[str, pa.Table]:
     return {STAGE: table.filter(expired), KEPT: table.filter(pc.invert(expired))}
 
 
-@dataclass(frozen=True)
-class _Summary:
-    """Counts the rows of a part by reason, and judges once more, apart from Spark, that each expired row may go."""
-
-    namespace: Namespace
-    unknown_names: bool  # whether names that lakeFS never gives may be expired
-    cutoff: float
-    now: float  # unix seconds
-    confirmed: float  # what is unreferenced at least since then may be swept now
-
-    @classmethod
-    def of(cls, context: MarkContext) -> _Summary:
-        now = clock.now().timestamp()
-        header = context.header
-        confirmed = now - context.level.gap.total_seconds()
-        return cls(context.namespace, header.collect_unknown_names, header.cutoff, now, confirmed)
-
-    def __call__(self, table: pa.Table) -> dict[str, int]:
-        grouped = table.group_by("reason").aggregate([("size", "sum"), ("size", "count")]).to_pylist()
-        found: dict[str, int] = {}
-        for row in grouped:
-            found[f"{row['reason']}:objects"] = row["size_count"]
-            found[f"{row['reason']}:bytes"] = row["size_sum"]
-        expired = table.filter(pc.equal(table["reason"], Reason.UNREFERENCED))
-        old = pc.less(expired["last_modified"], instant(self.cutoff))
-        fit = pc.and_(self.namespace.deletable(expired["address"], unknown_names=self.unknown_names), old)
-        ready = expired.filter(pc.less_equal(expired["since"], instant(self.confirmed)))
-        found["confirmed:objects"] = ready.num_rows
-        found["confirmed:bytes"] = pc.sum(ready["size"]).as_py() or 0
-        found["violations"] = expired.num_rows - (pc.sum(fit).as_py() or 0)
-        return found | statistics.sums(expired, self.now)
-
-
-def _sums(parts: Mapping[str, list[Part]]) -> dict[str, int]:
-    """The totals of all parts."""
-    sums: dict[str, int] = {}
-    for part in (part for dataset in parts.values() for part in dataset):
-        for name, value in part.sums.items():
-            sums[name] = sums.get(name, 0) + value
-    return sums
-
-
-def _of(sums: Mapping[str, int], reason: str) -> Amount:
-    return Amount(sums.get(f"{reason}:objects", 0), sums.get(f"{reason}:bytes", 0))
-
-
-def _groups(sums: Mapping[str, int], listing: ListingFacts, learnt: Sequence[Part]) -> Groups:
-    """The listed objects by what became of them; what is in no other group is committed."""
-    listed = Amount(listing.objects, listing.bytes)
-    listed += Amount(sum(part.rows for part in learnt), sum(part.sums["bytes"] for part in learnt))
-    groups = {
-        "expired": _of(sums, Reason.UNREFERENCED),
-        "uncommitted": _of(sums, Reason.STAGED),
-        "held": _of(sums, Reason.HELD),
-        "neighbour": _of(sums, Reason.NEIGHBOUR),
-        "young": _of(sums, Reason.YOUNG),
-        "unasked": _of(sums, Reason.UNASKED),
-        "foreign": _of(sums, Reason.FOREIGN) + _of(sums, Reason.UNKNOWN),
-    }
-    committed = listed
-    for group in groups.values():
-        committed -= group
-    unknown, confirmed = _of(sums, Reason.UNKNOWN), _of(sums, "confirmed")
-    return Groups(listed=listed, committed=committed, unknown=unknown, confirmed=confirmed, **groups)
-
-
 def _missing_paths(
     spark: SparkSession, context: MarkContext, known: Unreferenced, parts: Sequence[Part]
 ) -> tuple[dict[str, str], ...]:
@@ -345,19 +272,3 @@ def _missing_paths(
     folder = context.mark.stage_folder(STAGE, MISSING)
     missing = read(spark, context.workspace, folder, parts, SCHEMA, ["address"])
     return tuple(missing_paths(spark, context, missing, known.holding()))
-
-
-class _TextLists:
-    """Writes the expired addresses, one a line, beside the parts; a picklable value that tasks carry."""
-
-    def __init__(self, config: StoreConfig, source: str, target: str) -> None:
-        self._config, self._source, self.target = config, source, target
-
-    def write(self, part: Part) -> Iterator[Json]:
-        lines: list[str] = []
-        for batch in read_part(self._config, self._source, part, ["address"]):
-            lines += batch.column(0).to_pylist()
-        name = f"part-{uuid.uuid4().hex}.txt"
-        data = "".join(f"{line}\n" for line in lines).encode()
-        connect(self._config).write(f"{self.target}/{name}", data)
-        yield {"list": name, "sha256": hashlib.sha256(data).hexdigest()}

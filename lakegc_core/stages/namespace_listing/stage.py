@@ -54,15 +54,7 @@ def namespace_listing(spark: SparkSession, context: MarkContext) -> StageResult:
 def _list(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts]:
     began = clock.now().timestamp()
     basis = choose(context)
-    listing = _Listing(
-        data=context.data,
-        artifacts=context.workspace,
-        folder=context.mark.stage_folder(STAGE),
-        namespace=context.namespace,
-        metadata=tuple(sorted({f"{DEFAULT_PREFIX}/", f"{context.header.block_prefix}/"})),
-        mark_id=context.header.mark_id,
-        began=began,
-    )
+    listing = _Listing.of(context, began)
     folders, found_metadata, parts = listing.top()
     if not found_metadata:
         raise IncompleteError(
@@ -136,22 +128,30 @@ def _of_shards(results: Iterable[Json]) -> tuple[dict[str, dict[str, int]], set[
     return counts, seen
 
 
+@dataclass(frozen=True)
 class _Listing:
-    """The work of this stage, as a picklable value that tasks carry."""
+    """The work of this stage, as a picklable value that tasks carry. `metadata`: where lakeFS keeps its own files.
+    `began`: unix seconds."""
 
-    def __init__(
-        self,
-        data: StoreConfig,
-        artifacts: StoreConfig,
-        folder: str,
-        namespace: Namespace,
-        metadata: tuple[str, ...],
-        mark_id: str,
-        began: float,
-    ) -> None:
-        self.data, self._artifacts, self._folder = data, artifacts, folder
-        self._namespace, self._metadata = namespace, metadata
-        self._mark_id, self._began = mark_id, began
+    data: StoreConfig
+    artifacts: StoreConfig
+    folder: str
+    namespace: Namespace
+    metadata: tuple[str, ...]
+    mark_id: str
+    began: float
+
+    @classmethod
+    def of(cls, context: MarkContext, began: float) -> _Listing:
+        return cls(
+            data=context.data,
+            artifacts=context.workspace,
+            folder=context.mark.stage_folder(STAGE),
+            namespace=context.namespace,
+            metadata=tuple(sorted({f"{DEFAULT_PREFIX}/", f"{context.header.block_prefix}/"})),
+            mark_id=context.header.mark_id,
+            began=began,
+        )
 
     def top(self) -> tuple[list[str], bool, list[Part]]:
         """The folders below the root and below data/, whether lakeFS's metadata is there, and the parts of objects that
@@ -167,10 +167,10 @@ class _Listing:
             for level in store.list_level(prefix):
                 self.write(writer, level.objects, prefix)
                 for folder in level.prefixes:
-                    found_metadata |= folder in self._metadata or folder == f"{DEFAULT_PREFIX}/"
-                    if folder != DATA and folder not in self._metadata:
+                    found_metadata |= folder in self.metadata or folder == f"{DEFAULT_PREFIX}/"
+                    if folder != DATA and folder not in self.metadata:
                         folders.append(folder)
-        found_metadata = found_metadata or any(self._has(store, prefix) for prefix in self._metadata)
+        found_metadata = found_metadata or any(self._has(store, prefix) for prefix in self.metadata)
         return folders, found_metadata, writer.close()
 
     def _has(self, store: Store, prefix: str) -> bool:
@@ -178,24 +178,24 @@ class _Listing:
 
     def listed(self, unit: str, counts: Mapping[str, int]) -> Json:
         """What is known of a unit that was listed just now."""
-        return {"unit": unit, "listed_in": self._mark_id, "listed_at": self._began, **counts}
+        return {"unit": unit, "listed_in": self.mark_id, "listed_at": self.began, **counts}
 
     def write_units(self, rows: Iterable[Json]) -> list[Part]:
         """Write what is known of units."""
-        writer = PartWriter(self._artifacts, f"{self._folder}/{UNITS}", UNITS_SCHEMA, _sums)
+        writer = PartWriter(self.artifacts, f"{self.folder}/{UNITS}", UNITS_SCHEMA, _sums)
         writer.write(pa.RecordBatch.from_pylist(list(rows), schema=UNITS_SCHEMA))
         return writer.close()
 
     def writer(self) -> PartWriter:
         """For objects, as SCHEMA has them."""
-        return PartWriter(self._artifacts, self._folder, SCHEMA, _totals)
+        return PartWriter(self.artifacts, self.folder, SCHEMA, _totals)
 
     def write(self, writer: PartWriter, batch: pa.RecordBatch, folder: str) -> pa.Table:
         """Write objects of a folder, but for lakeFS's metadata; return the rows with what COUNTS counts of each."""
-        for prefix in self._metadata:  # a prefix setting such as `meta/lakefs` lies inside a unit
+        for prefix in self.metadata:  # a prefix setting such as `meta/lakefs` lies inside a unit
             if prefix.startswith(folder) or folder.startswith(prefix):
                 batch = batch.filter(pc.invert(pc.starts_with(batch["address"], prefix)))
-        allowed = self._namespace.collectable(batch["address"])
+        allowed = self.namespace.collectable(batch["address"])
         units = unit_of(batch["address"]) if is_shard(folder) else pa.array([folder] * batch.num_rows, pa.string())
         rows = pa.RecordBatch.from_arrays([*batch.columns, units, pc.invert(allowed)], schema=SCHEMA)
         writer.write(rows)
