@@ -69,8 +69,9 @@ def _sentence(schema: Schema, error: ErrorDetails, advice: str) -> str:
         return f"{_at(place)}{context['error']}"
     node = part(schema, place)
     what = f"`{_path(place)}`" if place else "the document"
+    wrong = "is empty" if kind == "string_too_short" else f"must be {_allowed(node)}, not {_found(node, found)}"
     optional = place and place[-1] in above.get("properties", {}) and place[-1] not in above.get("required", ())
-    return f"{what} must be {_allowed(node)}, not {_found(node, found)}{advice if optional else ''}"
+    return f"{what} {wrong}{advice if optional else ''}"
 
 
 def _unknown_key(above: Schema, key: str) -> str:
@@ -90,7 +91,7 @@ def _allowed(node: Schema) -> str:
         return f"{words} of at least {node['minimum']}"
     if "exclusiveMinimum" in node:
         return f"{words} above {node['exclusiveMinimum']}"
-    return f"{words} that is not empty" if node.get("minLength") else words
+    return words
 
 
 def _kinds(node: Schema) -> Sequence[str]:
@@ -102,10 +103,10 @@ def _found(node: Schema, value: object) -> str:
     if isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, str):
-        return repr(value) if "enum" in node or _FREE.isdisjoint(_kinds(node)) or not value else "a text"
+        return repr(value) if "enum" in node or _FREE.isdisjoint(_kinds(node)) else "a text"
     if isinstance(value, Mapping):
         return "keys and values"
-    return "nothing" if value is None else f"a {type(value).__name__}"
+    return "null" if value is None else f"a {type(value).__name__}"
 
 
 def _at(place: Sequence[str | int]) -> str:
