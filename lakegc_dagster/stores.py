@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from lakegc_core.config.credentials import AzureAccess, S3Access
 from lakegc_core.errors import SettingsError
-from lakegc_core.store.credentials import AzureAccess, S3Access
 
 
 def s3_access(resource: Any) -> S3Access:

@@ -1,1 +1,1 @@
-"""lakegc.yaml: what its values must be to one another, and to what lakeFS says."""
+"""lakegc.yaml and lakectl's file: what may stand in them, and the frozen values that come of it."""

@@ -1,35 +1,92 @@
 """Everything a user can set, as frozen values: lakectl's file and environment, then lakegc.yaml; later wins.
 
-Reading and checking the form belongs here. What a safety level means is in `safety`, what a hold keeps is in
-`retention`. Secrets come from lakectl's file or the environment only, and are in no repr and no message.
+The form of lakegc.yaml stands here, once: pydantic reads the file into these values, and its JSON Schema is
+`LakegcYaml.model_json_schema()`, described by the texts below the fields. A value that code makes is not checked again.
+What a safety level means is in `policy.safety`, what a hold keeps in `policy.retention`. Secrets come from lakectl's
+file, the environment or a host program only, and are in no repr and no message.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic_core import PydanticCustomError
+
+from lakegc_core.config import strict_yaml
+from lakegc_core.config.credentials import AzureAccess, S3Access
+from lakegc_core.config.fields import Duration, Flag, Items, Seconds, SparkValue, Text, WaitingTime, flag_by, told
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
 from lakegc_core.config.reach import unreachable
-from lakegc_core.config.strict_yaml import Section, read
 from lakegc_core.errors import SettingsError
 from lakegc_core.policy.holds import problem_of
 from lakegc_core.policy.safety import CLEAN_EVERY, KEEP_MARKS, LEAST_MARKS, NEIGHBOURS
-from lakegc_core.store.credentials import AzureAccess, S3Access
 
 CONFIG = "LAKEGC_CONFIG"
 CONFIG_FILE = "lakegc.yaml"
-SAFETY_LEVELS = ("full", "standard", "none")
 API = "/api/v1"
 
 Rules = Literal["required", "keep-all-commits"]
-RULES_MODES: tuple[Rules, ...] = ("required", "keep-all-commits")
+RULES_MODES: tuple[Rules, ...] = get_args(Rules)
 Lease = Literal["internal", "external"]
+SafetyLevel = Literal["full", "standard", "none"]
+
+_Count = Annotated[int, Strict(), Field(ge=1, json_schema_extra=lambda schema: schema.pop("default"))]
+
+
+def _hold(value: object) -> object:
+    if problem := problem_of(value):
+        raise ValueError(problem)
+    return value
+
+
+_Hold = Annotated[str, BeforeValidator(_hold)]
+
+
+def _useful(store: StoreMapping) -> StoreMapping:
+    if store == StoreMapping(store.match):
+        raise ValueError("neither `endpoint` nor `root` nor `versions: delete` is given, so it would change nothing")
+    if store.root and not store.match.startswith("local://"):
+        raise ValueError("`root` is for addresses of blockstore local: `match` must begin with local://")
+    if store.delete_versions and not store.match.startswith("s3://"):
+        raise ValueError("`versions: delete` is for addresses on S3: `match` must begin with s3://")
+    return store
+
+
+def _reachable(policies: tuple[RepositoryPolicy, ...]) -> tuple[RepositoryPolicy, ...]:
+    for number in range(len(policies)):
+        if problem := unreachable([policy.match for policy in policies[: number + 1]]):
+            raise PydanticCustomError("unreachable", "{error}", {"error": problem, "below": (number,)})
+    return policies
+
+
+def normalise_endpoint(url: str) -> str:
+    """`http(s)://host[:port][/path]`, without `/api/v1` and slashes at its end. Empty stays empty.
+
+    SettingsError for another scheme, for credentials inside the URL, and for a query or fragment.
+    """
+    text = url.strip()
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname
+        _ = parts.port  # raises on a port that is none
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if "@" in parts.netloc:
+        raise SettingsError(
+            f"the endpoint of lakeFS must not hold credentials; they belong in ~/{FILE} or {SECRET_KEY}"
+        )
+    if parts.scheme.lower() not in ("http", "https") or not host or parts.query or parts.fragment:
+        shown = text.split("@")[-1].split("?")[0]
+        raise SettingsError(f"the endpoint of lakeFS must read like https://lakefs.example.com, not {shown!r}")
+    return text.rstrip("/").removesuffix(API).rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -72,92 +129,147 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class StoreMapping:
-    """How addresses that start with `match` are reached, where not as lakeFS names them, and how they are deleted.
+    """How addresses below `match` are reached where not as lakeFS names them, and how they are deleted."""
 
-    `delete_versions`: what is deleted leaves no old version in a bucket that keeps them; nothing brings it back then.
-    """
-
-    match: str
-    endpoint: str | None = None
-    root: str | None = None
-    delete_versions: bool = False
+    match: Text
+    """Beginning of the addresses that this is for, by whole segments, such as local://."""
+    endpoint: Text | None = None
+    """URL at which the collector reaches this store."""
+    root: Text | None = None
+    """Folder in which a store of blockstore local lies."""
+    delete_versions: Annotated[
+        bool,
+        flag_by(Literal["keep", "delete"]),
+        Field(validation_alias="versions", json_schema_extra={"default": "keep"}),
+    ] = False
+    """delete: what is deleted leaves no old version in an S3 bucket that keeps them; nothing brings it back then."""
 
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """The Spark session to build; `conf` goes to it as it is."""
+    """The Spark session to build."""
 
-    master: str = "local[*]"
-    conf: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)  # may hold a store's keys
+    master: Text = "local[*]"
+    """Spark master, such as local[*] or spark://HOST:7077."""
+    conf: Mapping[Annotated[str, Strict()], SparkValue] = field(default_factory=dict, hash=False, repr=False)
+    """Spark properties, which go to the session as they are. They may hold a store's keys."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What the store costs: `per_gb_month` of `currency` for 10^9 bytes kept for a month. Only ever shown."""
+    """What the store costs. Only ever shown."""
 
-    per_gb_month: float
-    currency: str = "USD"
+    per_gb_month: Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+    """Price of 10^9 bytes kept for a month."""
+    currency: Text = "USD"
+    """Currency of the price."""
 
 
 @dataclass(frozen=True)
 class ScaleSettings:
-    """How wide the work is spread; 0 leaves it to lakegc, which goes by the session's width and the work there is.
+    """How wide the work is spread. What is left out (0) follows the session's width and the work there is."""
 
-    The first two are named as in lakeFS's own collector: tasks that read ranges, and partitions of the joins over
-    addresses. Then tasks that list side by side, tasks that delete side by side, and the most objects a second that one
-    sweep deletes. The next two bound what lakeFS is asked about branches: requests of one mark or look, and how many of
-    them side by side. The last one is how many HEADs of objects one mark makes to ask lakeFS less.
-    """
-
-    range_num_partitions: int = 0
-    address_num_partitions: int = 0
-    listing_parallelism: int = 0
-    delete_parallelism: int = 0
-    delete_rate: int = 0
-    lakefs_requests: int = 0
-    lakefs_parallelism: int = 0
-    store_heads: int = 0
+    range_num_partitions: _Count = 0
+    """Tasks that read ranges and metaranges. Named as in lakeFS's own collector, like the next one."""
+    address_num_partitions: _Count = 0
+    """Partitions of the joins over addresses."""
+    listing_parallelism: _Count = 0
+    """Tasks that list side by side."""
+    delete_parallelism: _Count = 0
+    """Tasks that delete side by side."""
+    delete_rate: _Count = 0
+    """Objects a second that one sweep deletes, at most."""
+    lakefs_requests: _Count = 0
+    """Requests by which one mark, or one look of a sweep, asks lakeFS what branches show, at most."""
+    lakefs_parallelism: _Count = 0
+    """How many of these requests run side by side."""
+    store_heads: _Count = 0
+    """HEADs of objects that one mark makes to ask lakeFS less, at most."""
 
 
 @dataclass(frozen=True)
 class NeighbourSettings:
-    """What has to be known of the other repositories of the same lakeFS before one is swept.
+    """What has to be known of the other repositories of the same lakeFS before one is swept."""
 
-    `within`: how old the newest mark of each may be. `strict`: nothing is swept while one is older, or there is none.
-    `ignore`: patterns of names (as `match`) of repositories that are known to refer to no other's objects.
-    """
-
-    within: timedelta = NEIGHBOURS
-    strict: bool = False
-    ignore: tuple[str, ...] = ()
+    within: Annotated[WaitingTime, Field(json_schema_extra={"default": f"{NEIGHBOURS.days}d"})] = NEIGHBOURS
+    """How old the newest mark of each may be: a duration."""
+    strict: Flag = False
+    """Whether nothing is swept while one is older, or there is none."""
+    ignore: Items[Text] = ()
+    """Shell patterns of names of repositories that are known to refer to no other's objects."""
 
 
 @dataclass(frozen=True)
 class RepositoryPolicy:
-    """How the repositories whose name matches `match` (shell pattern, case counts) are collected.
+    """How the repositories whose name matches are collected. What is left out follows the mark's option, if any."""
 
-    `safety`, `min_age`, `protect_tags` (default: true) and `rules` (default: required) are None where nothing is said
-    here: the mark's own option or the default counts then. `mark`: takes part in rounds at all. `sweep`: may be swept
-    without anyone asking. `backup_to`: where backups go that nobody asks for by hand. `keep_marks`: how many of the
-    newest complete marks are never retired.
-    `clean_every`: at most so many marks, the clean one among them, rest on one another; 1: every mark is a clean one.
-    `collect_unknown_names`: what lies below data/ under a name that lakeFS never gives is collected like its own data.
-    """
-
-    match: str
-    safety: str | None = None
-    min_age: timedelta | None = None
-    protect_tags: bool | None = None
-    holds: tuple[str, ...] = ()  # KIND:PATTERN, see policy.holds
+    match: Text
+    """A pattern of repository names, as in a shell, case counts; write match: "*" for all."""
+    safety: SafetyLevel | None = None
+    """Safety level, full by default."""
+    min_age: Duration | None = None
+    """How old an object must be to be garbage: a duration, 25h by default."""
+    protect_tags: Flag | None = None
+    """Whether the commits of tags are retained, true by default."""
+    holds: Items[_Hold] = ()
+    """What is kept whatever the rules say: tag:PATTERN, branch:PATTERN, commit:ID or path:GLOB."""
     rules: Rules | None = None
-    mark: bool = True
-    sweep: bool = False
-    backup: bool = False  # a whole backup is a condition of the sweep
-    backup_to: str | None = None
-    keep_marks: int = KEEP_MARKS
-    workspace: str | None = None
-    clean_every: int = CLEAN_EVERY
-    collect_unknown_names: bool = False
+    """Whether a repository without retention rules is refused (required, the default) or keeps all commits."""
+    mark: Flag = True
+    """Whether it takes part in rounds at all."""
+    sweep: Flag = False
+    """Whether rounds sweep it without anyone asking."""
+    backup: Annotated[
+        bool, flag_by(Literal["optional", "required"]), Field(json_schema_extra={"default": "optional"})
+    ] = False
+    """required: a whole backup is a condition of the sweep."""
+    backup_to: Text | None = None
+    """Where backups go that nobody asks for by hand: a URI or an absolute folder."""
+    keep_marks: Annotated[int, Strict(), Field(ge=LEAST_MARKS)] = KEEP_MARKS
+    """How many of the newest complete marks are never retired."""
+    workspace: Text | None = None
+    """URI below which marks lie, in a folder a repository, instead of below the storage namespace."""
+    clean_every: Annotated[int, Strict(), Field(ge=1)] = CLEAN_EVERY
+    """How many marks, the clean one among them, rest on one another at most; 1: every mark is a clean one."""
+    collect_unknown_names: Flag = False
+    """Whether what lies below data/ under a name that lakeFS never gives is collected like its own data."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True, hide_input_in_errors=True
+    )
+
+
+class ServerSection(_Section):
+    """Where lakeFS is, and how long it is waited for."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"$comment": f"credentials belong in ~/{FILE} or LAKECTL_CREDENTIALS_… variables, never here"}
+    )
+    endpoint_url: Annotated[Text, AfterValidator(told(normalise_endpoint))] | None = None
+    """URL of lakeFS, such as https://lakefs.example.com; lakectl's by default."""
+    connection_timeout: Seconds = 10.0
+    """How long a connection to lakeFS may take: a duration."""
+    read_timeout: Seconds = 60.0
+    """How long lakeFS may be silent within an answer: a duration."""
+
+
+class LakegcYaml(_Section):
+    """lakegc.yaml. Every key is optional."""
+
+    server: ServerSection = Field(default_factory=ServerSection)
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+    scale: ScaleSettings = Field(default_factory=ScaleSettings)
+    stores: Items[Annotated[StoreMapping, AfterValidator(_useful)]] = ()
+    """Stores that lakeFS and the collector see under different names. The first match wins."""
+    lease: Lease = "internal"
+    """external: something else makes sure that there is one collector; for stores without conditional writes."""
+    price: Annotated[Price | None, BeforeValidator(lambda value: None if value == {} else value)] = None
+    """What the store costs."""
+    neighbours: NeighbourSettings = Field(default_factory=NeighbourSettings)
+    repositories: Annotated[Items[RepositoryPolicy], AfterValidator(_reachable)] = ()
+    """How repositories are collected. The first match wins."""
 
 
 @dataclass(frozen=True)
@@ -186,31 +298,28 @@ class Settings:
         """
         lakectl = load_lakectl(env)
         named = path or env.get(CONFIG)
-        file = Path(named or CONFIG_FILE)
-        top = Section(str(file), "", read(file) if named or file.is_file() else {})
-        server = top.section("server")
-        spark, scale = top.section("spark"), top.section("scale")
-        settings = cls(
+        file, found = Path(named or CONFIG_FILE), LakegcYaml()
+        if named or file.is_file():
+            try:
+                found = strict_yaml.load(file, LakegcYaml)
+            except FileNotFoundError:
+                raise SettingsError(f"{file} does not exist; it was named by --config or LAKEGC_CONFIG") from None
+        return cls(
             server=ServerSettings(
-                endpoint_url=server.text("endpoint_url", lakectl.endpoint_url),
+                endpoint_url=found.server.endpoint_url or lakectl.endpoint_url,
                 access_key_id=lakectl.access_key_id,
                 secret_access_key=lakectl.secret_access_key,
-                connection_timeout=server.seconds("connection_timeout", 10.0),
-                read_timeout=server.seconds("read_timeout", 60.0),
+                connection_timeout=found.server.connection_timeout,
+                read_timeout=found.server.read_timeout,
             ),
-            stores=tuple(_store(section) for section in top.sections("stores")),
-            spark=SparkSettings(master=spark.text("master", "local[*]"), conf=spark.texts("conf")),
-            scale=ScaleSettings(**{each.name: scale.count(each.name, 0, least=1) for each in fields(ScaleSettings)}),
-            lease="external" if top.choice("lease", ("internal", "external")) == "external" else "internal",
-            price=_price(top.section("price")),
-            neighbours=_neighbours(top.section("neighbours")),
-            repositories=_policies(top.sections("repositories")),
+            stores=found.stores,
+            spark=found.spark,
+            scale=found.scale,
+            lease=found.lease,
+            price=found.price,
+            neighbours=found.neighbours,
+            repositories=found.repositories,
         )
-        server.finish("credentials belong in ~/.lakectl.yaml or LAKECTL_CREDENTIALS_… variables, never here")
-        spark.finish()
-        scale.finish()
-        top.finish()
-        return settings
 
     def policy_for(self, repository: str) -> RepositoryPolicy:
         """The first policy whose pattern matches the repository's name, else the default policy."""
@@ -224,105 +333,3 @@ class Settings:
         lakeFS uses."""
         below = f"{location.rstrip('/')}/"
         return next((store for store in self.stores if below.startswith(f"{store.match.rstrip('/')}/")), None)
-
-
-def normalise_endpoint(url: str) -> str:
-    """`http(s)://host[:port][/path]`, without `/api/v1` and slashes at its end. Empty stays empty.
-
-    SettingsError for another scheme, for credentials inside the URL, and for a query or fragment.
-    """
-    text = url.strip()
-    if not text:
-        return ""
-    try:
-        parts = urlsplit(text)
-        host = parts.hostname
-        _ = parts.port  # raises on a port that is none
-    except ValueError:
-        parts, host = urlsplit(""), None
-    if "@" in parts.netloc:
-        raise SettingsError(
-            f"the endpoint of lakeFS must not hold credentials; they belong in ~/{FILE} or {SECRET_KEY}"
-        )
-    if parts.scheme.lower() not in ("http", "https") or not host or parts.query or parts.fragment:
-        shown = text.split("@")[-1].split("?")[0]
-        raise SettingsError(f"the endpoint of lakeFS must read like https://lakefs.example.com, not {shown!r}")
-    return text.rstrip("/").removesuffix(API).rstrip("/")
-
-
-def _store(section: Section) -> StoreMapping:
-    store = StoreMapping(
-        match=section.text("match"),
-        endpoint=section.maybe("endpoint"),
-        root=section.maybe("root"),
-        delete_versions=section.choice("versions", ("keep", "delete")) == "delete",
-    )
-    section.finish()
-    if not store.match:
-        raise section.error("`match` is missing: the beginning of the addresses it is for, such as local://")
-    if store == StoreMapping(store.match):
-        raise section.error("neither `endpoint` nor `root` nor `versions: delete` is given, so it would change nothing")
-    if store.root and not store.match.startswith("local://"):
-        raise section.error("`root` is for addresses of blockstore local: `match` must begin with local://")
-    if store.delete_versions and not store.match.startswith("s3://"):
-        raise section.error("`versions: delete` is for addresses on S3: `match` must begin with s3://")
-    return store
-
-
-def _price(section: Section) -> Price | None:
-    price = None
-    if section.has("per_gb_month"):
-        price = Price(section.amount("per_gb_month"), section.text("currency", Price.currency))
-    section.finish()
-    return price
-
-
-def _neighbours(section: Section) -> NeighbourSettings:
-    ignore = section.items("ignore")
-    if not all(isinstance(each, str) and each for each in ignore):
-        raise section.error("`ignore` must be a list of patterns of repository names")
-    within = section.seconds("within", NEIGHBOURS.total_seconds())
-    found = NeighbourSettings(timedelta(seconds=within), section.flag("strict", False), tuple(map(str, ignore)))
-    section.finish()
-    return found
-
-
-def _policies(sections: Sequence[Section]) -> tuple[RepositoryPolicy, ...]:
-    policies = tuple(map(_policy, sections))
-    for number, section in enumerate(sections):
-        if problem := unreachable([policy.match for policy in policies[: number + 1]]):
-            raise section.error(problem)
-    return policies
-
-
-def _policy(section: Section) -> RepositoryPolicy:
-    rules = section.choice("rules", RULES_MODES) if section.has("rules") else None
-    policy = RepositoryPolicy(
-        match=section.text("match"),
-        safety=section.choice("safety", SAFETY_LEVELS) if section.has("safety") else None,
-        min_age=section.duration("min_age"),
-        protect_tags=section.flag("protect_tags", True) if section.has("protect_tags") else None,
-        holds=_holds(section, "holds"),
-        rules=next((mode for mode in RULES_MODES if mode == rules), None),
-        mark=section.flag("mark", True),
-        sweep=section.flag("sweep", False),
-        backup=section.choice("backup", ("optional", "required")) == "required",
-        backup_to=section.maybe("backup_to"),
-        keep_marks=section.count("keep_marks", KEEP_MARKS, least=LEAST_MARKS),
-        workspace=section.maybe("workspace"),
-        clean_every=section.count("clean_every", CLEAN_EVERY, least=1),
-        collect_unknown_names=section.flag("collect_unknown_names", False),
-    )
-    section.finish()
-    if not policy.match:
-        raise section.error('`match` is missing: a pattern of repository names; write match: "*" for all')
-    return policy
-
-
-def _holds(section: Section, key: str) -> tuple[str, ...]:
-    holds: list[str] = []
-    for value in section.items(key):
-        if problem := problem_of(value):
-            raise section.error(f"`{key}`: {problem}")
-        holds.append(str(value))
-    return tuple(holds)

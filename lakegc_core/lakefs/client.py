@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError, ServerError
-from lakegc_core.lakefs import models
-from lakegc_core.lakefs.http import UNKNOWN_CALL, Http, LakeFSError, path
+from lakegc_core.lakefs.http import UNKNOWN_CALL, Http, LakeFSError, Request, path
 from lakegc_core.lakefs.models import (
-    Answer,
     Commit,
+    CommitsStatus,
+    ConfigAnswer,
     DumpRefs,
+    DumpStatus,
     GcRules,
+    GracePeriod,
+    Location,
     ObjectStats,
+    Page,
     PreparedCommits,
     Ref,
     Repository,
+    RulesAnswer,
     ServerConfig,
     StagedDump,
+    StagedPage,
+    Task,
 )
 
+T = TypeVar("T")
 TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished for ever
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
 RUNS = 4  # a staged dump is begun at most so often
@@ -71,41 +80,43 @@ class LakeFSClient:
 
     def config(self) -> ServerConfig:
         """The server's version and storages."""
-        return models.server_config(self._http.call("GET", path("config"), action=_READ_CONFIG))
+        asked = Request("GET", path("config"), action=_READ_CONFIG)
+        answer = self._http.call(asked, ConfigAnswer)
+        if not answer.storages or not all(storage.blockstore_type for storage in answer.storages):
+            raise asked.odd("`storage_config` is missing, or a `blockstore_type` is empty")
+        return ServerConfig(version=answer.version_config.version, storages=answer.storages)
 
     def grace_period(self) -> int:
         """Seconds for which the server lets an uploaded object be linked: no minimum age may be below it."""
-        answer = self._http.call("GET", path("config", "garbage-collection"), action=_READ_CONFIG)
-        seconds = answer.number("grace_period")
-        if seconds < 0:
-            raise answer.odd("`grace_period` is negative")
-        return seconds
+        asked = Request("GET", path("config", "garbage-collection"), action=_READ_CONFIG)
+        return self._http.call(asked, GracePeriod).grace_period
 
     def repository(self, repository: str) -> Repository:
         """One repository. LakeFSError with status 404 if there is none, 410 while it is being deleted."""
-        answer = self._http.call("GET", path("repositories", repository), action=_READ_REPOSITORY)
-        found = models.repository(answer)
+        asked = Request("GET", path("repositories", repository), action=_READ_REPOSITORY)
+        found = self._http.call(asked, Repository)
         if found.id != repository:
-            raise answer.odd(f"it is about repository {found.id!r}")
+            raise asked.odd(f"it is about repository {found.id!r}")
         return found
 
     def repositories(self) -> Iterator[Repository]:
         """Every repository that the key may list."""
-        for page in self._http.pages(path("repositories"), action="fs:ListRepositories on *"):
-            yield from map(models.repository, page)
+        asked = Request("GET", path("repositories"), action="fs:ListRepositories on *")
+        for page in self._http.pages(asked, Page[Repository]):
+            yield from page
 
     def branches(self, repository: str) -> Iterator[Ref]:
         """Every branch, the hidden ones too: they hold data."""
         where = path("repositories", repository, "branches")
-        action = "fs:ListBranches on the repository"
-        for page in self._http.pages(where, action=action, params={"show_hidden": "true"}):
-            yield from map(models.ref, page)
+        asked = Request("GET", where, action="fs:ListBranches on the repository", params={"show_hidden": "true"})
+        for page in self._http.pages(asked, Page[Ref]):
+            yield from page
 
     def tags(self, repository: str) -> Iterator[Ref]:
         """Every tag."""
-        where = path("repositories", repository, "tags")
-        for page in self._http.pages(where, action="fs:ListTags on the repository"):
-            yield from map(models.ref, page)
+        asked = Request("GET", path("repositories", repository, "tags"), action="fs:ListTags on the repository")
+        for page in self._http.pages(asked, Page[Ref]):
+            yield from page
 
     def gc_rules(self, repository: str) -> GcRules | None:
         """The retention rules; None if none are set.
@@ -115,7 +126,7 @@ class LakeFSClient:
         """
         where = path("repositories", repository, "settings", "gc_rules")
         try:
-            return models.gc_rules(self._http.call("GET", where, action=_RULES))
+            return self._http.call(Request("GET", where, action=_RULES), RulesAnswer).rules
         except LakeFSError as error:
             if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
                 raise
@@ -129,31 +140,30 @@ class LakeFSClient:
         """
         where = path("repositories", repository, "gc", "prepare_commits")
         try:
-            started = self._http.call("POST", f"{where}/async", expect=202, action=_PREPARE_COMMITS)
+            task = self._http.call(Request("POST", f"{where}/async", expect=(202,), action=_PREPARE_COMMITS), Task)
         except LakeFSError as error:
             if error.status not in (404, 405, 500):
                 raise
             # Servers before v1.72 know only the other form; where that fails too, its error is told.
             return self._prepare_commits_now(where, timeout)
-        task = started.name("id")
-        what = f"prepare_commits of {repository} (task {task})"
+        what = f"prepare_commits of {repository} (task {task.id})"
+        asked = Request("GET", f"{where}/status", action=_PREPARE_COMMITS, params={"id": task.id})
         done = self._poll(
-            lambda: self._http.call("GET", f"{where}/status", action=_PREPARE_COMMITS, params={"id": task}),
-            finished=lambda answer: answer.flag("completed") or answer.has("error"),
+            lambda: self._http.call(asked, CommitsStatus),
+            finished=lambda status: status.completed or status.error is not None,
             what=what,
             timeout=timeout,
         )
-        if done.has("error"):
-            raise ServerError(f"{what} failed on the server: {done.below('error').text('message')}")
-        if not done.has("result"):
+        if done.error:
+            raise ServerError(f"{what} failed on the server: {done.error.message}")
+        if not done.result:
             raise ServerError(f"{what} is completed, with neither a result nor an error; look into the server's log")
-        return _prepared(done.below("result"))
+        return done.result
 
     def _prepare_commits_now(self, where: str, timeout: float) -> PreparedCommits:
+        asked = Request("POST", where, expect=(201,), action=_PREPARE_COMMITS, read_timeout=timeout, attempts=2)
         try:
-            answer = self._http.call(
-                "POST", where, expect=201, action=_PREPARE_COMMITS, read_timeout=timeout, attempts=2
-            )
+            return self._http.call(asked, PreparedCommits)
         except LakeFSError as error:
             if error.status != 400:
                 raise
@@ -164,7 +174,6 @@ class LakeFSClient:
                 error.status,
                 error.message,
             ) from None
-        return _prepared(answer)
 
     def prepare_uncommitted(self, repository: str) -> StagedDump:
         """Have the server write what is staged on any branch: all pages of one run.
@@ -197,28 +206,28 @@ class LakeFSClient:
         while True:
             # A page asked for again, its answer lost, writes its file a second time into the same run: more
             # files than pages are fine. Another run id is not.
-            answer = self._http.call(
+            asked = Request(
                 "POST",
                 where,
-                expect=201,
+                expect=(201,),
                 action=_PREPARE_UNCOMMITTED,
                 body={"continuation_token": token} if token else {},
                 read_timeout=PAGE_TIMEOUT,
             )
+            page = self._http.call(asked, StagedPage)
             pages += 1
-            page_run = answer.name("run_id")
-            if run_id and page_run != run_id:
-                raise _RunChangedError(f"page {pages} belonged to run {page_run}, the ones before to {run_id}")
-            run_id = page_run
-            if location := answer.text("gc_uncommitted_location"):
+            if run_id and page.run_id != run_id:
+                raise _RunChangedError(f"page {pages} belonged to run {page.run_id}, the ones before to {run_id}")
+            run_id = page.run_id
+            if location := page.gc_uncommitted_location:
                 if locations and location.rstrip("/") != locations[0].rstrip("/"):
-                    raise answer.odd(f"page {pages} was written to {location}, not to {locations[0]}")
+                    raise asked.odd(f"page {pages} was written to {location}, not to {locations[0]}")
                 locations.append(location)
-            token = answer.text("continuation_token", "")
+            token = page.continuation_token
             if not token:
                 return StagedDump(run_id=run_id, locations=tuple(locations), pages=pages)
             if token in tokens:
-                raise answer.odd(f"page {pages} continues at a token that was used before")
+                raise asked.odd(f"page {pages} continues at a token that was used before")
             tokens.add(token)
 
     def dump(self, repository: str, timeout: float = TASK_TIMEOUT) -> DumpRefs:
@@ -227,28 +236,22 @@ class LakeFSClient:
         Each changed dump leaves small files for ever: ask once a mark.
         """
         where = path("repositories", repository, "dump")
-        task = self._http.call("POST", where, expect=202, action=_DUMP).name("id")
-        what = f"the dump of {repository} (task {task})"
+        task = self._http.call(Request("POST", where, expect=(202,), action=_DUMP), Task)
+        what = f"the dump of {repository} (task {task.id})"
+        asked = Request("GET", where, action=_DUMP, params={"task_id": task.id})
         done = self._poll(
-            lambda: self._http.call("GET", where, action=_DUMP, params={"task_id": task}),
-            finished=lambda answer: answer.flag("done") or bool(answer.text("error", "")),
+            lambda: self._http.call(asked, DumpStatus),
+            finished=lambda status: status.done or bool(status.error),
             what=what,
             timeout=timeout,
         )
-        if message := done.text("error", ""):
-            raise ServerError(f"{what} failed on the server: {message}")
-        if not done.has("refs"):
+        if done.error:
+            raise ServerError(f"{what} failed on the server: {done.error}")
+        if not done.refs:
             raise ServerError(f"{what} is done, with neither refs nor an error; look into the server's log")
-        refs = done.below("refs")
-        return DumpRefs(
-            commits_metarange_id=refs.name("commits_meta_range_id"),
-            branches_metarange_id=refs.name("branches_meta_range_id"),
-            tags_metarange_id=refs.name("tags_meta_range_id"),
-        )
+        return done.refs
 
-    def _poll(
-        self, ask: Callable[[], Answer], *, finished: Callable[[Answer], bool], what: str, timeout: float
-    ) -> Answer:
+    def _poll(self, ask: Callable[[], T], *, finished: Callable[[T], bool], what: str, timeout: float) -> T:
         """Ask until finished; ServerError after `timeout` seconds, or once the server forgot the task."""
         begun = time.monotonic()
         waited, wait = 0.0, _FIRST_POLL
@@ -273,9 +276,10 @@ class LakeFSClient:
     def commit(self, repository: str, commit_id: str) -> Commit:
         """One commit by its id, or by a beginning of it. LakeFSError with status 404 if there is none."""
         where = path("repositories", repository, "commits", commit_id)
-        found = models.commit(answer := self._http.call("GET", where, action="fs:ReadCommit on the repository"))
+        asked = Request("GET", where, action="fs:ReadCommit on the repository")
+        found = self._http.call(asked, Commit)
         if not found.id.startswith(commit_id):
-            raise answer.odd(f"it is about commit {found.id}")
+            raise asked.odd(f"it is about commit {found.id}")
         return found
 
     def metarange_location(self, repository: str, metarange_id: str) -> str:
@@ -284,43 +288,39 @@ class LakeFSClient:
         lakeFS does not look whether it is there: any id has a location. What it tells is the server's prefix.
         """
         where = path("repositories", repository, "metadata", "meta_range", metarange_id)
-        answer = self._http.call("GET", where, action=_READ_REPOSITORY + " and fs:ListObjects")
-        location = answer.name("location")
+        asked = Request("GET", where, action=_READ_REPOSITORY + " and fs:ListObjects")
+        location = self._http.call(asked, Location).location
         if not location.endswith(metarange_id):
-            raise answer.odd(f"`location` is {location!r}, which does not end in the id")
+            raise asked.odd(f"`location` is {location!r}, which does not end in the id")
         return location
 
     def objects(self, repository: str, ref: str, prefix: str = "") -> Iterator[list[ObjectStats]]:
         """Every object that a ref shows, page by page in the order of paths; of a branch, staged ones too."""
-        where = path("repositories", repository, "refs", ref, "objects", "ls")
-        params = _PLAIN | ({"prefix": prefix} if prefix else {})
-        for page in self._http.pages(where, action=_LIST_OBJECTS, params=params):
-            yield list(map(models.object_stats, page))
+        asked = _listing(repository, ref, _PLAIN | ({"prefix": prefix} if prefix else {}))
+        yield from self._http.pages(asked, Page[ObjectStats])
 
     def objects_after(self, repository: str, ref: str, after: str, amount: int) -> tuple[list[ObjectStats], bool]:
         """One page of what a ref shows: up to `amount` objects with paths after `after`, and whether there are more.
 
         ServerError if the page does not lead on: empty although there is more, or out of order.
         """
-        where = path("repositories", repository, "refs", ref, "objects", "ls")
-        page, said = self._http.page(where, after=after, amount=amount, action=_LIST_OBJECTS, params=_PLAIN)
-        objects, more = list(map(models.object_stats, page)), said.flag("has_more")
+        asked = _listing(repository, ref, _PLAIN)
+        page = self._http.page(asked, Page[ObjectStats], after=after, amount=amount)
+        objects, more = page.results, page.pagination.has_more
         first = objects[0].path if objects else None
         # Go's strings hold bytes, JSON only text: what is no text arrives with U+FFFD, and sorts elsewhere.
         if first is not None and NOT_TEXT not in first and first <= after:
-            raise said.odd(f"a page after {after!r} begins with {first!r}")
+            raise asked.odd(f"a page after {after!r} begins with {first!r}")
         if more and not objects:
-            raise said.odd(f"there is more after {after!r}, but the page is empty")
+            raise asked.odd(f"there is more after {after!r}, but the page is empty")
         return objects, more
 
     def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
         """What a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
         where = path("repositories", repository, "refs", ref, "objects", "stat")
-        params = _PLAIN | {"path": object_path}
+        asked = Request("GET", where, action="fs:ReadObject on the object", params=_PLAIN | {"path": object_path})
         try:
-            return models.object_stats(
-                self._http.call("GET", where, action="fs:ReadObject on the object", params=params)
-            )
+            return self._http.call(asked, ObjectStats)
         except LakeFSError as error:
             if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
                 raise
@@ -331,7 +331,7 @@ class LakeFSClient:
 
         200 or 206: the data is there; 416: there, and empty; 410: collected; 404: no such path or ref.
         """
-        reply = self._http.send(
+        asked = Request(
             "GET",
             path("repositories", repository, "refs", ref, "objects"),
             expect=(200, 206, 404, 410, 416),
@@ -340,8 +340,9 @@ class LakeFSClient:
             headers={"Range": "bytes=0-0", "Accept": "*/*"},
             with_body=False,
         )
-        return reply.status
+        return self._http.send(asked).status
 
 
-def _prepared(result: Answer) -> PreparedCommits:
-    return PreparedCommits(run_id=result.name("run_id"), commits_location=result.name("gc_commits_location"))
+def _listing(repository: str, ref: str, params: dict[str, str]) -> Request:
+    where = path("repositories", repository, "refs", ref, "objects", "ls")
+    return Request("GET", where, action=_LIST_OBJECTS, params=params)

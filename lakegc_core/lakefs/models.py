@@ -1,38 +1,63 @@
-"""What lakeFS answers, as frozen values in lakeFS's own words, and the checks that an answer has that shape.
+"""What lakeFS answers, as frozen values in lakeFS's own words, which pydantic reads from JSON.
 
-Nothing here asks the server (`client`, `http`). A missing key or an odd type is a ServerError: a default in
-its place could read as "nothing here", and that as a deletion.
+Nothing here asks the server (`client`, `http`). Types are strict, and a key without a default must be there: a default
+in its place could read as "nothing here", and that as a deletion. Keys that lakegc does not know are passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticUseDefault
 
 from lakegc_core.errors import ServerError
 
-Json = Mapping[str, object]
+T = TypeVar("T")
+
+
+class _Answer:
+    """A part of an answer: an int is no bool, a text no int."""
+
+    __pydantic_config__ = ConfigDict(strict=True)
+
+
+def _default_for_null(value: object) -> object:
+    if value is None:
+        raise PydanticUseDefault
+    return value
+
+
+_OR_NULL = BeforeValidator(_default_for_null)
+"""On a field with a default: null stands for it too."""
+
+_Name = Annotated[str, Field(min_length=1)]
 
 
 @dataclass(frozen=True)
-class Storage:
-    """One object store of the server. `blockstore_id` is empty when there is only one."""
+class Storage(_Answer):
+    """One object store of the server. `blockstore_id` is empty when there is only one.
 
-    blockstore_type: str  # s3, gs, azure, local, mem
-    blockstore_id: str = ""
-    pre_sign_support: bool = False
+    `blockstore_type` may be empty in a storage that is not asked for; `LakeFSClient.config` checks the others.
+    """
+
+    blockstore_type: Annotated[str, Field(default=""), _OR_NULL]  # s3, gs, azure, local, mem
+    blockstore_id: Annotated[str, _OR_NULL] = ""
+    pre_sign_support: Annotated[bool, _OR_NULL] = False
 
 
 @dataclass(frozen=True)
-class Repository:
+class Repository(_Answer):
     """A repository. `creation_date` in unix seconds; `storage_id` empty on servers with one storage."""
 
-    id: str
-    storage_id: str
-    storage_namespace: str
+    id: _Name
+    storage_id: Annotated[str, Field(default=""), _OR_NULL]
+    storage_namespace: _Name
     default_branch: str
     creation_date: int
-    read_only: bool
+    read_only: Annotated[bool, _OR_NULL] = False
 
 
 @dataclass(frozen=True)
@@ -56,10 +81,10 @@ class ServerConfig:
 
 
 @dataclass(frozen=True)
-class Ref:
+class Ref(_Answer):
     """A branch or a tag, and the commit it points at."""
 
-    name: str
+    name: Annotated[_Name, Field(validation_alias="id")]
     commit_id: str
 
 
@@ -72,11 +97,11 @@ class GcRules:
 
 
 @dataclass(frozen=True)
-class PreparedCommits:
+class PreparedCommits(_Answer):
     """One answer of prepare_commits: `commits_location` is the full address of a commits.csv."""
 
-    run_id: str
-    commits_location: str
+    run_id: _Name
+    commits_location: Annotated[_Name, Field(validation_alias="gc_commits_location")]
 
 
 @dataclass(frozen=True)
@@ -97,167 +122,143 @@ class StagedDump:
 
 
 @dataclass(frozen=True)
-class DumpRefs:
+class DumpRefs(_Answer):
     """The three metaranges that a dump of the repository wrote."""
 
-    commits_metarange_id: str
-    branches_metarange_id: str
-    tags_metarange_id: str
+    commits_metarange_id: Annotated[_Name, Field(validation_alias="commits_meta_range_id")]
+    branches_metarange_id: Annotated[_Name, Field(validation_alias="branches_meta_range_id")]
+    tags_metarange_id: Annotated[_Name, Field(validation_alias="tags_meta_range_id")]
 
 
 @dataclass(frozen=True)
-class Commit:
+class Commit(_Answer):
     """A commit. The first one has an empty `metarange_id`. `creation_date` in unix seconds."""
 
-    id: str
-    metarange_id: str
+    id: _Name
+    metarange_id: Annotated[str, Field(validation_alias="meta_range_id")]
     parents: tuple[str, ...]
     creation_date: int
-    version: int
+    version: Annotated[int, _OR_NULL] = 1
 
 
 @dataclass(frozen=True)
-class ObjectStats:
+class ObjectStats(_Answer):
     """One object as a ref shows it. `physical_address` is a full URI; `size_bytes` in bytes."""
 
-    path: str
-    physical_address: str
+    path: _Name
+    physical_address: _Name
     size_bytes: int
     checksum: str
 
 
-class Answer:
-    """A JSON object that lakeFS answered, read key by key; `of` says which call, for the message."""
-
-    def __init__(self, of: str, value: object) -> None:
-        self.of = of
-        if not isinstance(value, dict):
-            raise self.odd(f"a JSON object was expected, not {type(value).__name__}")
-        self.json: Json = value
-
-    def odd(self, what: str) -> ServerError:
-        return ServerError(
-            f"odd answer of lakeFS to {self.of}: {what}. lakegc stops here rather than guess; "
-            "check that the endpoint is a lakeFS server and that nothing between changes its answers"
-        )
-
-    def has(self, key: str) -> bool:
-        """True if the key is there and not null."""
-        return self.json.get(key) is not None
-
-    def _typed(self, key: str, kind: str) -> ServerError:
-        found = type(self.json[key]).__name__ if key in self.json else "nothing"
-        return self.odd(f"`{key}` must be {kind}, and is {found}")
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self.json.get(key)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, str):
-            raise self._typed(key, "a text")
-        return value
-
-    def name(self, key: str) -> str:
-        """A text that is not empty."""
-        value = self.text(key)
-        if not value:
-            raise self.odd(f"`{key}` is empty")
-        return value
-
-    def number(self, key: str, default: int | None = None) -> int:
-        value = self.json.get(key)
-        if value is None and default is not None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self._typed(key, "a whole number")
-        return value
-
-    def flag(self, key: str, default: bool | None = None) -> bool:
-        value = self.json.get(key)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, bool):
-            raise self._typed(key, "true or false")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.json.get(key)
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self._typed(key, "a list of texts")
-        return tuple(value)
-
-    def below(self, key: str) -> Answer:
-        value = self.json.get(key)
-        if not isinstance(value, dict):
-            raise self._typed(key, "an object")
-        return Answer(self.of, value)
-
-    def each(self, key: str, *, optional: bool = False) -> list[Answer]:
-        value = self.json.get(key)
-        if value is None and optional:
-            return []
-        if not isinstance(value, list):
-            raise self._typed(key, "a list")
-        return [Answer(self.of, item) for item in value]
+# ---- what only the client reads ----
 
 
-def server_config(answer: Answer) -> ServerConfig:
-    """The server's storages: `storage_config_list` where it names several, else `storage_config`."""
-    listed = answer.each("storage_config_list", optional=True)
-    storages = listed if len(listed) > 1 else [answer.below("storage_config")]
-    version = answer.below("version_config").text("version", "") if answer.has("version_config") else ""
-    return ServerConfig(
-        version=version,
-        storages=tuple(
-            Storage(
-                blockstore_type=storage.name("blockstore_type"),
-                blockstore_id=storage.text("blockstore_id", ""),
-                pre_sign_support=storage.flag("pre_sign_support", False),
-            )
-            for storage in storages
-        ),
-    )
+@dataclass(frozen=True)
+class Pagination(_Answer):
+    """What lakeFS says of one page: how many elements it holds, and where the next one begins."""
+
+    has_more: bool
+    results: int
+    next_offset: Annotated[str, _OR_NULL] = ""
 
 
-def repository(answer: Answer) -> Repository:
-    return Repository(
-        id=answer.name("id"),
-        storage_id=answer.text("storage_id", ""),
-        storage_namespace=answer.name("storage_namespace"),
-        default_branch=answer.text("default_branch"),
-        creation_date=answer.number("creation_date"),
-        read_only=answer.flag("read_only", False),
-    )
+@dataclass(frozen=True)
+class Page(_Answer, Generic[T]):
+    """One page of a listing."""
+
+    pagination: Pagination
+    results: list[T]
 
 
-def ref(answer: Answer) -> Ref:
-    return Ref(name=answer.name("id"), commit_id=answer.text("commit_id"))
+@dataclass(frozen=True)
+class _Version(_Answer):
+    version: Annotated[str, _OR_NULL] = ""
 
 
-def gc_rules(answer: Answer) -> GcRules:
-    return GcRules(
-        default_retention_days=answer.number("default_retention_days"),
+@dataclass(frozen=True)
+class ConfigAnswer(_Answer):
+    """The server's configuration. Servers with one storage name it in `storage_config`."""
+
+    storage_config: Storage | None = None
+    storage_config_list: Annotated[list[Storage], _OR_NULL] = field(default_factory=list)
+    version_config: Annotated[_Version, _OR_NULL] = field(default_factory=_Version)
+
+    @property
+    def storages(self) -> tuple[Storage, ...]:
+        """All of them; none where the server names none."""
+        if len(self.storage_config_list) > 1:
+            return tuple(self.storage_config_list)
+        return (self.storage_config,) if self.storage_config else ()
+
+
+@dataclass(frozen=True)
+class GracePeriod(_Answer):
+    """Seconds for which the server lets an uploaded object be linked."""
+
+    grace_period: Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class _BranchRule(_Answer):
+    branch_id: str
+    retention_days: int
+
+
+@dataclass(frozen=True)
+class RulesAnswer(_Answer):
+    """The retention rules as a list."""
+
+    default_retention_days: int
+    branches: Annotated[list[_BranchRule], _OR_NULL] = field(default_factory=list)
+
+    @property
+    def rules(self) -> GcRules:
         # lakeFS keeps the last one of two rules for a branch; so does a mapping.
-        branches={
-            rule.text("branch_id"): rule.number("retention_days") for rule in answer.each("branches", optional=True)
-        },
-    )
+        return GcRules(self.default_retention_days, {rule.branch_id: rule.retention_days for rule in self.branches})
 
 
-def commit(answer: Answer) -> Commit:
-    return Commit(
-        id=answer.name("id"),
-        metarange_id=answer.text("meta_range_id"),
-        parents=answer.texts("parents"),
-        creation_date=answer.number("creation_date"),
-        version=answer.number("version", 1),
-    )
+@dataclass(frozen=True)
+class Task(_Answer):
+    """Work that the server has begun."""
+
+    id: _Name
 
 
-def object_stats(answer: Answer) -> ObjectStats:
-    return ObjectStats(
-        path=answer.name("path"),
-        physical_address=answer.name("physical_address"),
-        size_bytes=answer.number("size_bytes"),
-        checksum=answer.text("checksum"),
-    )
+@dataclass(frozen=True)
+class _TaskError(_Answer):
+    message: str
+
+
+@dataclass(frozen=True)
+class CommitsStatus(_Answer):
+    """How far prepare_commits has come."""
+
+    completed: bool
+    error: _TaskError | None = None
+    result: PreparedCommits | None = None
+
+
+@dataclass(frozen=True)
+class DumpStatus(_Answer):
+    """How far a dump has come."""
+
+    done: bool
+    error: Annotated[str, _OR_NULL] = ""
+    refs: DumpRefs | None = None
+
+
+@dataclass(frozen=True)
+class StagedPage(_Answer):
+    """One page of prepare_uncommitted; the location is empty where it wrote nothing, the token on the last page."""
+
+    run_id: _Name
+    gc_uncommitted_location: str
+    continuation_token: Annotated[str, _OR_NULL] = ""
+
+
+@dataclass(frozen=True)
+class Location(_Answer):
+    """Where something lies, relative to the namespace."""
+
+    location: _Name

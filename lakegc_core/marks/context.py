@@ -13,13 +13,13 @@ from datetime import timedelta
 
 from lakegc_core import clock
 from lakegc_core.config.settings import RULES_MODES, RepositoryPolicy, Settings
-from lakegc_core.config.workspaces import check_workspace
 from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedError, ServerError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import AUTO, MODES, Header, MarkArtifacts, check_mark_id
 from lakegc_core.marks.lease import Lease
+from lakegc_core.marks.workspaces import check_workspace
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
 from lakegc_core.policy.safety import Level

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import builtins
 import functools
-import random
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 import pyarrow as pa
+
+from lakegc_core.backoff import Backoff
 
 if TYPE_CHECKING:
     from lakegc_core.store.pace import Gate
@@ -36,6 +37,7 @@ NOT_ASKED = "not_asked"  # the gate was shut before the store took the request: 
 
 PROBE_KEY = "_lakefs/retention/gc/lakegc/probe"
 
+BACKOFF = Backoff(first=0.2, longest=20.0)  # between attempts of one request
 
 MD5_DIGEST = "md5:"  # followed by 32 hex digits in lower case
 
@@ -149,8 +151,3 @@ class StoreConfig(Hashable, Protocol):
 def connect(config: StoreConfig) -> Store:
     """The process's one connection for this config: clients are costly to build and safe to share."""
     return config.connect()
-
-
-def pause(attempt: int) -> float:
-    """Seconds before the next attempt: doubling, and spread so that clients do not march in step."""
-    return min(20.0, 0.2 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from lakegc_core.config.credentials import AzureAccess, S3Access
 from lakegc_core.config.settings import Settings, StoreMapping
 from lakegc_core.errors import SettingsError
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.store.credentials import AzureAccess, S3Access
 from lakegc_core.store.local import LocalConfig
 
 

@@ -50,6 +50,7 @@ from lakegc_core.errors import (
 )
 from lakegc_core.store.base import (
     ALREADY_GONE,
+    BACKOFF,
     DELETED,
     LISTING_SCHEMA,
     MD5_DIGEST,
@@ -59,7 +60,6 @@ from lakegc_core.store.base import (
     ObjectInfo,
     StoreConfig,
     StoreProbe,
-    pause,
 )
 from lakegc_core.store.pace import Gate, Told, delete_all
 
@@ -359,7 +359,7 @@ class GCSStore:
             except _SDK_ERRORS as error:
                 if attempt == self._config.max_attempts or not _should_repeat(error):
                     raise self._error(error, doing, key) from None
-                time.sleep(pause(attempt))
+                time.sleep(BACKOFF.wait(attempt))
         raise AssertionError("max_attempts is at least 1")
 
     def _error(self, error: Exception, doing: str, key: str) -> LakegcError:

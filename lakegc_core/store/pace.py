@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, NO_ANSWER, NOT_ASKED, StoreConfig, pause
+from lakegc_core.store.base import ALREADY_GONE, BACKOFF, DELETED, FAILED, NO_ANSWER, NOT_ASKED, StoreConfig
 
 FIRST = 4
 """Requests in flight before anything is known of the store."""
@@ -186,7 +186,7 @@ def delete_all(
         tried = attempt >= attempts
         pending = [key for key in pending if told[key].again and (not tried or (told[key].throttled and patient))]
         if pending:
-            gate.pace.sleep(pause(attempt))
+            gate.pace.sleep(BACKOFF.wait(attempt))
             for key in pending:
                 if told[key].throttled:
                     outcomes[key] = NOT_ASKED  # until it is asked once more: a throttled request was not carried out

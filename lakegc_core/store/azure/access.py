@@ -32,7 +32,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobSasPermissions, BlobServiceClient, ExponentialRetry, generate_blob_sas
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.store.base import pause
+from lakegc_core.store.base import BACKOFF
 from lakegc_core.store.pace import Told
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
@@ -146,7 +146,7 @@ class _Retry(ExponentialRetry):
     """The SDK's retries with lakegc's pauses; its own begin at 15 seconds."""
 
     def get_backoff_time(self, settings: dict[str, Any]) -> float:
-        return pause(settings["count"])
+        return BACKOFF.wait(settings["count"])
 
 
 def delete_batch(

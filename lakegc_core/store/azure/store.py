@@ -35,6 +35,7 @@ from lakegc_core.store.azure.access import code_of, hint, is_lost, should_repeat
 from lakegc_core.store.azure.listing import Pages, read_page
 from lakegc_core.store.base import (
     ALREADY_GONE,
+    BACKOFF,
     DELETED,
     FAILED,
     PROBE_KEY,
@@ -43,7 +44,6 @@ from lakegc_core.store.base import (
     ObjectInfo,
     StoreConfig,
     StoreProbe,
-    pause,
 )
 from lakegc_core.store.pace import Gate, Told, delete_all
 
@@ -294,7 +294,7 @@ class AzureStore:
                 )
             if dates and dates[-1]:
                 return parsedate_to_datetime(dates[-1]).astimezone(UTC)
-            time.sleep(pause(attempt))
+            time.sleep(BACKOFF.wait(attempt))
         raise StoreError(f"{self.root}: {_NO_DATE}")
 
     def probe(self) -> StoreProbe:

@@ -35,6 +35,7 @@ from lakegc_core.errors import (
 )
 from lakegc_core.store.base import (
     ALREADY_GONE,
+    BACKOFF,
     DELETED,
     FAILED,
     MD5_DIGEST,
@@ -44,7 +45,6 @@ from lakegc_core.store.base import (
     ObjectInfo,
     StoreConfig,
     StoreProbe,
-    pause,
 )
 from lakegc_core.store.pace import Gate, Told, delete_all
 from lakegc_core.store.s3 import access as s3_access
@@ -185,7 +185,7 @@ class S3Store:
             except (IncompleteReadError, ResponseStreamingError, *LOST) as error:
                 if attempt == self._config.max_attempts:
                     raise IncompleteError(f"{self.root}: reading {key!r} broke off: {type(error).__name__}") from error
-                time.sleep(pause(attempt))
+                time.sleep(BACKOFF.wait(attempt))
                 continue
             if len(body) != announced:
                 raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and sent {len(body)}")

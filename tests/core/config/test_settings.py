@@ -9,6 +9,7 @@ import pytest
 
 from lakegc_core.config.durations import parse_duration
 from lakegc_core.config.settings import (
+    LakegcYaml,
     NeighbourSettings,
     RepositoryPolicy,
     ScaleSettings,
@@ -197,7 +198,7 @@ def test_a_policy_that_an_earlier_one_makes_unreachable_is_an_error(
     entries = ", ".join(f'{{match: "{match}"}}' for match in matches)
     with pytest.raises(SettingsError, match="never counts") as caught:
         load(home, f"repositories: [{entries}]")
-    assert f"repositories[{len(matches) - 1}]: " in str(caught.value)
+    assert f"`repositories[{len(matches) - 1}]`: " in str(caught.value)
     assert (by or "'?*'") in str(caught.value)
 
 
@@ -250,6 +251,28 @@ def test_an_unknown_key_is_named_with_the_allowed_ones(home: Path, config: str, 
     assert allowed in str(caught.value)
 
 
+def test_all_problems_are_told_at_once_and_a_key_that_is_nearly_right_is_recognised(home: Path) -> None:
+    config = "repositories: [{match: a}, {match: b, min_agee: 1h, min_age: soon}]\nlease: shared"
+    with pytest.raises(SettingsError) as caught:
+        load(home, config)
+    lines = str(caught.value).splitlines()
+    assert [line.partition("named.yaml: ")[2].partition(";")[0] for line in lines] == [
+        "`lease` must be one of internal, external, not 'shared'",
+        "`repositories[1].min_age`: 'soon' is no duration",
+        "`repositories[1]`: unknown key `min_agee` (did you mean `min_age`?)",
+    ]
+
+
+def test_the_schema_of_the_file_describes_every_key() -> None:
+    schema = LakegcYaml.model_json_schema()
+    sections = [schema, *schema["$defs"].values()]
+    assert all("description" in section for section in sections)
+    told = [key for section in sections for key, field in section["properties"].items() if "description" in field]
+    assert {"within", "delete_rate", "versions", "per_gb_month", "min_age", "read_timeout", "root"} <= set(told)
+    silent = {key for section in sections for key in section["properties"]} - set(told)
+    assert silent == {"server", "spark", "scale", "neighbours"}, "their own sections are described"
+
+
 @pytest.mark.parametrize("key", ["secret_access_key", "access_key_id", "credentials"])
 def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, key: str) -> None:
     with pytest.raises(SettingsError, match=f"unknown key `{key}`") as caught:
@@ -262,7 +285,7 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
     ("config", "says"),
     [
         ("[1, 2]", "keys and values"),
-        ("server: here", "server: keys and values"),
+        ("server: here", "`server` must be keys and values, not a text"),
         ("stores: {match: a}", "`stores` must be a list"),
         ("stores: [{root: b}]", "`match` is missing"),
         ("stores: [{match: a}]", "neither `endpoint` nor `root`"),
@@ -271,16 +294,25 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
         ("repositories: [{sweep: true}]", "`match` is missing"),
         ("repositories: [{match: a, safety: paranoid}]", "one of full, standard, none"),
         ("repositories: [{match: a, rules: none}]", "one of required, keep-all-commits"),
-        ("repositories: [{match: a, sweep: 'yes'}]", "`sweep` must be true or false"),
-        ("repositories: [{match: a, protect_tags: 0}]", "`protect_tags` must be true or false"),
-        ("repositories: [{match: a, collect_unknown_names: all}]", "`collect_unknown_names` must be true or false"),
+        ("repositories: [{match: a, sweep: 'yes'}]", r"`repositories\[0\].sweep` must be true or false, not "),
+        (
+            "repositories: [{match: a, protect_tags: 0}]",
+            r"`repositories\[0\].protect_tags` must be true or false, not ",
+        ),
+        (
+            "repositories: [{match: a, collect_unknown_names: all}]",
+            r"`repositories\[0\].collect_unknown_names` must be true or false, not ",
+        ),
         ("repositories: [{match: a, min_age: -1h}]", "negative"),
         ("repositories: [{match: a, min_age: soon}]", "no duration"),
         ("repositories: [{match: a, holds: [release]}]", "is no hold"),
-        ("repositories: [{match: a, keep_marks: 1}]", "`keep_marks` must be a whole number of at least 2, not 1"),
-        ("repositories: [{match: a, mark: nightly}]", "`mark` must be true or false"),
+        (
+            "repositories: [{match: a, keep_marks: 1}]",
+            r"`repositories\[0\].keep_marks` must be a whole number of at least 2, not 1",
+        ),
+        ("repositories: [{match: a, mark: nightly}]", r"`repositories\[0\].mark` must be true or false, not "),
         ("repositories: [{match: a, holds: ['tags:x']}]", "write tag:PATTERN or commit:PATTERN or branch:PATTERN or"),
-        ("repositories: [{match: a, holds: 'tag:x'}]", "`holds` must be a list"),
+        ("repositories: [{match: a, holds: 'tag:x'}]", r"`repositories\[0\].holds` must be a list"),
         ("repositories: [{match: a, holds: ['path:/legal/**']}]", "begins or ends with a slash.*'path:legal/\\*\\*'"),
         ("repositories: [{match: a, holds: ['path:legal/']}]", "begins or ends with a slash"),
         ("repositories: [{match: a, holds: ['path:']}]", "is no hold"),
@@ -289,12 +321,12 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
         ("repositories: [{match: a, holds: ['tag: v1']}]", "white space around"),
         ("server: {read_timeout: 0}", "more than 0"),
         ("server: {endpoint_url: 7}", "must be a text"),
-        ("scale: {delete_rate: 0}", "scale: `delete_rate` must be a whole number of at least 1, not 0"),
+        ("scale: {delete_rate: 0}", "`scale.delete_rate` must be a whole number of at least 1, not 0"),
         ("scale: {delete_parallelism: -2}", "at least 1, not -2"),
         ("scale: {listing_parallelism: 2.5}", "a whole number of at least 1, not 2.5"),
         ("scale: {range_num_partitions: true}", "not True; leave it out for the default"),
         ("scale: {address_num_partitions: '200'}", "not '200'"),
-        ("spark: {conf: {a: [1]}}", "`a` must be a text"),
+        ("spark: {conf: {a: [1]}}", "`spark.conf.a` must be a text, a number or true or false, not a list"),
         ("lease: internal\nlease: external\n", "'lease' twice"),
         ("server: {a: [}", r"not valid YAML \(line 1\)"),
     ],

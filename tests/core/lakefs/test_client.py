@@ -902,6 +902,17 @@ def test_an_object_without_what_matters_is_an_error(server: Scripted, missing: s
         list(server.client.objects("repo", "main"))
 
 
+def test_an_odd_object_is_named_by_its_call_its_place_and_its_field(server: Scripted) -> None:
+    odd = STATS | {"size_bytes": f"{SECRET} bytes"}
+    server.on("GET", f"{R}/refs/main/objects/ls", page([STATS, odd, STATS | {"checksum": 7}]))
+    with pytest.raises(ServerError) as caught:
+        list(server.client.objects("repo", "main"))
+    said = (
+        f"to GET {R}/refs/main/objects/ls: `results[1].size_bytes` must be a whole number, not '*** bytes', and 1 more"
+    )
+    assert said in str(caught.value)
+
+
 def test_stat_tells_the_object_or_that_there_is_none(server: Scripted) -> None:
     where = f"{R}/refs/main/objects/stat"
     server.on("GET", where, [Say(200, STATS), refused(404, "not found"), Say(404, b"proxy")])
