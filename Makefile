@@ -48,10 +48,11 @@ bench: $(STAMP)  ## measure, and print a table
 bench-big: $(STAMP)  ## measure what it costs to ask lakeFS about 100,000 files that look alike
 	@$(BIN)/python -m benchmarks big
 
-lint: $(STAMP)  ## style, formatting and types
+lint: $(STAMP)  ## style, formatting, types, and which room imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(STAMP)  ## format the code
 	$(BIN)/ruff check --fix-only --quiet .
