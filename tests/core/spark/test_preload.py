@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Spark
 
 _TRY = """
 import os, sys, threading
-from lakegc_core import worker_daemon
+from lakegc_core.spark import preload as worker_daemon
 os.execv = lambda *command: sys.exit(f"{command[1][1:]}")
 if sys.argv[1] == "threads":
     threading.Thread(target=threading.Event().wait, daemon=True).start()
@@ -34,7 +34,7 @@ worker_daemon.main()
 
 _WARM = """
 import os, pathlib, socket, sys
-from lakegc_core import worker_daemon
+from lakegc_core.spark import preload as worker_daemon
 if sys.argv[1] == "threads":
     worker_daemon._import = lambda: False
     listener = socket.socket(socket.AF_UNIX)
