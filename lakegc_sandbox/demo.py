@@ -22,7 +22,7 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.artifacts import new_mark_id
 from lakegc_core.marks.context import begin_mark, open_repository
 from lakegc_core.spark.session import session
-from lakegc_core.views import report
+from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
@@ -80,7 +80,7 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
         )
         with reporter.watch(spark):
             review = pipeline.mark(spark, context)
-        tell(report.mark_screen(review.report, every_guard=True).rstrip())
+        tell(screen.mark_screen(review.report, every_guard=True).rstrip())
         garbage = list(pipeline.expired_of(context))
         accepted = {
             verdict.name: "demo: two months of garbage at once" for verdict in review.verdicts if not verdict.passed
@@ -94,7 +94,7 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
         with _clock_at(later), reporter.watch(spark):
             result = pipeline.sweep(spark, context, accepted=accepted)
         found = report.sweep_report(result)
-        tell(report.sweep_screen(found))
+        tell(screen.sweep_screen(found))
         tell("\n4. Afterwards")
         _check_reads(client, name, paths)
         tell(f"   all {len(paths):,} visible objects still read")

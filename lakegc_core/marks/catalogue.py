@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lakegc_core import clock
+from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import STAGES, Header, MarkArtifacts, marks, retired_marks
 from lakegc_core.marks.context import RepositoryContext
@@ -13,7 +14,6 @@ from lakegc_core.marks.previous import newest_complete
 from lakegc_core.policy import safety
 from lakegc_core.stages.swept_report.other_tools import FOLDERS
 from lakegc_core.store.base import Store, connect
-from lakegc_core.views.report import instant
 
 FOREIGN = {kind: folder.partition("{}")[0].rpartition("/")[0] + "/" for kind, folder in FOLDERS.items()}
 """Where lakeFS's own collectors leave their marks, by the prefix that names them on the command line."""

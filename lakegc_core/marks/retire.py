@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from lakegc_core import clock
+from lakegc_core.clock import instant
 from lakegc_core.copies.backup import RECORD
 from lakegc_core.errors import MarkError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.marks import lease
@@ -26,7 +27,6 @@ from lakegc_core.policy import safety
 from lakegc_core.stages.swept_report.lost import LOST
 from lakegc_core.stages.swept_report.record import files_of, sweeps_of
 from lakegc_core.store.base import DELETED, FAILED
-from lakegc_core.views.report import instant
 
 Json = dict[str, Any]
 
