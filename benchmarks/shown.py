@@ -54,7 +54,7 @@ class Shown:
     """
 
     def __init__(self, repository: Repository, folder: Path) -> None:
-        self._repository, self._folder = repository, folder / repository.place.prefix
+        self._repository, self._folder = repository, folder / repository.place.layout.prefix
         self._lock = threading.Lock()
         self._heads: dict[str, _Head] = {}
         self._ranges: dict[str, _Rows] = {}

@@ -31,6 +31,11 @@ def now() -> datetime:
         raise SettingsError(f"LAKEGC_NOW must be unix seconds, not {fixed!r}.") from None
 
 
+def instant(seconds: float) -> str:
+    """Unix seconds as an ISO 8601 instant, UTC, as reports and lists show every time."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def uptime() -> float:
     """Seconds on a clock of this machine that nobody sets. It counts while the machine sleeps, where there is such a
     clock."""

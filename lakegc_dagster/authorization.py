@@ -25,7 +25,7 @@ from lakegc_core.policy.guards import GUARDS, Guard
 from lakegc_dagster.checks import check_key, checked_asset
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import refused
-from lakegc_dagster.metadata import DIGEST, digest_of
+from lakegc_dagster.metadata.entries import DIGEST, digest_of
 from lakegc_dagster.partitions import GcCell
 
 _DONE = (AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED)

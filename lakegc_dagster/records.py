@@ -9,7 +9,7 @@ import dagster as dg
 
 from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.metadata import EXPIRED, READY, STARTED
+from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import Marked
 

@@ -8,35 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-# Private, but what Dagster's own schedules count with; a change shows as an ImportError or in tests/dagster.
-from dagster._utils.schedules import cron_string_iterator, is_valid_cron_schedule, reverse_cron_string_iterator
+from croniter import CroniterBadDateError, croniter
 
+from lakegc_core.clock import instant
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.policy.safety import RETIREMENT
+from lakegc_core.views.words import to_the_minute
 from lakegc_dagster.partitions import GcCell
 
 _SLOT = "%Y%m%dT%H%MZ"
 
 
 def check_cron(cron: str) -> bool:
-    """Whether this is a cron expression of five fields."""
-    return is_valid_cron_schedule(cron)
+    """Whether this is a cron expression of five fields, and of a date that there is."""
+    if not croniter.is_valid(cron) or len(croniter.expand(cron)[0]) != 5:
+        return False
+    try:
+        croniter(cron, datetime.now(UTC)).get_next()
+    except CroniterBadDateError:
+        return False
+    return True
 
 
 def latest_slot(cron: str, now: datetime) -> datetime:
     """The last tick of a cron expression, in UTC, that is not after `now`."""
-    ticks = reverse_cron_string_iterator(now.timestamp(), cron, "UTC")
-    return next(tick for tick in ticks if tick <= now).astimezone(UTC)
+    slot: datetime = _ticks(cron, now + timedelta(seconds=1)).get_prev(datetime)  # a tick at `now` counts
+    return slot.astimezone(UTC)
 
 
 def next_slot(cron: str, now: datetime) -> datetime:
     """The first tick of a cron expression, in UTC, that is after `now`."""
-    ticks = cron_string_iterator(now.timestamp(), cron, "UTC")
-    return next(tick for tick in ticks if tick > now).astimezone(UTC)
+    slot: datetime = _ticks(cron, now).get_next(datetime)
+    return slot.astimezone(UTC)
+
+
+def _ticks(cron: str, start: datetime) -> croniter:
+    """The ticks around a moment, which are whole minutes: what is less than a second counts for nothing."""
+    return croniter(cron, start.astimezone(UTC).replace(microsecond=0))
 
 
 def round_id(slot: datetime) -> str:
@@ -119,8 +131,7 @@ def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requeste
     if not mark.expired:
         return f"mark {mark.mark_id} found nothing to sweep"
     if now < mark.ready_at:
-        at = datetime.fromtimestamp(mark.ready_at, UTC)
-        return f"mark {mark.mark_id} may be swept from {at:%Y-%m-%d %H:%M} UTC"
+        return f"mark {mark.mark_id} may be swept from {to_the_minute(instant(mark.ready_at))}"
     return ""
 
 

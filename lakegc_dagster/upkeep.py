@@ -18,7 +18,7 @@ from lakegc_dagster import records, rounds
 from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import told_as_failures
-from lakegc_dagster.metadata import copy_metadata, retirement_metadata
+from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 from lakegc_dagster.sensors import every_repository

@@ -24,8 +24,8 @@ import dagster as dg
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import round_id
 from lakegc_sandbox.api.server import SandboxServer
+from lakegc_sandbox.history import build_demo
 from lakegc_sandbox.lakefs import Sandbox
-from lakegc_sandbox.model.history import build_demo
 
 HOST = "127.0.0.1"
 PORT = 3000

@@ -10,23 +10,29 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.artifacts import new_mark_id
-from lakegc_core.marks.context import begin_mark, open_repository
+from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.spark.session import session
-from lakegc_core.views import report
+from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter
 from lakegc_sandbox.api.server import SandboxServer
+from lakegc_sandbox.history import build_demo
 from lakegc_sandbox.lakefs import Sandbox
-from lakegc_sandbox.model.history import build_demo
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _ACCESS_KEY, _SECRET_KEY = "lakegc-sandbox", "lakegc-sandbox-secret"
 _GONE = 410
@@ -68,41 +74,91 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
         server_settings = ServerSettings(server.url, _ACCESS_KEY, _SECRET_KEY)
         settings = Settings(server=server_settings, repositories=(RepositoryPolicy(match="*", safety="full"),))
         client = LakeFSClient(server_settings)
-        paths = _paths(client, name)
-        tell(f"   {len(paths):,} objects are visible on {sum(1 for _ in client.branches(name))} branches; all read")
-        _check_reads(client, name, paths)
+        story = _Story(sandbox, name, client, _paths(client, name), reporter, tell)
+        tell(
+            f"   {len(story.paths):,} objects are visible on {sum(1 for _ in client.branches(name))} branches; all read"
+        )
+        story.check_reads()
         spark = session("local[*]", {"spark.driver.memory": "1g"})
         context = begin_mark(
             open_repository(settings, name, client=client, say=reporter.say), new_mark_id(sandbox_now(sandbox))
         )
-        tell(
+        review = story.mark(spark, context)
+        garbage = set(pipeline.expired_of(context))
+        result = story.sweep(spark, context, review)
+        story.read_afterwards(garbage)
+        spark.stop()
+    if as_json:
+        found = {"mark": review.report, "sweep": report.sweep_report(result), "objects_read": len(story.paths)}
+        print(json.dumps(found))
+    return 1 if result.failed else 0
+
+
+@dataclass(frozen=True)
+class _Story:
+    """The chapters of the demo over one lake. `paths`: what its branches show, as (branch, path)."""
+
+    sandbox: Sandbox
+    repository: str
+    client: LakeFSClient
+    paths: list[tuple[str, str]]
+    reporter: Reporter
+    tell: Callable[[str], None]
+
+    def mark(self, spark: SparkSession, context: MarkContext) -> pipeline.Review:
+        """Mark the lake."""
+        self.tell(
             "\n2. lakegc mark: what is there, what is staged, which commits count, what they refer to, the difference\n"
         )
-        with reporter.watch(spark):
+        with self.reporter.watch(spark):
             review = pipeline.mark(spark, context)
-        tell(report.mark_screen(review.report, every_guard=True).rstrip())
-        garbage = list(pipeline.expired_of(context))
+        self.tell(screen.mark_screen(review.report, every_guard=True).rstrip())
+        return review
+
+    def sweep(self, spark: SparkSession, context: MarkContext, review: pipeline.Review) -> SweepResult:
+        """Sweep the mark a day later, and accept what guards say of a first collection."""
         accepted = {
             verdict.name: "demo: two months of garbage at once" for verdict in review.verdicts if not verdict.passed
         }
         if accepted:
-            tell(f"\n   {', '.join(accepted)} refused, rightly: nobody has collected here before. The sweep says why.")
-        later = sandbox_now(sandbox) + timedelta(hours=25)
-        tell(
+            refused = ", ".join(accepted)
+            self.tell(f"\n   {refused} refused, rightly: nobody has collected here before. The sweep says why.")
+        later = sandbox_now(self.sandbox) + timedelta(hours=25)
+        self.tell(
             "\n3. A day later (level `full` waits for 24 h), lakegc sweep: guards, a fresh look, plan, delete, report\n"
         )
-        with _clock_at(later), reporter.watch(spark):
+        with _clock_at(later), self.reporter.watch(spark):
             result = pipeline.sweep(spark, context, accepted=accepted)
-        found = report.sweep_report(result)
-        tell(report.sweep_screen(found))
-        tell("\n4. Afterwards")
-        _check_reads(client, name, paths)
-        tell(f"   all {len(paths):,} visible objects still read")
-        tell(f"   {_show_gone(client, name, sandbox, set(garbage))}")
-        spark.stop()
-    if as_json:
-        print(json.dumps({"mark": review.report, "sweep": found, "objects_read": len(paths)}))
-    return 1 if result.failed else 0
+        self.tell(screen.sweep_screen(report.sweep_report(result)))
+        return result
+
+    def read_afterwards(self, garbage: set[str]) -> None:
+        """Read what is visible, and show that what was swept is gone."""
+        self.tell("\n4. Afterwards")
+        self.check_reads()
+        self.tell(f"   all {len(self.paths):,} visible objects still read")
+        self.tell(f"   {self._show_gone(garbage)}")
+
+    def check_reads(self) -> None:
+        """Read one byte of everything that branches show."""
+        for branch, path in self.paths:
+            status = self.client.read_byte(self.repository, branch, path)
+            if status not in _READS:
+                raise LakegcError(
+                    f"{path} on {branch} answers {status}: a live object does not read. Please report this."
+                )
+
+    def _show_gone(self, garbage: set[str]) -> str:
+        """An old commit still names its objects; one whose data was swept answers 410."""
+        for commit_id in self.sandbox.repository(self.repository).refs.commits:
+            for page in self.client.objects(self.repository, commit_id):
+                for stats in page:
+                    if any(stats.physical_address.endswith(address) for address in garbage):
+                        status = self.client.read_byte(self.repository, commit_id, stats.path)
+                        if status != _GONE:
+                            raise LakegcError(f"{stats.path} at {commit_id[:12]} was swept, yet answers {status}.")
+                        return f"a swept object answers {status} Gone: {stats.path} at expired commit {commit_id[:12]}"
+        raise LakegcError("No expired commit names a swept object; the demo's history does not show what it should.")
 
 
 def sandbox_now(sandbox: Sandbox) -> datetime:
@@ -117,27 +173,6 @@ def _paths(client: LakeFSClient, repository: str) -> list[tuple[str, str]]:
         for page in client.objects(repository, branch.name)
         for stats in page
     ]
-
-
-def _check_reads(client: LakeFSClient, repository: str, paths: list[tuple[str, str]]) -> None:
-    for branch, path in paths:
-        status = client.read_byte(repository, branch, path)
-        if status not in _READS:
-            raise LakegcError(f"{path} on {branch} answers {status}: a live object does not read. Please report this.")
-
-
-def _show_gone(client: LakeFSClient, repository: str, sandbox: Sandbox, garbage: set[str]) -> str:
-    """An old commit still names its objects; one whose data was swept answers 410."""
-    refs = sandbox.repository(repository).refs
-    for commit_id in refs.commits:
-        for page in client.objects(repository, commit_id):
-            for stats in page:
-                if any(stats.physical_address.endswith(address) for address in garbage):
-                    status = client.read_byte(repository, commit_id, stats.path)
-                    if status != _GONE:
-                        raise LakegcError(f"{stats.path} at {commit_id[:12]} was swept, yet answers {status}.")
-                    return f"a swept object answers {status} Gone: {stats.path} at expired commit {commit_id[:12]}"
-    raise LakegcError("No expired commit names a swept object; the demo's history does not show what it should.")
 
 
 def serve(folder: str | None, port: int, reporter: Reporter) -> int:

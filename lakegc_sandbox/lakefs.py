@@ -14,10 +14,9 @@ from urllib.parse import unquote, urlsplit
 
 from lakegc_core.store.base import StoreConfig
 from lakegc_sandbox.files.files import Files, FolderFiles, StoreFiles
-from lakegc_sandbox.files.graveler_writer import RANGE_MAX_SIZE, RANGE_MODULUS
 from lakegc_sandbox.files.names import Names
 from lakegc_sandbox.model.gc_prepare import PageLimits
-from lakegc_sandbox.model.objects import NOW, PREFIX, Place
+from lakegc_sandbox.model.objects import NOW, USUAL, Layout, Place
 from lakegc_sandbox.model.refs import SandboxError
 from lakegc_sandbox.model.repository import Repository
 
@@ -44,24 +43,19 @@ class Sandbox:
         blockstore: str = "local",
         clock: Callable[[], float] = time.time,
         seed: int | None = None,
-        range_modulus: int = RANGE_MODULUS,
-        range_max_size: int = RANGE_MAX_SIZE,
-        block_storage_prefix: str = PREFIX,
-        shards: int = 0,
+        layout: Layout = USUAL,
     ) -> None:
         self.root = root.resolve()
         self.blockstore = blockstore
         self.clock = clock
         self.lock = RLock()
-        self.names = Names(seed, shards)
+        self.names = Names(seed, layout.shards)
         self.repositories: dict[str, Repository] = {}
         self.grace_period = 86_400  # seconds
         self.version = "1.84.0"
         self.uncommitted_page = PageLimits()
         self.pending_polls = 0  # how many times a background task answers that it is not done yet
-        self._range_modulus = range_modulus
-        self._range_max_size = range_max_size
-        self._prefix = block_storage_prefix
+        self._layout = layout
 
     def create_repository(
         self,
@@ -93,9 +87,7 @@ class Sandbox:
                 lock=self.lock,
                 find=self.find,
                 local_base=str(self.root) if self.blockstore == "local" else None,
-                range_modulus=self._range_modulus,
-                range_max_size=self._range_max_size,
-                prefix=self._prefix,
+                layout=self._layout,
             )
             repository = Repository(name, place, default_branch=default_branch, age=age)
             self.repositories[name] = repository

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lakegc_core import clock
+from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks, retired_marks
 from lakegc_core.marks.context import RepositoryContext
@@ -14,7 +15,6 @@ from lakegc_core.names import STAGES
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import Store, connect
-from lakegc_core.views.report import instant
 
 GC = "_lakefs/retention/gc"
 FOLDERS = {

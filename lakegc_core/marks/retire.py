@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from lakegc_core import clock
+from lakegc_core.clock import instant
 from lakegc_core.errors import MarkError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, decode, digest, encode, marks, retired_marks
@@ -27,7 +28,6 @@ from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.store.base import DELETED, FAILED
-from lakegc_core.views.report import instant
 
 Json = dict[str, Any]
 

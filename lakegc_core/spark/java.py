@@ -137,7 +137,10 @@ def _number(text: str) -> int:
 
 
 def make_cache() -> str:
-    """Let Java learn Spark's classes from a run of the demo, and keep them. Returns a sentence on what came of it."""
+    """Let Java learn Spark's classes from a run of `lakegc demo`, and keep them. Returns a sentence on what came of it.
+
+    Without `lakegc_sandbox`, which brings that verb, there is no cache.
+    """
     cache = _find().cache
     if cache is None:
         return f"This Java is older than {_OLDEST_WITH_CACHE}: Spark starts without a cache of its classes."

@@ -11,14 +11,12 @@ import functools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
+from typing import IO, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from lakegc_core.backoff import Backoff
-
-if TYPE_CHECKING:
-    from lakegc_core.store.pace import Gate
+from lakegc_core.store.pace import Gate
 
 LISTING_SCHEMA = pa.schema(
     [

@@ -92,7 +92,7 @@ def _azure(namespace: Namespace, endpoint: str | None, given: AzureAccess | None
 
 def _gcs(namespace: Namespace, endpoint: str | None) -> StoreConfig:
     try:
-        from lakegc_core.store import gcs
+        from lakegc_core.store.gcs import store as gcs
     except ImportError as error:
         raise SettingsError(
             f"{namespace.uri} lies on Google Cloud Storage, whose SDK is not installed ({error.name}): "

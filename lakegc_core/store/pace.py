@@ -1,7 +1,7 @@
 """How hard a store is asked to delete: requests in flight, objects a second, and patience when it throttles.
 
-The one home of repeated deletes. A store says what each answer was (`Told`); whether to slow down, to wait and to ask
-again is decided here, for all stores alike. Nothing here knows a protocol, nor who may delete what.
+Here: the pace of one process towards one store, and the gate that each request passes. Not here: what an answer means
+for a key, and whether it is asked again (`repeated_deletes`); any protocol; who may delete what.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-from lakegc_core.store.base import ALREADY_GONE, BACKOFF, DELETED, FAILED, NO_ANSWER, NOT_ASKED, StoreConfig
 
 FIRST = 4
 """Requests in flight before anything is known of the store."""
@@ -22,28 +19,6 @@ FIRST = 4
 PATIENCE = 45.0
 """Seconds for which a store may go on throttling one request of a sweep, before that counts as its answer. Less than
 the time between two glances at the refs: what one of those cuts off has all its patience afterwards."""
-
-
-class Told(NamedTuple):
-    """What one request said of one key. `again`: another may say something else; `throttled`: if it comes later."""
-
-    outcome: str
-    again: bool = False
-    throttled: bool = False
-
-    @classmethod
-    def lost(cls) -> Told:
-        """No answer, or none that can be read."""
-        return cls(NO_ANSWER, again=True)
-
-    @classmethod
-    def failed(cls, code: str, *, again: bool = False, throttled: bool = False) -> Told:
-        """The store's own code."""
-        return cls(FAILED + code, again or throttled, throttled)
-
-
-Ask = Callable[[Sequence[str]], Mapping[str, Told] | None]
-"""Makes one request for some keys. None: the store does not take them together, only one by one."""
 
 
 class Window:
@@ -136,8 +111,8 @@ class Pace:
 
 
 @functools.lru_cache(maxsize=16)
-def shared(config: StoreConfig, most: int, rate: float) -> Pace:
-    """This process's pace towards a store: what one task has learnt of it counts for the next."""
+def shared(config: Hashable, most: int, rate: float) -> Pace:
+    """This process's pace towards a store, by its config: what one task has learnt of it counts for the next."""
     return Pace(most, rate, PATIENCE)
 
 
@@ -152,42 +127,3 @@ class Gate:
 
     pace: Pace = field(default_factory=lambda: Pace(64))
     may: Callable[[], bool] = always
-
-
-def delete_all(
-    keys: Sequence[str], ask: Ask, *, attempts: int, gate: Gate, single: Ask | None = None
-) -> dict[str, str]:
-    """Ask for the deletion of different keys until each has an outcome, `attempts` times at most; outcomes by key.
-
-    A throttled request has the pace's patience as well. A key found gone after an answer was lost is `deleted`: that
-    request may have done it. What the gate does not let through any more is `not_asked`.
-    """
-    outcomes = dict.fromkeys(keys, NOT_ASKED)
-    doubtful: set[str] = set()
-    pending, began, attempt = list(keys), gate.pace.now(), 0
-    while pending:
-        attempt += 1
-        with gate.pace.turn(len(pending)) as turn:
-            if not gate.may():
-                return outcomes
-            told = ask(pending)
-            turn.throttled = any(each.throttled for each in told.values()) if told else False
-        if told is None:
-            if single is None:
-                raise AssertionError("a request for one key cannot be divided")
-            for key in pending:
-                outcomes |= delete_all([key], single, attempts=attempts, gate=gate)
-            return outcomes
-        for key in pending:
-            gone = told[key].outcome == ALREADY_GONE and key in doubtful
-            outcomes[key] = DELETED if gone else told[key].outcome
-        doubtful.update(key for key in pending if told[key].outcome == NO_ANSWER)
-        patient = gate.pace.now() - began < gate.pace.patience
-        tried = attempt >= attempts
-        pending = [key for key in pending if told[key].again and (not tried or (told[key].throttled and patient))]
-        if pending:
-            gate.pace.sleep(BACKOFF.wait(attempt))
-            for key in pending:
-                if told[key].throttled:
-                    outcomes[key] = NOT_ASKED  # until it is asked once more: a throttled request was not carried out
-    return outcomes

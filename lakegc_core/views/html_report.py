@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from lakegc_core.views.pictures import bars
-from lakegc_core.views.report import UNKNOWN_REMARK, held_by, human_bytes, kept_by, monthly
+from lakegc_core.views.words import UNKNOWN_REMARK, held_by, human_bytes, kept_by, monthly
 
 Json = dict[str, Any]
 

@@ -5,10 +5,10 @@ import dagster as dg
 from lakegc_core.copies import backup as core
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext, open_mark
-from lakegc_core.views.report import human_bytes
+from lakegc_core.views.words import human_bytes
 from lakegc_dagster.config import BACKUP, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
-from lakegc_dagster.metadata import copy_metadata
+from lakegc_dagster.metadata.results import copy_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 

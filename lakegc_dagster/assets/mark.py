@@ -1,6 +1,7 @@
 """The five marking assets, in the only order that is safe. They read lakeFS and its store, and write only artifacts."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import get_args
 
 import dagster as dg
@@ -15,7 +16,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark
 from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
-from lakegc_dagster.metadata import columns, stage_metadata
+from lakegc_dagster.metadata.stages import columns, stage_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 
@@ -51,57 +52,81 @@ class MarkConfig(dg.Config):
         )
 
 
+@dataclass(frozen=True)
+class _Stage:
+    """A marking asset: what it stands upon, and what people read about it."""
+
+    name: str
+    deps: tuple[str, ...]
+    description: str
+
+
+_FIRST = _Stage(
+    "namespace_listing",
+    (),
+    "What lies in the repository's storage namespace, listed before anything else is read. Begins the mark.\n\n"
+    "Files that are not lakeFS's are listed and marked; they are never candidates.",
+)
+_LATER = (
+    _Stage(
+        "uncommitted_addresses",
+        ("namespace_listing",),
+        "What is staged on any branch, as lakeFS dumps it: complete before commits are read.",
+    ),
+    _Stage(
+        "retention_commits",
+        ("uncommitted_addresses",),
+        "Which commits count: heads, tags, and what the retention rules keep, united with the server's own answer.",
+    ),
+    _Stage(
+        "committed_addresses",
+        ("retention_commits",),
+        "What the retained commits refer to, read from lakeFS's own metadata files.",
+    ),
+    _Stage(
+        "expired_addresses",
+        ("namespace_listing", "uncommitted_addresses", "retention_commits", "committed_addresses"),
+        "The garbage: listed, lakeFS's, old enough, and referred to by nothing. The checks judge it; nothing is\n"
+        "deleted here.",
+    ),
+)
+
+
 def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     """The five assets, under the names and labels of `options`."""
+    return [_first_asset(options), *(_later_asset(options, stage) for stage in _LATER)]
 
-    def stage(name: str, *deps: str) -> Callable[[Callable[..., dg.MaterializeResult[None]]], dg.AssetsDefinition]:
-        return options.asset(
-            name,
-            group=options.mark_group,
-            deps=deps,
-            kinds={"pyspark", "parquet"},
-            retry_policy=READING_RETRIES,
-            metadata={"dagster/column_schema": columns(name)},
-        )
 
-    @stage("namespace_listing")
-    def namespace_listing(
+def _first_asset(options: LakegcConfig) -> dg.AssetsDefinition:
+    @_asset(options, _FIRST)
+    def begin(
         context: dg.AssetExecutionContext, config: MarkConfig, lakegc: LakegcResource
     ) -> dg.MaterializeResult[None]:
-        """What lies in the repository's storage namespace, listed before anything else is read. Begins the mark.
+        return _run(context, lakegc, _FIRST.name, config.begin)
 
-        Files that are not lakeFS's are listed and marked; they are never candidates.
-        """
-        return _run(context, lakegc, "namespace_listing", config.begin)
+    return begin
 
-    @stage("uncommitted_addresses", "namespace_listing")
-    def uncommitted_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
-        """What is staged on any branch, as lakeFS dumps it: complete before commits are read."""
-        return _run(context, lakegc, "uncommitted_addresses")
 
-    @stage("retention_commits", "uncommitted_addresses")
-    def retention_commits(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
-        """Which commits count: heads, tags, and what the retention rules keep, united with the server's own answer."""
-        return _run(context, lakegc, "retention_commits")
+def _later_asset(options: LakegcConfig, stage: _Stage) -> dg.AssetsDefinition:
+    @_asset(options, stage)
+    def go_on(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
+        return _run(context, lakegc, stage.name)
 
-    @stage("committed_addresses", "retention_commits")
-    def committed_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
-        """What the retained commits refer to, read from lakeFS's own metadata files."""
-        return _run(context, lakegc, "committed_addresses")
+    return go_on
 
-    @stage(
-        "expired_addresses",
-        "namespace_listing",
-        "uncommitted_addresses",
-        "retention_commits",
-        "committed_addresses",
+
+def _asset(
+    options: LakegcConfig, stage: _Stage
+) -> Callable[[Callable[..., dg.MaterializeResult[None]]], dg.AssetsDefinition]:
+    return options.asset(
+        stage.name,
+        group=options.mark_group,
+        deps=stage.deps,
+        description=stage.description,
+        kinds={"pyspark", "parquet"},
+        retry_policy=READING_RETRIES,
+        metadata={"dagster/column_schema": columns(stage.name)},
     )
-    def expired_addresses(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
-        """The garbage: listed, lakeFS's, old enough, and referred to by nothing. The checks judge it; nothing is
-        deleted here."""
-        return _run(context, lakegc, "expired_addresses")
-
-    return [namespace_listing, uncommitted_addresses, retention_commits, committed_addresses, expired_addresses]
 
 
 def _run(

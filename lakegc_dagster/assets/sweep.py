@@ -12,7 +12,7 @@ from lakegc_core.policy import guards
 from lakegc_dagster.authorization import authorize_sweep
 from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures
-from lakegc_dagster.metadata import sweep_metadata
+from lakegc_dagster.metadata.results import sweep_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 

@@ -1,6 +1,6 @@
 """The endpoints a collector lives by: configuration, rules, prepare calls, tasks, dump, metadata.
 
-What they compute belongs in `gc_prepare`; repositories, references and objects over HTTP in `endpoints`.
+What they compute belongs in `gc_prepare`; repositories, references and objects over HTTP in the modules beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakegc_sandbox.api.wire import NO_CONTENT, Answer, Json, Request, Route, iso_time, repository_of, route
+from lakegc_sandbox.api.wire import (
+    NO_CONTENT,
+    REPOSITORY,
+    Answer,
+    Json,
+    Request,
+    Route,
+    iso_time,
+    repository_of,
+    route,
+)
 from lakegc_sandbox.lakefs import Sandbox
 from lakegc_sandbox.model.gc_prepare import dump_refs, prepare_commits, prepare_uncommitted
 from lakegc_sandbox.model.refs import SandboxError
@@ -28,7 +38,7 @@ class _Task:
 
 @dataclass
 class Tasks:
-    """The background tasks of one server."""
+    """The background tasks of one server, and the endpoints that begin them and ask for them."""
 
     _tasks: dict[str, _Task] = field(default_factory=dict)
 
@@ -51,6 +61,40 @@ class Tasks:
             task.pending_polls -= 1
             return task, False
         return task, True
+
+    def start_prepare_commits(self, sandbox: Sandbox, request: Request) -> Answer:
+        """Begin to compute which commits are active."""
+        repository = repository_of(sandbox, request)
+        if repository.read_only:
+            raise SandboxError(403, "read-only repository")
+        return Answer(202, {"id": self.start(sandbox, "GCPC", lambda: prepare_commits(repository))})
+
+    def prepare_commits_status(self, sandbox: Sandbox, request: Request) -> Answer:
+        """Whether that is done, and where the result lies."""
+        repository_of(sandbox, request)
+        task_id = request.required("id")
+        task, done = self.poll(task_id)
+        document: dict[str, Json] = {"completed": done, "task_id": task_id, "update_time": task.update_time}
+        if done and task.error is not None:
+            document["error"] = {"message": str(task.error)}
+        elif done and task.result is not None:
+            document["result"] = {name: value for name, value in task.result.items() if value}
+        return Answer(200, document)
+
+    def start_dump(self, sandbox: Sandbox, request: Request) -> Answer:
+        """Begin to dump the references."""
+        repository = repository_of(sandbox, request)
+        return Answer(202, {"id": self.start(sandbox, "DR", lambda: dump_refs(repository))})
+
+    def dump_status(self, sandbox: Sandbox, request: Request) -> Answer:
+        """Whether that is done, and what the dump holds."""
+        repository_of(sandbox, request)
+        task_id = request.required("task_id")
+        task, done = self.poll(task_id)
+        document: dict[str, Json] = {"done": done, "id": task_id, "update_time": task.update_time}
+        if done:
+            document["refs"] = task.result
+        return Answer(200, document)
 
 
 def _config(sandbox: Sandbox, request: Request) -> Answer:
@@ -132,62 +176,30 @@ def _prepare_commits(sandbox: Sandbox, request: Request) -> Answer:
 
 def _get_metadata_location(sandbox: Sandbox, request: Request) -> Answer:
     place = repository_of(sandbox, request).place
-    return Answer(200, {"location": f"{place.prefix}/{request.args['id']}"})
+    return Answer(200, {"location": f"{place.layout.prefix}/{request.args['id']}"})
+
+
+def _rules_routes() -> list[Route]:
+    """The rules, under the path of today and the one before it."""
+    methods = [("GET", _get_rules), ("DELETE", _delete_rules)]
+    both = itertools.product(["/settings/gc_rules", "/gc/rules"], methods)
+    setting = [("/settings/gc_rules", ("PUT", _set_rules)), ("/gc/rules", ("POST", _set_rules))]
+    return [route(method, REPOSITORY + path, endpoint) for path, (method, endpoint) in itertools.chain(both, setting)]
 
 
 def gc_routes() -> list[Route]:
     """All of them, with background tasks of their own."""
     tasks = Tasks()
-
-    def start_prepare_commits(sandbox: Sandbox, request: Request) -> Answer:
-        repository = repository_of(sandbox, request)
-        if repository.read_only:
-            raise SandboxError(403, "read-only repository")
-        task_id = tasks.start(sandbox, "GCPC", lambda: prepare_commits(repository))
-        return Answer(202, {"id": task_id})
-
-    def prepare_commits_status(sandbox: Sandbox, request: Request) -> Answer:
-        repository_of(sandbox, request)
-        task_id = request.required("id")
-        task, done = tasks.poll(task_id)
-        document: dict[str, Json] = {"completed": done, "task_id": task_id, "update_time": task.update_time}
-        if done and task.error is not None:
-            document["error"] = {"message": str(task.error)}
-        elif done and task.result is not None:
-            document["result"] = {name: value for name, value in task.result.items() if value}
-        return Answer(200, document)
-
-    def start_dump(sandbox: Sandbox, request: Request) -> Answer:
-        repository = repository_of(sandbox, request)
-        return Answer(202, {"id": tasks.start(sandbox, "DR", lambda: dump_refs(repository))})
-
-    def dump_status(sandbox: Sandbox, request: Request) -> Answer:
-        repository_of(sandbox, request)
-        task_id = request.required("task_id")
-        task, done = tasks.poll(task_id)
-        document: dict[str, Json] = {"done": done, "id": task_id, "update_time": task.update_time}
-        if done:
-            document["refs"] = task.result
-        return Answer(200, document)
-
-    repo = "/repositories/{repo}"
-    rules = [
-        route(method, repo + path, endpoint)
-        for path, (method, endpoint) in itertools.chain(
-            itertools.product(["/settings/gc_rules", "/gc/rules"], [("GET", _get_rules), ("DELETE", _delete_rules)]),
-            [("/settings/gc_rules", ("PUT", _set_rules)), ("/gc/rules", ("POST", _set_rules))],
-        )
-    ]
     return [
         route("GET", "/config", _config),
         route("GET", "/config/garbage-collection", _grace_period),
-        *rules,
-        route("POST", repo + "/gc/prepare_uncommited", _prepare_uncommitted),
-        route("POST", repo + "/gc/prepare_commits", _prepare_commits),
-        route("POST", repo + "/gc/prepare_commits/async", start_prepare_commits),
-        route("GET", repo + "/gc/prepare_commits/status", prepare_commits_status),
-        route("POST", repo + "/dump", start_dump),
-        route("GET", repo + "/dump", dump_status),
-        route("GET", repo + "/metadata/meta_range/{id}", _get_metadata_location),
-        route("GET", repo + "/metadata/range/{id}", _get_metadata_location),
+        *_rules_routes(),
+        route("POST", REPOSITORY + "/gc/prepare_uncommited", _prepare_uncommitted),
+        route("POST", REPOSITORY + "/gc/prepare_commits", _prepare_commits),
+        route("POST", REPOSITORY + "/gc/prepare_commits/async", tasks.start_prepare_commits),
+        route("GET", REPOSITORY + "/gc/prepare_commits/status", tasks.prepare_commits_status),
+        route("POST", REPOSITORY + "/dump", tasks.start_dump),
+        route("GET", REPOSITORY + "/dump", tasks.dump_status),
+        route("GET", REPOSITORY + "/metadata/meta_range/{id}", _get_metadata_location),
+        route("GET", REPOSITORY + "/metadata/range/{id}", _get_metadata_location),
     ]

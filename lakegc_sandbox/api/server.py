@@ -1,6 +1,6 @@
 """The sandbox behind HTTP on a loopback address: sockets, authentication, errors, and a hook for faults.
 
-What each endpoint answers belongs in `endpoints` and `gc_endpoints`.
+What each endpoint answers belongs in `ref_endpoints`, `object_endpoints` and `gc_endpoints`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from types import TracebackType
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from lakegc_core.errors import LakegcError
-from lakegc_sandbox.api import endpoints, gc_endpoints
+from lakegc_sandbox.api.gc_endpoints import gc_routes
+from lakegc_sandbox.api.object_endpoints import object_routes
+from lakegc_sandbox.api.ref_endpoints import ref_routes
 from lakegc_sandbox.api.wire import Answer, Json, Request
 from lakegc_sandbox.lakefs import Sandbox
 from lakegc_sandbox.model.refs import SandboxError
@@ -48,7 +50,7 @@ class SandboxServer:
         self.secret_key = secret_key
         self.fault: Fault | None = None
         self.requests: list[tuple[str, str]] = []
-        self._routes = [*gc_endpoints.gc_routes(), *endpoints.routes()]
+        self._routes = [*gc_routes(), *ref_routes(), *object_routes()]
         self._http = _Listener((host, port), self)
         self._thread: threading.Thread | None = None
 

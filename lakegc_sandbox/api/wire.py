@@ -1,6 +1,6 @@
 """Requests, answers and routes of the sandbox's REST API, and the shapes lakeFS gives its JSON.
 
-What the endpoints do belongs in `endpoints` and `gc_endpoints`, sockets in `server`.
+What the endpoints do belongs in `ref_endpoints`, `object_endpoints` and `gc_endpoints`, sockets in `server`.
 """
 
 from __future__ import annotations
@@ -85,6 +85,10 @@ class Answer:
 
 NO_CONTENT = Answer(204)  # done, nothing to say
 
+REPOSITORY = "/repositories/{repo}"
+BRANCH = REPOSITORY + "/branches/{branch}"
+REF = REPOSITORY + "/refs/{ref}"
+
 Endpoint = Callable[[Sandbox, Request], Answer]
 
 
@@ -100,6 +104,14 @@ class Route:
 def route(method: str, template: str, endpoint: Endpoint) -> Route:
     """Parts in braces match one path segment each, still percent-encoded."""
     return Route(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", template)), endpoint)
+
+
+def text_of(body: Mapping[str, Json], name: str) -> str:
+    """A text that a request must hold."""
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise SandboxError(400, f"'{name}' is required")
+    return value
 
 
 def repository_of(sandbox: Sandbox, request: Request) -> Repository:

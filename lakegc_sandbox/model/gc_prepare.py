@@ -69,7 +69,7 @@ def prepare_uncommitted(repository: Repository, token: str | None, limits: PageL
         rows, following = _page_rows(repository, start.get("branch", ""), start.get("path", ""), limits)
         answer = {"gc_uncommitted_location": "", "run_id": run_id}
         if rows:
-            directory = f"{place.prefix}/retention/gc/uncommitted/{run_id}/uncommitted"
+            directory = f"{place.layout.prefix}/retention/gc/uncommitted/{run_id}/uncommitted"
             key = f"{directory}/{place.names.xid(int(place.clock()))}"
             repository.files.write(key, _uncommitted_file(rows), place.clock())
             answer["gc_uncommitted_location"] = location(repository, directory, directory=True)
@@ -180,10 +180,12 @@ def prepare_commits(repository: Repository) -> dict[str, str]:
         run_id = place.names.run_id(place.clock())
         lines = ["commit_id,expired,metarange_id"]
         lines += [f"{commit.id},false,{commit.meta_range_id}" for commit in active_commits(repository)]
-        key = f"{place.prefix}/retention/gc/commits/run_id={run_id}/commits.csv"
+        key = f"{place.layout.prefix}/retention/gc/commits/run_id={run_id}/commits.csv"
         repository.files.write(key, ("\n".join(lines) + "\n").encode(), place.clock())
         return {
-            "gc_addresses_location": location(repository, f"{place.prefix}/retention/gc/addresses", directory=True),
+            "gc_addresses_location": location(
+                repository, f"{place.layout.prefix}/retention/gc/addresses", directory=True
+            ),
             "gc_commits_location": location(repository, key),
             "gc_commits_presigned_url": (
                 "" if place.local_base is not None else "https://presigned.invalid/commits.csv"
@@ -255,7 +257,7 @@ def _dump_table(repository: Repository, entity: str, values: Mapping[str, bytes]
     records: list[Record] = [(name.encode(), values[name]) for name in sorted(values)]
     place = repository.place
     ranges = graveler_writer.write_ranges(
-        records, modulus=place.range_modulus, max_size=place.range_max_size, entity=entity
+        records, modulus=place.layout.range_modulus, max_size=place.layout.range_max_size, entity=entity
     )
     metarange = graveler_writer.write_metarange((table.info for table in ranges), entity)
     for table in (*ranges, metarange):

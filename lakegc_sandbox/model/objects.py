@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from threading import RLock
 
@@ -20,16 +20,42 @@ from lakegc_sandbox.model.refs import Branch, GoneError, Refs, SandboxError, Sta
 from lakegc_sandbox.model.tree import Tree
 
 OCTETS = "application/octet-stream"
-PREFIX = "_lakefs"
 NOW = timedelta(0)
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a repository lies, by whose clock and names it lives. `local_base`: blockstore `local` only.
+class Layout:
+    """How a server lays out what it writes.
 
-    `prefix` is where lakeFS keeps its own files in a namespace: `committed.block_storage_prefix`.
+    `prefix` is where lakeFS keeps its own files in a namespace: `committed.block_storage_prefix`. `shards`: over how
+    many shards new objects are spread; 0: the namespace is not sharded.
     """
+
+    range_modulus: int = RANGE_MODULUS
+    range_max_size: int = RANGE_MAX_SIZE
+    prefix: str = "_lakefs"
+    shards: int = 0
+
+
+USUAL = Layout()
+"""That of a server whose configuration says nothing of it."""
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What a client says of an object beside its content."""
+
+    content_type: str = OCTETS
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+PLAIN = Attributes()
+"""What a client says that says nothing."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a repository lies, by whose clock and names it lives. `local_base`: blockstore `local` only."""
 
     namespace: str
     files: Files
@@ -38,9 +64,7 @@ class Place:
     lock: RLock
     find: Callable[[str], tuple[Files, str] | None]  # full address -> the files it lies in, and its key there
     local_base: str | None = None
-    range_modulus: int = RANGE_MODULUS
-    range_max_size: int = RANGE_MAX_SIZE
-    prefix: str = PREFIX
+    layout: Layout = USUAL
 
     @property
     def namespace_slash(self) -> str:
@@ -79,8 +103,7 @@ class Objects:
         *,
         size: int = 0,
         age: timedelta = NOW,
-        content_type: str = OCTETS,
-        metadata: Mapping[str, str] | None = None,
+        attributes: Attributes = PLAIN,
     ) -> str:
         """Store an object (`data`, or `size` bytes of filler) and stage it; return its relative address."""
         content = _filler(path, size) if data is None else data
@@ -90,7 +113,9 @@ class Objects:
             address = self.place.names.data_address(at)
         self.files.write(address, content, at)
         checksum = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        entry = Entry(address, len(content), checksum, int(at * 1e9), RELATIVE, dict(metadata or {}), content_type)
+        entry = Entry(
+            address, len(content), checksum, int(at * 1e9), RELATIVE, dict(attributes.metadata), attributes.content_type
+        )
         with self._lock:
             target.staging[path] = entry
         return address
@@ -109,27 +134,26 @@ class Objects:
             raise SandboxError(400, f"address {address} lies in no store of this sandbox")
         found[0].write(found[1], data, self._time(age))
 
-    def stage(
-        self,
-        branch: str,
-        path: str,
-        address: str,
-        *,
-        size: int,
-        checksum: str,
-        age: timedelta = NOW,
-        content_type: str = OCTETS,
-        metadata: Mapping[str, str] | None = None,
+    def stage(self, branch: str, path: str, address: str, *, size: int, checksum: str, age: timedelta = NOW) -> Entry:
+        """Link or stage an object by its full address."""
+        entry = self.entry_for(address, size=size, checksum=checksum, age=age)
+        self.stage_entry(branch, path, entry)
+        return entry
+
+    def entry_for(
+        self, address: str, *, size: int, checksum: str, age: timedelta = NOW, attributes: Attributes = PLAIN
     ) -> Entry:
-        """Link or stage an object by its full address: relative below `NS/data/`, full anywhere else."""
+        """The entry of an object by its full address: relative below `NS/data/`, full anywhere else."""
         kind, kept = FULL, address
         if address.startswith(f"{self.place.namespace_slash}data/"):
             kind, kept = RELATIVE, address.removeprefix(self.place.namespace_slash)
         at = int(self._time(age) * 1e9)
-        entry = Entry(kept, size, checksum, at, kind, dict(metadata or {}), content_type)
+        return Entry(kept, size, checksum, at, kind, dict(attributes.metadata), attributes.content_type)
+
+    def stage_entry(self, branch: str, path: str, entry: Entry) -> None:
+        """Stage an entry as it is."""
         with self._lock:
             self._branch(branch).staging[path] = entry
-        return entry
 
     def copy(self, branch: str, path: str, source_ref: str, source_path: str, *, shallow: bool = False) -> Entry:
         """Copy an object to a path: with `shallow` the new entry names the same stored object."""

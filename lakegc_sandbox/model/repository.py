@@ -36,16 +36,16 @@ class Repository(Objects):
         self.name = name
         self.default_branch = default_branch
         self.rules: tuple[int, dict[str, int]] | None = None  # default days, days by branch
-        self._trees = TreeWriter(self.write_metadata, place.range_modulus, place.range_max_size)
+        self._trees = TreeWriter(self.write_metadata, place.layout.range_modulus, place.layout.range_max_size)
         created = self._time(age)
         self.creation_date = int(created)
-        self.files.write(f"{self.place.prefix}/dummy", _DUMMY, created)
+        self.files.write(f"{self.place.layout.prefix}/dummy", _DUMMY, created)
         first = self._add_commit(Commit("", "Repository created", int(created * 1e9), "", (), 1))
         self.refs.branches[default_branch] = Branch(default_branch, first.id)
 
     def write_metadata(self, table_id: str, data: bytes) -> None:
         """Store a range or a metarange."""
-        self.files.write(f"{self.place.prefix}/{table_id}", data, self.place.clock())
+        self.files.write(f"{self.place.layout.prefix}/{table_id}", data, self.place.clock())
 
     def commit(
         self,
@@ -263,7 +263,7 @@ class Repository(Objects):
             branches = {name: _int32(days) for name, days in (branch_days or {}).items()}
             data = rules_file(_int32(default_days), branches)
             self.rules = (_int32(default_days), branches) if data else None
-            self.files.write(f"{self.place.prefix}/retention/gc/rules/config.json", data, self.place.clock())
+            self.files.write(f"{self.place.layout.prefix}/retention/gc/rules/config.json", data, self.place.clock())
 
     def delete_rules(self) -> None:
         """Unset them: lakeFS writes an empty object."""

@@ -16,7 +16,7 @@ from lakegc_core.names import STAGES
 from lakegc_core.spark.session import session
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.metadata import EXPIRED, READY, STARTED
+from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 from lakegc_sandbox import Sandbox, SandboxServer

@@ -13,7 +13,7 @@ from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster.authorization import authorize_sweep, refusals
 from lakegc_dagster.checks import check_key
 from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.metadata import digest_shown
+from lakegc_dagster.metadata.entries import digest_shown
 from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.PreviewWarning")

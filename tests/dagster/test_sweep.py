@@ -14,7 +14,7 @@ import pytest
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_dagster.metadata import SHOWN
+from lakegc_dagster.metadata.shown import SHOWN
 from lakegc_dagster.partitions import GcCell
 from tests.dagster.conftest import PRICE, SECRET, Lake, failure_of, open_lake
 

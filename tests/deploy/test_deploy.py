@@ -25,6 +25,7 @@ from lakegc_core.lakefs import client
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.store.base import PROBE_KEY
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.s3 import bucket, deletes
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3 import versions as s3_versions
 
@@ -145,14 +146,15 @@ def test_the_guide_names_the_same_actions_as_the_policies() -> None:
     assert set(re.findall(r"`((?:fs|retention):\w+)`", guide)) == lakefs_actions("lakefs-sweep.json")
 
 
-def operations(module: ModuleType) -> set[str]:
-    """Every operation of S3 in a module: named to `_call` or a paginator, or called as botocore names it."""
+def operations(*modules: ModuleType) -> set[str]:
+    """Every operation of S3 in some modules: named to `call` or a paginator, or called as botocore names it."""
     known = set(boto3.client("s3", region_name="us-east-1").meta.method_to_api_mapping)
     found = set()
-    for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))):
+    trees = [ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")) for module in modules]
+    for node in (each for tree in trees for each in ast.walk(tree)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        if node.func.attr in ("_call", "get_paginator") and isinstance(node.args[0], ast.Constant):
+        if node.func.attr in ("call", "get_paginator") and isinstance(node.args[0], ast.Constant):
             found.add(str(node.args[0].value))
         elif node.func.attr in known:
             found.add(node.func.attr)
@@ -174,7 +176,7 @@ def allowed(statements: list[dict[str, Any]], action: str, resource: str) -> boo
 
 
 def test_every_operation_on_s3_has_its_action_and_the_policies_hold_no_other() -> None:
-    used = operations(s3)
+    used = operations(s3, bucket, deletes)
     assert used - OF_BACKUPS == OF_OPERATIONS.keys()
     actions = set(OF_OPERATIONS.values())
     assert granted("s3-mark.json") == actions - {"s3:DeleteObject"}
@@ -183,7 +185,7 @@ def test_every_operation_on_s3_has_its_action_and_the_policies_hold_no_other() -
 
 def test_where_old_versions_go_as_well_the_policies_add_what_that_asks_for_and_no_more() -> None:
     used = operations(s3_versions)
-    assert used <= OF_VERSIONS.keys() and OF_VERSIONS.keys() <= used | operations(s3)
+    assert used <= OF_VERSIONS.keys() and OF_VERSIONS.keys() <= used | operations(deletes)
     for verb in ("sweep", "retire"):
         assert granted(f"s3-{verb}-versions.json") == granted(f"s3-{verb}.json") | set(OF_VERSIONS.values())
 

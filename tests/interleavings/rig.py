@@ -38,7 +38,7 @@ from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.local import LocalConfig, LocalStore
-from lakegc_sandbox import PageLimits, Sandbox, SandboxServer
+from lakegc_sandbox import Layout, PageLimits, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from lakegc_sandbox.model.refs import GoneError
 from lakegc_sandbox.model.repository import Backup
@@ -138,7 +138,9 @@ class Lake:
     _saves: int = 0
 
     def __post_init__(self) -> None:
-        self.sandbox = Sandbox(self.folder, blockstore=self.blockstore, clock=lambda: self.now, seed=1, range_modulus=3)
+        self.sandbox = Sandbox(
+            self.folder, blockstore=self.blockstore, clock=lambda: self.now, seed=1, layout=Layout(range_modulus=3)
+        )
         self.sandbox.uncommitted_page = PageLimits(branches=2, scanning=self._scan)
         self.server = SandboxServer(self.sandbox)
         where = f"{self.blockstore}://{NAME}"

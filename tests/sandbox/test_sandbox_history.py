@@ -16,7 +16,7 @@ import pytest
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.store.local import LocalConfig
-from lakegc_sandbox import GoneError, PageLimits, Repository, Sandbox, SandboxError, build_demo
+from lakegc_sandbox import GoneError, Layout, PageLimits, Repository, Sandbox, SandboxError, build_demo
 from lakegc_sandbox.files.graveler_writer import FULL, RELATIVE
 from lakegc_sandbox.model.gc_prepare import active_commits, dump_refs, prepare_commits, prepare_uncommitted
 
@@ -25,7 +25,7 @@ NOW = 1_750_000_000.0
 
 @pytest.fixture
 def sandbox(tmp_path: Path) -> Sandbox:
-    return Sandbox(tmp_path, clock=lambda: NOW, seed=1, range_modulus=5)
+    return Sandbox(tmp_path, clock=lambda: NOW, seed=1, layout=Layout(range_modulus=5))
 
 
 @pytest.fixture

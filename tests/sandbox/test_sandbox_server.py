@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from lakegc_sandbox import PageLimits, Repository, Sandbox, SandboxServer
+from lakegc_sandbox import Attributes, PageLimits, Repository, Sandbox, SandboxServer
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -302,7 +302,7 @@ def test_linked_objects_on_local_are_listed_with_the_folder_twice(lake: Lake, tm
 
 
 def test_reading_whole_and_in_part(lake: Lake) -> None:
-    lake.repo.upload("main", "späte/größe.bin", b"0123456789", content_type="text/plain")
+    lake.repo.upload("main", "späte/größe.bin", b"0123456789", attributes=Attributes("text/plain"))
     lake.repo.upload("main", "empty", b"")
 
     def read(path: str, wanted: str | None = None) -> requests.Response:

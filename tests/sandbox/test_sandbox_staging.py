@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_sandbox import Repository, Sandbox, SandboxError
+from lakegc_sandbox import Layout, Repository, Sandbox, SandboxError
 
 SAME = b"the same bytes"
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repository:
-    return Sandbox(tmp_path, blockstore="s3", seed=1, range_modulus=5).create_repository("lake")
+    return Sandbox(tmp_path, blockstore="s3", seed=1, layout=Layout(range_modulus=5)).create_repository("lake")
 
 
 def visible(repo: Repository, branch: str = "main") -> dict[str, str]:

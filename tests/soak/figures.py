@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakegc_core.views.report import human_bytes
+from lakegc_core.views.words import human_bytes
 
 if TYPE_CHECKING:
     from tests.soak.proof import Proof

@@ -93,7 +93,7 @@ def azurite(
 def _try(server: AzureServer) -> None:
     store = server.config(max_attempts=1).connect()
     try:
-        store.container.create_container()
+        store.container.client.create_container()
     except ResourceExistsError:
         return
     except AzureError as error:

@@ -34,7 +34,7 @@ from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import list_parts, read_part
-from lakegc_sandbox import Repository, Sandbox, SandboxServer
+from lakegc_sandbox import Layout, Repository, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from lakegc_sandbox.model.refs import GoneError
 from tests.support import oracle
@@ -318,7 +318,7 @@ def build(sandbox: Sandbox) -> Repository:
 @contextmanager
 def lake(spark: SparkSession, folder: Path, clock: Callable[[], float] = time.time) -> Iterator[Lake]:
     """The lake, built, served and gone with the block; the session is quick until then."""
-    sandbox = Sandbox(folder / "local", clock=clock, seed=1, range_modulus=5)
+    sandbox = Sandbox(folder / "local", clock=clock, seed=1, layout=Layout(range_modulus=5))
     repository = build(sandbox)
     work = folder / "work"
     work.mkdir()

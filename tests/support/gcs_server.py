@@ -11,7 +11,7 @@ from typing import Any
 
 import requests
 
-from lakegc_core.store.gcs import GCSConfig
+from lakegc_core.store.gcs.store import GCSConfig
 from tests.support.servers import ServerStartError, started
 
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from lakegc_sandbox import PageLimits, Repository, Sandbox
+from lakegc_sandbox import Attributes, Layout, PageLimits, Repository, Sandbox
 from lakegc_sandbox.model.refs import SandboxError
 from tests.support.flights import Flight
 
@@ -104,8 +104,8 @@ class Player:
     def upload_again(self, branch: str, path: str, days: float) -> None:
         """The same content under the same path: a new object that lakeFS takes for the old one."""
         entry, content = self.repository.entry(branch, path), self.repository.read(branch, path)
-        age, kind = timedelta(days=days), entry.content_type
-        address = self.repository.upload(branch, path, content, age=age, content_type=kind, metadata=entry.metadata)
+        age, attributes = timedelta(days=days), Attributes(entry.content_type, entry.metadata)
+        address = self.repository.upload(branch, path, content, age=age, attributes=attributes)
         self.addresses.append(address)
 
     def delete(self, branch: str, path: str) -> None:
@@ -244,7 +244,7 @@ def _fail() -> None:
 
 def sandbox(folder: Path) -> Sandbox:
     """A sandbox on blockstore `local`, at NOW. It cuts small ranges, and some pages of its dump are empty."""
-    found = Sandbox(folder, clock=NOW.timestamp, seed=1, range_modulus=RANGE_MODULUS)
+    found = Sandbox(folder, clock=NOW.timestamp, seed=1, layout=Layout(range_modulus=RANGE_MODULUS))
     found.uncommitted_page = PageLimits(branches=1, rows=2)
     return found
 

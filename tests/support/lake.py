@@ -20,7 +20,7 @@ from lakegc_core.marks import neighbours
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.local import LocalConfig
-from lakegc_sandbox import Repository, Sandbox, SandboxServer
+from lakegc_sandbox import Layout, Repository, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.replays import environment
 
@@ -85,7 +85,7 @@ def leave(repository: Repository, key: str, days: float, data: bytes = b"left be
 @contextmanager
 def lake(folder: Path, **options: Any) -> Iterator[Lake]:
     """A sandbox on S3 with its bytes below `folder`, at NOW for it and for the collector. `options`: the sandbox's."""
-    options = {"blockstore": "s3", "clock": NOW.timestamp, "seed": 1, "range_modulus": 3} | options
+    options = {"blockstore": "s3", "clock": NOW.timestamp, "seed": 1, "layout": Layout(range_modulus=3)} | options
     with ExitStack() as stack:
         stack.enter_context(environment({"LAKEGC_UNSAFE": "yes", "LAKEGC_NOW": str(NOW.timestamp())}))
         found = Lake(stack.enter_context(SandboxServer(Sandbox(folder, **options))), folder.resolve())

@@ -30,7 +30,7 @@ from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
-from lakegc_sandbox import PageLimits, Sandbox, SandboxServer
+from lakegc_sandbox import Layout, PageLimits, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from lakegc_sandbox.model.refs import GoneError
 from tests.support import histories, oracle
@@ -305,7 +305,7 @@ class Town:
 
 def server(root: Path, blockstore: str, clock: Clock) -> SandboxServer:
     """A sandbox of towns, in whose outside bucket all that is imported lies."""
-    sandbox = Sandbox(root, blockstore=blockstore, clock=clock, seed=1, range_modulus=RANGE_MODULUS)
+    sandbox = Sandbox(root, blockstore=blockstore, clock=clock, seed=1, layout=Layout(range_modulus=RANGE_MODULUS))
     sandbox.uncommitted_page = PageLimits(branches=1, rows=2)
     for path in PATHS:
         for name in (path[:9], path[:9].replace("%2F", "/")):

@@ -14,7 +14,7 @@ import pytest
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.stages.committed_addresses.range_files import Reading
-from lakegc_sandbox import Repository
+from lakegc_sandbox import Layout, Repository
 from lakegc_sandbox.files.graveler_writer import write_range
 from tests.support.lake import lake
 
@@ -41,7 +41,7 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[Files]:
-    with lake(tmp_path, range_modulus=50_000) as served:
+    with lake(tmp_path, layout=Layout(range_modulus=50_000)) as served:
         repository = served.create("lake")
         for path in ("a", "b", "c"):
             repository.upload("main", path, path.encode(), age=timedelta(days=9))

@@ -19,6 +19,7 @@ from lakegc_core.policy.safety import FULL
 from lakegc_core.stages.namespace_listing.stage import namespace_listing
 from lakegc_core.stages.retention_commits.stage import find_retained
 from lakegc_core.store.local import LocalConfig
+from lakegc_sandbox import Layout
 from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
 from tests.support.replays import KEEP_ALL, environment, rows
 from tests.support.servers import rclone_s3
@@ -45,7 +46,7 @@ class Odd:
 
 @pytest.fixture(scope="module")
 def odd(fast: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Odd]:
-    with lake(tmp_path_factory.mktemp("odd"), block_storage_prefix="data/meta") as served:
+    with lake(tmp_path_factory.mktemp("odd"), layout=Layout(range_modulus=3, prefix="data/meta")) as served:
         repository = served.create("odd")
         replaced = repository.upload("main", "a", b"first", age=timedelta(days=90))
         repository.commit("main", "first", date=NOW - timedelta(days=90))

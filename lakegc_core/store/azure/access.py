@@ -1,4 +1,4 @@
-"""Getting into an Azure storage account: which credential, how the client is built, what its errors and batches mean.
+"""Getting into an Azure storage account: which credential, how the client is built, what its errors mean.
 
 A credential is looked for where Azure's own tools have it: given, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY,
 AZURE_STORAGE_SAS_TOKEN, then azure-identity's default chain (service principal, workload and managed identity, az
@@ -8,13 +8,10 @@ string's own) is left alone. Each process finds its own; nothing of it is ever w
 
 from __future__ import annotations
 
-import builtins
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from email.parser import BytesParser
-from email.policy import HTTP
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,9 +30,10 @@ from azure.storage.blob import BlobBlock, BlobSasPermissions, BlobServiceClient,
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.base import BACKOFF
-from lakegc_core.store.pace import Told
+from lakegc_core.store.repeated_deletes import Told
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
+ABSENT = {"BlobNotFound", "ResourceNotFound"}
 REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
 _THROTTLED = {429, 503}  # the account asks for fewer
 
@@ -147,57 +145,6 @@ class _Retry(ExponentialRetry):
 
     def get_backoff_time(self, settings: dict[str, Any]) -> float:
         return BACKOFF.wait(settings["count"])
-
-
-def delete_batch(
-    container: Any, url: str, account: str, names: Sequence[str], answers: dict[int, tuple[int, str]]
-) -> None:
-    """Ask once for the deletion of up to 256 blobs; fills `answers` with (status, code) by place in `names`.
-
-    What has no answer has none in it. AzureError where the request itself failed.
-    """
-
-    def keep(response: Any) -> None:
-        answer = response.http_response
-        if answer.status_code == 202:
-            answers.update(read_batch(answer.headers.get("Content-Type", ""), answer.body(), len(names)))
-
-    # Where the account stands in the path, as on emulators, the requests inside the batch need it too.
-    options: dict[str, Any] = {"url_prepend": account} if urlsplit(url).path.strip("/") else {}
-    found = container.delete_blobs(
-        *names,
-        delete_snapshots="include",
-        raise_on_any_failure=False,
-        raw_response_hook=keep,
-        retry_total=0,
-        **options,
-    )
-    builtins.list(found)
-
-
-def read_batch(content_type: str, body: bytes, count: int) -> dict[int, tuple[int, str]]:
-    """The answers within a batch's answer: (status, code) by the number each request bore.
-
-    Nothing is said of requests whose answer is missing, stands twice or makes no sense.
-    """
-    message = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
-    found: dict[int, tuple[int, str]] = {}
-    twice: set[int] = set()
-    for part in message.iter_parts():
-        number = str(part.get("Content-ID", ""))
-        payload = part.get_payload(decode=True)
-        if not number.isdecimal() or not isinstance(payload, bytes):
-            continue
-        line, _, rest = payload.lstrip().partition(b"\r\n")
-        words = line.split(None, 2)
-        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            continue
-        headers = BytesParser(policy=HTTP).parsebytes(rest, headersonly=True)
-        place = int(number)
-        if place in found or place >= count:
-            twice.add(place)
-        found[place] = (int(words[1]), str(headers.get("x-ms-error-code", "")).strip())
-    return {place: answer for place, answer in found.items() if place not in twice}
 
 
 def block_list(identifiers: Sequence[str]) -> list[BlobBlock]:

@@ -1,7 +1,7 @@
 """Reading the pages of Azure's List Blobs fast, and refusing those that do not add up.
 
 Here: how the raw pages are got from under the SDK, and what turns one into Arrow columns. Not here: asking for pages
-(`azure.py`).
+(`store`).
 
 The SDK builds a dozen Python objects for every listed blob, and that is what bounds a listing. So each page is taken
 from the HTTP answer itself, and the SDK, which signs and repeats the requests, gets an empty one.
@@ -9,7 +9,6 @@ from the HTTP answer itself, and the SDK, which signs and repeats the requests, 
 
 from __future__ import annotations
 
-import builtins
 import io
 import threading
 from typing import Any
@@ -25,6 +24,7 @@ from lakegc_core.store.base import LISTING_SCHEMA, Level
 
 _EMPTY_PAGE = b'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs /><NextMarker /></EnumerationResults>'
 _DATE = "%a, %d %b %Y %H:%M:%S GMT"
+_Row = tuple[int, str, str | None]  # size, time as sent, ETag without quotes
 
 
 class Pages(threading.local):
@@ -61,18 +61,10 @@ def read_page(body: bytes, key_prefix: str, root: str, where: str) -> tuple[Leve
     `key_prefix` is what was asked for, `root` the part to cut off; `where` names the listing in errors. Directories
     of accounts with a hierarchical namespace are no objects, and are left out.
     """
-    try:
-        tree = ElementTree.fromstring(body)
-    except ElementTree.ParseError as error:
-        raise IncompleteError(f"{where}: a page is not XML that can be read ({error}); the listing broke off") from None
-    blobs, marker = tree.find("Blobs"), tree.find("NextMarker")
-    if blobs is None or marker is None:
-        raise IncompleteError(f"{where}: a page does not say whether it is the last one")
-    keys: builtins.list[str] = []
-    sizes: builtins.list[int] = []
-    times: builtins.list[str] = []
-    etags: builtins.list[str | None] = []
-    prefixes: builtins.list[str] = []
+    blobs, marker = _parts(body, where)
+    keys: list[str] = []
+    rows: list[_Row] = []
+    prefixes: list[str] = []
     for blob in blobs:
         name = _name(blob.find("Name"), where)
         if not name.startswith(key_prefix):
@@ -83,32 +75,47 @@ def read_page(body: bytes, key_prefix: str, root: str, where: str) -> tuple[Leve
         if blob.tag == "BlobPrefix":
             prefixes.append(name[len(root) :])
             continue
-        found = blob.find("Properties")
-        size, modified, etag = (
-            (None, None, None)
-            if found is None
-            else (found.findtext("Content-Length"), found.findtext("Last-Modified"), found.findtext("Etag"))
-        )
-        if found is not None and _is_directory(blob, found):
-            continue
-        if not size or not size.isdecimal() or not modified:
-            raise IncompleteError(f"{where}: the store listed {name!r} without a size or a time")
-        sizes.append(int(size))
-        times.append(modified)
-        keys.append(name[len(root) :])
-        etags.append(etag.strip('"') if etag else None)
+        row = _row(blob, name, where)
+        if row is not None:
+            keys.append(name[len(root) :])
+            rows.append(row)
+    return Level(_batch(keys, rows, where), tuple(prefixes)), marker
+
+
+def _parts(body: bytes, where: str) -> tuple[ElementTree.Element, str]:
+    """What a page lists, and the marker of the next page."""
+    try:
+        tree = ElementTree.fromstring(body)
+    except ElementTree.ParseError as error:
+        raise IncompleteError(f"{where}: a page is not XML that can be read ({error}); the listing broke off") from None
+    blobs, marker = tree.find("Blobs"), tree.find("NextMarker")
+    if blobs is None or marker is None:
+        raise IncompleteError(f"{where}: a page does not say whether it is the last one")
+    return blobs, marker.text or ""
+
+
+def _row(blob: ElementTree.Element, name: str, where: str) -> _Row | None:
+    """What a page says of one blob; None for a directory."""
+    found = blob.find("Properties")
+    if found is None:
+        raise IncompleteError(f"{where}: the store listed {name!r} without a size or a time")
+    if _is_directory(blob, found):
+        return None
+    size, modified, etag = (found.findtext(field) for field in ("Content-Length", "Last-Modified", "Etag"))
+    if not size or not size.isdecimal() or not modified:
+        raise IncompleteError(f"{where}: the store listed {name!r} without a size or a time")
+    return int(size), modified, etag.strip('"') if etag else None
+
+
+def _batch(keys: list[str], rows: list[_Row], where: str) -> pa.RecordBatch:
+    sizes, times, etags = zip(*rows, strict=True) if rows else ((), (), ())
     try:
         naive = pc.strptime(pa.array(times, pa.string()), format=_DATE, unit="us")
         moments = naive.cast(LISTING_SCHEMA.field("last_modified").type)
     except pa.ArrowInvalid as error:
         raise IncompleteError(f"{where}: the store listed a blob whose time cannot be read: {error}") from None
-    columns = [
-        pa.array(keys, pa.string()),
-        pa.array(sizes, pa.int64()),
-        moments,
-        pa.array(etags, pa.string()),
-    ]
-    return Level(pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA), tuple(prefixes)), marker.text or ""
+    columns = [pa.array(keys, pa.string()), pa.array(sizes, pa.int64()), moments, pa.array(etags, pa.string())]
+    return pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
 
 
 def _name(found: ElementTree.Element | None, where: str) -> str:

@@ -1,9 +1,7 @@
-"""Azure Blob Storage, with azure-storage-blob on the Blob endpoint.
+"""Azure Blob Storage, with azure-storage-blob on the Blob endpoint: one prefix behind the protocol of `base`.
 
-Here: one container and prefix behind the protocol of `base`, and how the SDK's errors become lakegc's. Not here: the
-reading of list pages (`azure_listing.py`), of batch answers and the choice of credentials (`azure_access.py`).
-
-A blob's name is `prefix + "/" + address`, or the address alone under an empty prefix: never cleaned or normalised.
+Not here: names and errors (`container`), the reading of list pages (`listing`), deletes and the answers to batches
+(`deletes`), and the choice of credentials (`access`).
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import builtins
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.exceptions import AzureError
 
 from lakegc_core.errors import (
     IncompleteError,
@@ -31,30 +29,17 @@ from lakegc_core.errors import (
     StoreError,
 )
 from lakegc_core.store.azure import access as azure_access
-from lakegc_core.store.azure.access import code_of, hint, is_lost, should_repeat, told_by, told_by_status
+from lakegc_core.store.azure.container import Container
+from lakegc_core.store.azure.deletes import BEST, BlobDeletes
 from lakegc_core.store.azure.listing import Pages, read_page
-from lakegc_core.store.base import (
-    ALREADY_GONE,
-    BACKOFF,
-    DELETED,
-    FAILED,
-    PROBE_KEY,
-    Deletes,
-    Level,
-    ObjectInfo,
-    StoreConfig,
-    StoreProbe,
-)
-from lakegc_core.store.pace import Gate, Told, delete_all
+from lakegc_core.store.base import BACKOFF, PROBE_KEY, Level, ObjectInfo, StoreConfig, StoreProbe
+from lakegc_core.store.pace import Gate
 
 _COPY_AT_ONCE = 256 << 20  # bytes: larger blobs are copied block by block
 _COPY_BLOCK = 1 << 30  # bytes
 
 _CLOCK_TRIES = 4
 _NO_DATE = "the store's answers bear no date, so that ages cannot be judged"
-_ABSENT = {"BlobNotFound", "ResourceNotFound"}
-_CONDITION_FAILED = {"ConditionNotMet", "BlobAlreadyExists", "TargetConditionNotMet"}
-_BATCH_REFUSED = {400, 405, 415, 501}  # one name can spoil a whole batch, and some servers have none
 
 
 @dataclass(frozen=True)
@@ -95,7 +80,7 @@ class AzureConfig:
 class AzureStore:
     """`Store` over one container client. Safe to share between threads."""
 
-    deletes = Deletes(batch=256)  # the most blobs a request takes
+    deletes = BEST
     proves = False
 
     def __init__(self, config: AzureConfig) -> None:
@@ -112,20 +97,22 @@ class AzureStore:
             read_timeout=config.read_timeout,
             response_hook=self._pages.keep,
         )
-        self.container = self.service.get_container_client(config.container)
+        client = self.service.get_container_client(config.container)
+        self.container = Container(config.root, self._base, config.max_attempts, client)
+        self._deletes = BlobDeletes(self.container, config.account, config.url)
 
     def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
         """Every blob whose name starts with `prefix`, a batch a page.
 
         A blob named like the root itself, with its slash, has the address ``""``.
         """
-        for level in self._levels(self.container.list_blobs, prefix):
+        for level in self._levels(self.container.client.list_blobs, prefix):
             if level.objects.num_rows:
                 yield level.objects
 
     def list_level(self, prefix: str = "") -> Iterator[Level]:
         """The blobs and prefixes directly below `prefix`, a level a page."""
-        yield from self._levels(self.container.walk_blobs, prefix)
+        yield from self._levels(self.container.client.walk_blobs, prefix)
 
     def _levels(self, ask: Callable[..., Any], prefix: str) -> Iterator[Level]:
         wanted = self._base + prefix
@@ -133,7 +120,7 @@ class AzureStore:
         marker, seen = "", set()
         while True:
             pages = ask(name_starts_with=wanted, include=["metadata"], results_per_page=self._config.page_size)
-            with self._errors("List Blobs", prefix):
+            with self.container.errors("List Blobs", prefix):
                 next(pages.by_page(continuation_token=marker or None), None)
             level, marker = read_page(self._pages.take(where), wanted, self._base, where)
             yield level
@@ -145,8 +132,8 @@ class AzureStore:
 
     def read(self, key: str) -> bytes:
         """The whole blob. An answer that breaks off is asked for again, by the SDK."""
-        with self._errors("Get Blob", key):
-            found = self._blob(key).download_blob(decompress=False)
+        with self.container.errors("Get Blob", key):
+            found = self.container.blob(key).download_blob(decompress=False)
             body: bytes = found.readall()
         if len(body) != found.size:
             raise IncompleteError(f"{self.root}: {key!r} announced {found.size} bytes and sent {len(body)}")
@@ -162,8 +149,8 @@ class AzureStore:
             condition = {"etag": f'"{if_match}"', "match_condition": MatchConditions.IfNotModified}
         retries: builtins.list[None] = []
         try:
-            with self._errors("Put Blob", key):
-                answer: dict[str, Any] = self._blob(key).upload_blob(
+            with self.container.errors("Put Blob", key):
+                answer: dict[str, Any] = self.container.blob(key).upload_blob(
                     data, overwrite=not if_absent, retry_hook=lambda **_: retries.append(None), **condition
                 )
         except PreconditionFailedError:
@@ -185,8 +172,8 @@ class AzureStore:
 
     def head(self, key: str) -> ObjectInfo:
         """Size, time and ETag of one blob. Never a digest: anyone may set a blob's Content-MD5."""
-        with self._errors("Get Blob Properties", key):
-            found = self._blob(key).get_blob_properties()
+        with self.container.errors("Get Blob Properties", key):
+            found = self.container.blob(key).get_blob_properties()
         if found.size is None or found.last_modified is None:
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
         return ObjectInfo(key, found.size, found.last_modified.astimezone(UTC), _bare(found.etag))
@@ -196,53 +183,7 @@ class AzureStore:
 
         A blob found gone after an answer was lost counts as `deleted`: that request may have done it.
         """
-        gate = gate or Gate()
-        outcomes: dict[str, str] = {}
-        batchable: builtins.list[str] = []
-        for key in dict.fromkeys(keys):
-            try:
-                self._name(key)
-            except StoreError:
-                outcomes[key] = FAILED + "InvalidKey"
-            else:
-                batchable.append(key)
-        for start in range(0, len(batchable), self.deletes.batch):
-            batch = batchable[start : start + self.deletes.batch]
-            outcomes |= delete_all(
-                batch, self._ask_batch, attempts=self._config.max_attempts, gate=gate, single=self._ask_one
-            )
-        return [outcomes[key] for key in keys]
-
-    def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
-        answers: dict[int, tuple[int, str]] = {}
-        failure: AzureError | None = None
-        try:
-            names = [self._name(key) for key in keys]
-            azure_access.delete_batch(self.container, self._config.url, self._config.account, names, answers)
-        except AzureError as error:
-            failure = error
-            if isinstance(error, HttpResponseError) and error.status_code in _BATCH_REFUSED and not answers:
-                return None
-        return {key: self._told(answers.get(place), failure) for place, key in enumerate(keys)}
-
-    def _told(self, answer: tuple[int, str] | None, failure: AzureError | None) -> Told:
-        """What was said of one key: by its own answer, else by that of the whole request."""
-        if answer is None:
-            return Told.lost() if failure is None else told_by(failure)
-        status, code = answer
-        if 200 <= status < 300:
-            return Told(DELETED)
-        if status == 404 and code in _ABSENT:
-            return Told(ALREADY_GONE)
-        return told_by_status(status, code)
-
-    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
-        (key,) = keys
-        try:
-            self._blob(key).delete_blob(delete_snapshots="include", retry_total=0)
-        except AzureError as error:
-            return {key: Told(ALREADY_GONE) if code_of(error) in _ABSENT else told_by(error)}
-        return {key: Told(DELETED)}
+        return self._deletes.delete_many(keys, gate or Gate())
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy a blob of the same account, inside the service. Large ones go block by block."""
@@ -253,11 +194,11 @@ class AzureStore:
             return None
         origin = AzureStore(source) if source != self._config else self
         found = origin.head(source_key)
-        name = origin._name(source_key)
+        name = origin.container.name(source_key)
         address = f"{source.url}/{quote(source.container)}/{quote(name, safe='/~')}"
         url, extra = origin._access.source(address, source.container, name)
-        target = self._blob(key)
-        with self._errors("Copy Blob From URL", source_key):
+        target = self.container.blob(key)
+        with self.container.errors("Copy Blob From URL", source_key):
             if found.size <= _COPY_AT_ONCE:
                 match = {"source_etag": f'"{found.etag}"', "source_match_condition": MatchConditions.IfNotModified}
                 answer = target.start_copy_from_url(url, requires_sync=True, **match, **extra)
@@ -273,23 +214,23 @@ class AzureStore:
     def download(self, key: str, file: IO[bytes]) -> None:
         """Fetch the blob into a file, in pieces."""
         start = file.tell()
-        with self._errors("Get Blob", key):
-            found = self._blob(key).download_blob(decompress=False)
+        with self.container.errors("Get Blob", key):
+            found = self.container.blob(key).download_blob(decompress=False)
             found.readinto(file)
         if file.tell() - start != found.size:
             raise IncompleteError(f"{self.root}: {key!r} announced {found.size} bytes and sent {file.tell() - start}")
 
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Send the blob, in blocks if it is large."""
-        with self._errors("Put Blob", key):
-            self._blob(key).upload_blob(file, overwrite=True)
+        with self.container.errors("Put Blob", key):
+            self.container.blob(key).upload_blob(file, overwrite=True)
 
     def clock(self) -> datetime:
         """The date of the answer to a request for properties; one without a date is asked for again."""
         dates: builtins.list[str] = []
         for attempt in range(1, _CLOCK_TRIES + 1):
-            with suppress(ObjectNotFoundError), self._errors("Get Blob Properties", PROBE_KEY):
-                self._blob(PROBE_KEY).get_blob_properties(
+            with suppress(ObjectNotFoundError), self.container.errors("Get Blob Properties", PROBE_KEY):
+                self.container.blob(PROBE_KEY).get_blob_properties(
                     raw_response_hook=lambda answer: dates.append(answer.http_response.headers.get("date") or "")
                 )
             if dates and dates[-1]:
@@ -318,49 +259,6 @@ class AzureStore:
             policy = self.service.get_service_properties(retry_total=0)["delete_retention_policy"]
             return timedelta(days=policy.days or 0) if policy.enabled else timedelta(0)
         return None
-
-    def _name(self, key: str) -> str:
-        """The blob's name. StoreError for those that name another blob: URLs have no `.` and `..` segments."""
-        name = self._base + key
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
-        if not key or not {".", ".."}.isdisjoint(name.split("/")):
-            raise StoreError(f"{self.root}: {key!r} cannot be the name of a blob: it names another place")
-        return name
-
-    def _blob(self, key: str) -> Any:
-        return self.container.get_blob_client(self._name(key))
-
-    def _errors(self, operation: str, key: str) -> _Errors:
-        return _Errors(self._config, operation, key)
-
-
-class _Errors:
-    """Turns the SDK's errors into lakegc's, without the service's own text: it may quote requests."""
-
-    def __init__(self, config: AzureConfig, operation: str, key: str) -> None:
-        self._config, self._operation, self._key = config, operation, key
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, AzureError | ValueError) or isinstance(error, UnicodeError):
-            return
-        code = code_of(error)
-        what = f"{self._config.root}: {self._operation} of {self._key!r}"
-        if code in _ABSENT and self._operation != "List Blobs":
-            raise ObjectNotFoundError(f"{what}: there is no such object") from None
-        if code in _CONDITION_FAILED and self._operation == "Put Blob":
-            raise PreconditionFailedError(
-                f"{what}: the object is there already, or is not the one expected ({code})"
-            ) from None
-        if is_lost(error) and self._operation == "Get Blob":
-            raise IncompleteError(f"{what} broke off: {code}") from None
-        tries = f" after up to {self._config.max_attempts} attempts" if should_repeat(error) else ""
-        raise StoreError(f"{what}: the store answered {code}{tries}{hint(code)}") from None
 
 
 def _bare(etag: str | None) -> str:

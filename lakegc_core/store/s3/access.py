@@ -1,6 +1,6 @@
 """Getting at S3 with boto3: how clients are built, and what S3's errors and codes mean.
 
-Credentials come from the SDK's own chain unless they are given. What is asked of a bucket belongs in `s3.py`.
+Credentials come from the SDK's own chain unless they are given. What is asked of a bucket belongs in `store`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from botocore.utils import calculate_md5
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.base import ALREADY_GONE
-from lakegc_core.store.pace import Told
+from lakegc_core.store.repeated_deletes import Told
 from lakegc_core.store.s3 import listing as s3_listing
 
 ABSENT = {"NoSuchKey", "NotFound", "404"}

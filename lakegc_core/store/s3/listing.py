@@ -1,6 +1,6 @@
 """Reading the pages of S3's ListObjectsV2 fast, and refusing those that do not add up.
 
-Here: what turns one answer into Arrow columns. Not here: asking for pages, and which there are (`s3.py`).
+Here: what turns one answer into Arrow columns. Not here: asking for pages, and which there are (`store`).
 
 botocore builds a tree of Python objects for every listed object, and that is what bounds a listing. So the
 objects are cut out of the body before botocore sees it, and read with a few passes of C code; everything else

@@ -1,23 +1,17 @@
-"""S3 and the stores that speak its protocol, with boto3.
+"""S3 and the stores that speak its protocol, with boto3: one bucket and prefix behind the protocol of `base`.
 
-Here: one bucket and prefix behind the protocol of `base`, and how botocore's errors become lakegc's.
-Not here: the reading of list pages (`s3_listing.py`), clients and the meaning of codes (`s3_access.py`), how hard
-deletes are asked for (`pace.py`), and any notion of what the keys mean.
-
-A key is `prefix + "/" + address`, or the address alone under an empty prefix: never cleaned or normalised.
+Not here: what errors mean and what HEAD tells (`bucket`), the reading of list pages (`listing`), deletes (`deletes`,
+`versions`), clients and the meaning of codes (`access`), and any notion of what the keys mean.
 """
 
 from __future__ import annotations
 
 import builtins
-import re
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import IO, Any
 from urllib.parse import urlsplit
 
@@ -33,44 +27,16 @@ from lakegc_core.errors import (
     SettingsError,
     StoreError,
 )
-from lakegc_core.store.base import (
-    ALREADY_GONE,
-    BACKOFF,
-    DELETED,
-    FAILED,
-    MD5_DIGEST,
-    PROBE_KEY,
-    Deletes,
-    Level,
-    ObjectInfo,
-    StoreConfig,
-    StoreProbe,
-)
-from lakegc_core.store.pace import Gate, Told, delete_all
+from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
+from lakegc_core.store.pace import Gate
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
-from lakegc_core.store.s3.access import (
-    ABSENT,
-    BATCH_REFUSED,
-    CONDITION_FAILED,
-    LOST,
-    SDK_ERRORS,
-    TOO_LARGE,
-    UNSUPPORTED,
-    attempts_of,
-    bare,
-    code_of,
-    failure,
-    hint,
-    told,
-)
+from lakegc_core.store.s3.access import LOST, SDK_ERRORS, TOO_LARGE, UNSUPPORTED, attempts_of, bare, code_of
+from lakegc_core.store.s3.bucket import Bucket
+from lakegc_core.store.s3.deletes import ObjectDeletes
+from lakegc_core.store.s3.versions import VersionDeletes
 
 _IN_PARTS = TransferConfig(multipart_chunksize=512 << 20)  # bytes
-# What XML 1.0 cannot hold, so that no DeleteObjects can name it.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_GONE = Told(DELETED)
-_MD5 = re.compile("[0-9a-f]{32}")
-_EXPRESS, _DIRECTORY_BUCKET = "EXPRESS_ONEZONE", "--x-s3"  # their ETags are no digests
 
 
 @dataclass(frozen=True)
@@ -120,25 +86,23 @@ class S3Config:
             aws_secret_access_key=self.secret_access_key,
             aws_session_token=self.session_token,
         )
-        if self.delete_versions:
-            from lakegc_core.store.s3.versions import S3VersionsStore
-
-            return S3VersionsStore(self, main, deleting)
         return S3Store(self, main, deleting)
 
 
 class S3Store:
     """`Store` over one boto3 client. Safe to share between threads."""
 
-    deletes: Deletes = Deletes()
     proves = True
 
     def __init__(self, config: S3Config, client: Any, deleting: Callable[[], Any]) -> None:
         self.root = config.root
         self.client = client  # for the few things beyond the protocol
-        self._new_deleting, self._deleting, self._lock = deleting, None, threading.Lock()
         self._config = config
         self._base = f"{config.prefix}/" if config.prefix else ""
+        self._bucket = Bucket(config.root, config.bucket, self._base, config.max_attempts, client)
+        deletes = VersionDeletes if config.delete_versions else ObjectDeletes
+        self._deletes = deletes(self._bucket, deleting)
+        self.deletes: Deletes = self._deletes.best
 
     def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
         """Every object whose key starts with `prefix`, a batch a page.
@@ -160,7 +124,9 @@ class S3Store:
         token: dict[str, str] = {}
         seen: set[int] = set()
         while True:
-            answer = self._call("list_objects_v2", prefix, Prefix=key_prefix, EncodingType="url", **options, **token)
+            answer = self._bucket.call(
+                "list_objects_v2", prefix, Prefix=key_prefix, EncodingType="url", **options, **token
+            )
             yield s3_listing.read_page(answer, key_prefix, self._base, where)
             truncated = answer.get("IsTruncated")
             if truncated is None:
@@ -178,7 +144,7 @@ class S3Store:
     def read(self, key: str) -> bytes:
         """The whole object. An answer that breaks off is asked for again, like any other lost one."""
         for attempt in range(1, self._config.max_attempts + 1):
-            answer = self._call("get_object", key, Key=self._base + key)
+            answer = self._bucket.call("get_object", key, Key=self._base + key)
             announced = answer.get("ContentLength")
             try:
                 body: bytes = answer["Body"].read()
@@ -198,7 +164,7 @@ class S3Store:
         if if_match is not None:
             conditions["IfMatch"] = f'"{if_match}"'
         try:
-            answer = self._call("put_object", key, Key=self._base + key, Body=data, **conditions)
+            answer = self._bucket.call("put_object", key, Key=self._base + key, Body=data, **conditions)
         except PreconditionFailedError as error:
             # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
             if attempts_of(error.__context__) > 1 and self._holds(key, data):
@@ -217,79 +183,12 @@ class S3Store:
             return False
 
     def head(self, key: str) -> ObjectInfo:
-        """Size, time, ETag and digest of one object.
-
-        The ETag is the content's MD5 for an object that was uploaded in one piece, neither under KMS nor under a
-        customer's key, nor lies in a directory bucket. A listing does not tell these apart, HEAD does.
-        """
-        answer = self._call("head_object", key, Key=self._base + key)
-        if not {"ContentLength", "LastModified"} <= answer.keys():
-            raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
-        modified = answer["LastModified"].astimezone(UTC)
-        etag = bare(answer.get("ETag"))
-        return ObjectInfo(key, answer["ContentLength"], modified, etag, self._digest(answer, etag))
-
-    def _digest(self, answer: Mapping[str, Any], etag: str | None) -> str | None:
-        own_key = any(name.startswith(("SSECustomer", "SSEKMS")) for name in answer)
-        if own_key or answer.get("ServerSideEncryption") not in (None, "AES256"):
-            return None
-        if answer.get("StorageClass") == _EXPRESS or self._config.bucket.endswith(_DIRECTORY_BUCKET):
-            return None
-        return f"{MD5_DIGEST}{etag}" if etag and _MD5.fullmatch(etag) else None
+        """Size, time, ETag and, where the ETag is one, the digest of one object."""
+        return self._bucket.head(key)
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete, 1000 keys a request. S3 does not tell what was there: `deleted` either way."""
-        gate = gate or Gate()
-        outcomes: dict[str, str] = {}
-        batchable: builtins.list[str] = []
-        for key in dict.fromkeys(keys):
-            if not key:
-                outcomes[key] = FAILED + "InvalidKey"  # would name the root itself
-            elif _NOT_XML.search(self._base + key):
-                outcomes |= delete_all([key], self._ask_one, attempts=self._config.max_attempts, gate=gate)
-            else:
-                batchable.append(key)
-        for start in range(0, len(batchable), self.deletes.batch):
-            batch = batchable[start : start + self.deletes.batch]
-            outcomes |= delete_all(
-                batch, self._ask_batch, attempts=self._config.max_attempts, gate=gate, single=self._ask_one
-            )
-        return [outcomes[key] for key in keys]
-
-    def _deleter(self) -> Any:
-        """The client for deletes: what it does not repeat by itself is repeated at the pace of all deletes."""
-        with self._lock:
-            if self._deleting is None:
-                self._deleting = self._new_deleting()
-            return self._deleting
-
-    def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
-        return self._delete_named(keys, [{"Key": self._base + key} for key in keys])
-
-    def _delete_named(self, keys: Sequence[str], objects: Sequence[Mapping[str, str]]) -> Mapping[str, Told] | None:
-        """One DeleteObjects for `objects`, which belong to `keys`; what it said by key."""
-        try:
-            answer = self._deleter().delete_objects(
-                Bucket=self._config.bucket, Delete={"Objects": objects, "Quiet": True}
-            )
-        except SDK_ERRORS as error:
-            return None if code_of(error) in BATCH_REFUSED else dict.fromkeys(keys, failure(error))
-        failed = {error.get("Key"): error.get("Code") or "Unknown" for error in answer.get("Errors") or ()}
-        named = {key: failed.pop(self._base + key) for key in keys if self._base + key in failed}
-        if failed:  # errors about keys not asked for: nobody knows which of ours they mean
-            whole = dict.fromkeys(keys, Told.failed(next(iter(failed.values()))))
-            return whole | {key: told(code)._replace(again=False) for key, code in named.items()}
-        return dict.fromkeys(keys, _GONE) | {key: told(code) for key, code in named.items()}
-
-    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
-        (key,) = keys
-        try:
-            self._deleter().delete_object(Bucket=self._config.bucket, Key=self._base + key)
-        except SDK_ERRORS as error:
-            return {key: Told(ALREADY_GONE) if code_of(error) in ABSENT else failure(error)}
-        except UnicodeError:  # half a surrogate pair: no key is called so
-            return {key: Told.failed("InvalidKey")}
-        return {key: _GONE}
+        return self._deletes.delete_many(keys, gate or Gate())
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy an object that the same endpoint and credentials reach. Beyond 5 GiB it goes part by part."""
@@ -297,24 +196,24 @@ class S3Store:
             return None
         origin = {"Bucket": source.bucket, "Key": f"{source.prefix}/{source_key}" if source.prefix else source_key}
         try:
-            answer = self._call("copy_object", source_key, Key=self._base + key, CopySource=origin)
+            answer = self._bucket.call("copy_object", source_key, Key=self._base + key, CopySource=origin)
         except StoreError as error:
             if code_of(error.__context__) not in TOO_LARGE:
                 raise
-            self._call("copy", source_key, Key=self._base + key, CopySource=origin, Config=_IN_PARTS)
+            self._bucket.call("copy", source_key, Key=self._base + key, CopySource=origin, Config=_IN_PARTS)
             return self.head(key).etag
         return bare(answer.get("CopyObjectResult", {}).get("ETag"))
 
     def download(self, key: str, file: IO[bytes]) -> None:
         """Fetch the object into a file, in parts if it is large."""
         announced, start = self.head(key).size, file.tell()
-        self._call("download_fileobj", key, Key=self._base + key, Fileobj=file)
+        self._bucket.call("download_fileobj", key, Key=self._base + key, Fileobj=file)
         if file.tell() - start != announced:
             raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and sent {file.tell() - start}")
 
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Send the object, in parts if it is large."""
-        self._call("upload_fileobj", key, Key=self._base + key, Fileobj=file)
+        self._bucket.call("upload_fileobj", key, Key=self._base + key, Fileobj=file)
 
     def probe(self) -> StoreProbe:
         """Clock, conditional writes and versioning, each found out by asking."""
@@ -325,8 +224,10 @@ class S3Store:
         except ClientError as error:  # refused or unknown to this store, but answered, and so dated
             answer = error.response
         except SDK_ERRORS as error:
-            raise self._error(error, "get_bucket_versioning", "") from None  # a trace would quote the server
-        return StoreProbe(self._date(answer), self._conditional_writes(), versioning)
+            raise self._bucket.error(error, "get_bucket_versioning", "") from None  # a trace would quote the server
+        if not self._deletes.leaves_versions:
+            versioning = False  # nothing stays of what is deleted
+        return StoreProbe(self._bucket.date_of(answer), self._conditional_writes(), versioning)
 
     def clock(self) -> datetime:
         """The date of the answer to one HEAD."""
@@ -335,14 +236,8 @@ class S3Store:
         except ClientError as error:  # absent or refused, but answered, and so dated
             answer = error.response
         except SDK_ERRORS as error:
-            raise self._error(error, "head_object", PROBE_KEY) from None  # a trace would quote the server
-        return self._date(answer)
-
-    def _date(self, answer: Mapping[str, Any]) -> datetime:
-        date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
-        if not date:
-            raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
-        return parsedate_to_datetime(date).astimezone(UTC)
+            raise self._bucket.error(error, "head_object", PROBE_KEY) from None  # a trace would quote the server
+        return self._bucket.date_of(answer)
 
     def _conditional_writes(self) -> bool:
         # Every write has its own content, so that none is taken for the lost answer of another.
@@ -359,26 +254,6 @@ class S3Store:
 
         present = refused(if_absent=True)  # refused only when an earlier probe left the object
         return (present or refused(if_absent=True)) and refused(if_match="0" * 32)
-
-    def _call(self, operation: str, key: str, **arguments: Any) -> Any:
-        try:
-            return getattr(self.client, operation)(Bucket=self._config.bucket, **arguments)
-        except SDK_ERRORS as error:
-            raise self._error(error, operation, key) from None  # a trace would quote the server
-        except UnicodeError as error:
-            raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
-
-    def _error(self, error: Exception, operation: str, key: str) -> StoreError:
-        """The error in lakegc's words, without the server's own text: some servers quote requests in it."""
-        code = code_of(error)
-        what = f"{self.root}: {''.join(part.capitalize() for part in operation.split('_'))} of {key!r}"
-        if code in ABSENT and operation != "list_objects_v2":
-            return ObjectNotFoundError(f"{what}: there is no such object")
-        if code in CONDITION_FAILED and operation == "put_object":
-            return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected ({code})")
-        if isinstance(error, ClientError):
-            return StoreError(f"{what}: the store answered {code} after {attempts_of(error)} attempts{hint(code)}")
-        return StoreError(f"{what}: {code} after up to {self._config.max_attempts} attempts{hint(code)}")
 
 
 def _reach(config: S3Config) -> tuple[str | None, ...]:

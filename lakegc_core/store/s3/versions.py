@@ -6,37 +6,34 @@ Keys of lakeFS's data are never written twice, so no version of one is anybody's
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from lakegc_core.errors import ObjectNotFoundError, StoreError
-from lakegc_core.store.base import ALREADY_GONE, DELETED, Deletes, StoreProbe
-from lakegc_core.store.pace import Told
+from lakegc_core.store.base import ALREADY_GONE, DELETED, Deletes
+from lakegc_core.store.repeated_deletes import Told
 from lakegc_core.store.s3.access import SDK_ERRORS, failure
-from lakegc_core.store.s3.store import S3Store
+from lakegc_core.store.s3.deletes import ObjectDeletes
 
 _MOST = 1000  # versions a request
 
 
-class S3VersionsStore(S3Store):
-    """`S3Store` whose deletes leave nothing that could be brought back. Costs one more request a key."""
+class VersionDeletes(ObjectDeletes):
+    """Deletes that leave nothing that could be brought back. Cost one more request a key."""
 
-    deletes: Deletes = Deletes(batch=100)
+    best: Deletes = Deletes(batch=100)
+    leaves_versions = False
 
-    def probe(self) -> StoreProbe:
-        """As the bucket's, but that nothing stays of what is deleted."""
-        return replace(super().probe(), versioning=False)
-
-    def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
+    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
+        """One request for the versions of each key, and one for 1000 versions of all."""
         found: dict[str, Told] = {}
         try:
-            versions = {key: self._versions(key) for key in keys}
+            versions = {key: self.versions(key) for key in keys}
         except SDK_ERRORS as error:
             return dict.fromkeys(keys, failure(error))
         wanted = [(key, version) for key in keys for version in versions[key]]
         for start in range(0, len(wanted), _MOST):
             some = wanted[start : start + _MOST]
-            objects = [{"Key": self._base + key, "VersionId": version} for key, version in some]
-            told = self._delete_named([key for key, _ in some], objects)
+            objects = [{"Key": self.bucket.base + key, "VersionId": version} for key, version in some]
+            told = self.delete_named([key for key, _ in some], objects)
             if told is None:
                 return None
             for key, said in told.items():
@@ -44,12 +41,13 @@ class S3VersionsStore(S3Store):
                     found[key] = said  # one version that stays is the key's outcome
         return {key: found.get(key) or self._without_versions(key) for key in keys}
 
-    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+    def ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+        """One request for the versions of one key, and one for each of them."""
         (key,) = keys
         try:
-            versions = self._versions(key)
+            versions = self.versions(key)
             for version in versions:
-                self._deleter().delete_object(Bucket=self._config.bucket, Key=self._base + key, VersionId=version)
+                self.client().delete_object(Bucket=self.bucket.name, Key=self.bucket.base + key, VersionId=version)
         except SDK_ERRORS as error:
             return {key: failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
@@ -59,17 +57,17 @@ class S3VersionsStore(S3Store):
     def _without_versions(self, key: str) -> Told:
         """What it means that no version of a key is listed: it is gone, if the store does not show it all the same."""
         try:
-            self.head(key)
+            self.bucket.head(key)
         except ObjectNotFoundError:
             return Told(ALREADY_GONE)
         except StoreError:
             pass  # nobody knows: not gone
         return Told.failed("NoVersions")
 
-    def _versions(self, key: str) -> list[str]:
+    def versions(self, key: str) -> list[str]:
         """The ids of all versions of one key, delete markers too. Raises the SDK's errors."""
-        whole, found = self._base + key, []
-        pages = self.client.get_paginator("list_object_versions").paginate(Bucket=self._config.bucket, Prefix=whole)
+        whole, found = self.bucket.base + key, []
+        pages = self.bucket.client.get_paginator("list_object_versions").paginate(Bucket=self.bucket.name, Prefix=whole)
         for page in pages:
             listed = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             found += [each["VersionId"] for each in listed if each["Key"] == whole]

@@ -34,7 +34,7 @@ def _in_another_process(config: LocalConfig, after: str) -> subprocess.Completed
     """Take the lease in another process, then run `after` while holding it."""
     program = (
         "import os, sys\n"
-        "from lakegc_core import lease\n"
+        "from lakegc_core.marks import lease\n"
         "from lakegc_core.store.local import LocalConfig\n"
         f"with lease.held(LocalConfig({config.path!r}), {HOME!r}, 'sweep there', external=False, demanded=True):\n"
         f"    {after}\n"
@@ -115,7 +115,7 @@ def test_a_collector_of_another_user_whose_processes_are_hidden_is_not_taken_for
 def test_a_killed_collector_keeps_nobody_out_though_its_parent_has_not_noticed(config: LocalConfig) -> None:
     program = (
         "import os, signal\n"
-        "from lakegc_core import lease\n"
+        "from lakegc_core.marks import lease\n"
         "from lakegc_core.store.local import LocalConfig\n"
         f"with lease.held(LocalConfig({config.path!r}), {HOME!r}, 'sweep there', external=False, demanded=True):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

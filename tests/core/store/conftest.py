@@ -14,7 +14,7 @@ import pytest
 
 from lakegc_core.store.azure.store import AzureConfig
 from lakegc_core.store.base import Store, StoreConfig
-from lakegc_core.store.gcs import GCSConfig
+from lakegc_core.store.gcs.store import GCSConfig
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
 from tests.support.azurite import AzureServer, azurite

@@ -19,7 +19,7 @@ from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import IncompleteError, LakegcError, SettingsError, StoreError
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.azure import store as azure_module
-from lakegc_core.store.azure.access import read_batch
+from lakegc_core.store.azure.deletes import read_batch
 from lakegc_core.store.azure.listing import Pages
 from lakegc_core.store.azure.store import AzureConfig, AzureStore
 from lakegc_core.store.base import NO_ANSWER
@@ -180,7 +180,7 @@ def test_blobs_of_a_container_that_is_not_there_are_not_called_gone(azure: Azure
 def test_a_blob_is_deleted_with_its_snapshots(azure: AzureServer) -> None:
     store = azure.config(uuid.uuid4().hex).connect()
     store.write("data/a", b"1")
-    store._blob("data/a").create_snapshot()
+    store.container.blob("data/a").create_snapshot()
     assert store.delete_many(["data/a"]) == ["deleted"]
     assert list(store.list()) == []
 

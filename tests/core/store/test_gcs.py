@@ -14,7 +14,7 @@ from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import LakegcError, SettingsError, StoreError
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.factory import config_for
-from lakegc_core.store.gcs import GCSConfig
+from lakegc_core.store.gcs.store import GCSConfig
 from tests.core.store.conftest import behind_proxy
 from tests.support.gcs_server import GCSServer
 from tests.support.proxy import Answer, Forward, Request

@@ -12,7 +12,7 @@ import pytest
 from lakegc_core.errors import IncompleteError, LakegcError, PreconditionFailedError, SettingsError, StoreError
 from lakegc_core.store.azure.store import AzureConfig
 from lakegc_core.store.base import NO_ANSWER
-from lakegc_core.store.gcs import GCSConfig
+from lakegc_core.store.gcs.store import GCSConfig
 from lakegc_core.store.s3.store import S3Config
 from tests.support.azurite import ACCOUNT_KEY
 from tests.support.proxy import Answer, answer_lost, cut_off, failing, pass_on

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from lakegc_core.store.base import ALREADY_GONE, DELETED, NO_ANSWER, NOT_ASKED
-from lakegc_core.store.pace import Gate, Meter, Pace, Told, Window, delete_all
+from lakegc_core.store.pace import Gate, Meter, Pace, Window
+from lakegc_core.store.repeated_deletes import Told, delete_all
 
 BUSY = Told.failed("SlowDown", throttled=True)
 DONE = Told(DELETED)

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakegc_core.config.settings import Price
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.views import report
+from lakegc_core.views import report, screen, words
 
 COUNTS = {"listed": 100, "committed": 50, "uncommitted": 0, "held": 40, "expired": 10}
 COUNTS |= dict.fromkeys(("neighbour", "foreign", "unknown", "young", "unasked"), 0)
@@ -33,39 +33,39 @@ SWEPT = SweepResult("lake", "m1", 1, {"deleted": 3, "rescued": 1}, 2 * 10**12, 4
 def test_a_sweep_says_what_it_saves_a_month() -> None:
     found = report.sweep_report(SWEPT)
     assert found["price"] == {"per_gb_month": 0.02, "currency": "EUR"}
-    assert "2.0 TB freed: about 40.00 EUR a month" in report.sweep_screen(found)
+    assert "2.0 TB freed: about 40.00 EUR a month" in screen.sweep_screen(found)
 
 
 def test_what_a_store_keeps_as_old_versions_is_not_called_freed_and_still_has_its_price() -> None:
-    said = report.freed(report.sweep_report(replace(SWEPT, versioned=True)))
+    said = words.freed(report.sweep_report(replace(SWEPT, versioned=True)))
     assert "freed" not in said and said.endswith("let them expire: about 40.00 EUR a month")
 
 
 def test_without_a_price_or_without_bytes_nobody_speaks_of_money() -> None:
     for each in (replace(SWEPT, price=None), replace(SWEPT, bytes_deleted=0)):
-        assert "month" not in report.sweep_screen(report.sweep_report(each))
+        assert "month" not in screen.sweep_screen(report.sweep_report(each))
     assert report.sweep_report(replace(SWEPT, price=None))["price"] is None
 
 
 def test_little_money_is_not_called_none() -> None:
     price: dict[str, Any] | None = report.price_json(EUR)
-    assert report.monthly(1_000, price) == "less than 0.01 EUR a month"
-    assert report.monthly(10**9, price) == "about 0.02 EUR a month"
-    assert report.monthly(10**15, price) == "about 20,000.00 EUR a month"
+    assert words.monthly(1_000, price) == "less than 0.01 EUR a month"
+    assert words.monthly(10**9, price) == "about 0.02 EUR a month"
+    assert words.monthly(10**15, price) == "about 20,000.00 EUR a month"
 
 
 def test_the_screen_of_a_mark_says_what_only_holds_keep_and_by_which() -> None:
-    lines = report.mark_screen(MARK).splitlines()
+    lines = screen.mark_screen(MARK).splitlines()
     assert "  kept: held                       40 objects     4.0 kB   by path:legal/**" in lines
     held = MARK | {"commits": MARK["commits"] | {"kept_by": {"head": 1, "hold": 2}}, "holds": ["tag:v*"]}
-    (line,) = (line for line in report.mark_screen(held).splitlines() if "kept: held" in line)
+    (line,) = (line for line in screen.mark_screen(held).splitlines() if "kept: held" in line)
     assert line.endswith("the 2 commits held count as committed")
 
 
 def test_the_screen_of_a_mark_says_what_other_repositories_keep_where_they_keep_anything() -> None:
-    assert "neighbours" not in report.mark_screen(MARK)
+    assert "neighbours" not in screen.mark_screen(MARK)
     kept = MARK | {"objects": MARK["objects"] | {"neighbour": 7}, "bytes": MARK["bytes"] | {"neighbour": 700}}
-    (line,) = (line for line in report.mark_screen(kept).splitlines() if "kept: neighbours" in line)
+    (line,) = (line for line in screen.mark_screen(kept).splitlines() if "kept: neighbours" in line)
     assert line.startswith("  kept: neighbours  ") and line.endswith(
         "7 objects      700 B   other repositories refer to it"
     )

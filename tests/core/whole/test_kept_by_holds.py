@@ -15,7 +15,7 @@ from lakegc_core.copies.backup import backup, restore
 from lakegc_core.marks.context import begin_mark
 from lakegc_core.pipeline import Review
 from lakegc_core.store.base import connect
-from lakegc_core.views import report
+from lakegc_core.views.screen import mark_screen
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_objects_that_only_a_hold_by_path_keeps_are_not_called_committed(world: 
     assert (objects["held"], size["held"]) == (2, 203)
     assert (objects["committed"], objects["expired"]) == (1, 2)
     assert sums_up(found) and not warning(found)
-    screen = report.mark_screen(found.report)
+    screen = mark_screen(found.report)
     assert "kept: held                        2 objects      203 B   by path:legal/**" in screen
 
 
@@ -87,7 +87,7 @@ def test_what_a_held_commit_shows_is_committed_and_the_line_says_how_many_commit
     found = world.mark("by-commit", f"commit:{world.held_commit[:8]}")
     assert found.report["objects"]["held"] == 0 and found.report["objects"]["committed"] == 2
     assert sums_up(found) and not warning(found)
-    assert "the 1 commits held count as committed" in report.mark_screen(found.report)
+    assert "the 1 commits held count as committed" in mark_screen(found.report)
 
 
 def test_holds_that_hold_nothing_are_named_and_others_are_not(world: World) -> None:

@@ -20,7 +20,8 @@ from lakegc_core.marks.context import begin_mark, open_repository
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.azure.store import AzureStore
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.views.report import sweep_report, sweep_screen
+from lakegc_core.views.report import sweep_report
+from lakegc_core.views.screen import sweep_screen
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
 from lakegc_sandbox.model.repository import Repository

@@ -19,6 +19,7 @@ from lakegc_core.names import STAGES
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.namespace_listing.shards import ShardReading, covering
 from lakegc_core.store.base import connect
+from lakegc_sandbox import Layout
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, leave, quick
 from tests.support.watching import WatchedConfig
 
@@ -77,7 +78,7 @@ def test_what_is_listed_of_a_shard_is_each_object_once_but_for_slices_that_are_t
 
 @pytest.fixture
 def served(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path / "lake", shards=24) as found, quick(spark):
+    with lake(tmp_path / "lake", layout=Layout(range_modulus=3, shards=24)) as found, quick(spark):
         yield found
 
 

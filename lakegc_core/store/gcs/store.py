@@ -1,8 +1,7 @@
-"""Google Cloud Storage, with google-cloud-storage (the extra `gcs`).
+"""Google Cloud Storage, with google-cloud-storage: one bucket and prefix behind the protocol of `base`.
 
-Here: one bucket and prefix behind the protocol of `base`, and how the SDK's errors become lakegc's. An object's ETag is
-its generation, which tells every two writes apart and is what conditions are made of. Credentials are Google's default
-ones; over plain HTTP, to an emulator, none are sent.
+An object's ETag is its generation, which tells every two writes apart and is what conditions are made of. Not here: the
+client and what the SDK's errors mean (`access`), and the reading of list pages (`listing`).
 
 A name is `prefix + "/" + address`, or the address alone under an empty prefix: never cleaned or normalised.
 """
@@ -23,26 +22,13 @@ from email.utils import parsedate_to_datetime
 from typing import IO, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-import google.auth
 import pyarrow as pa
-import requests
-import urllib3
-from google.api_core.exceptions import (
-    Forbidden,
-    GoogleAPICallError,
-    NotFound,
-    PreconditionFailed,
-    from_http_response,
-)
-from google.auth.credentials import AnonymousCredentials
-from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+from google.api_core.exceptions import NotFound, from_http_response
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud import storage
-from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
 from lakegc_core.errors import (
     IncompleteError,
-    LakegcError,
     ObjectNotFoundError,
     PreconditionFailedError,
     SettingsError,
@@ -52,7 +38,6 @@ from lakegc_core.store.base import (
     ALREADY_GONE,
     BACKOFF,
     DELETED,
-    LISTING_SCHEMA,
     MD5_DIGEST,
     PROBE_KEY,
     Deletes,
@@ -61,32 +46,15 @@ from lakegc_core.store.base import (
     StoreConfig,
     StoreProbe,
 )
-from lakegc_core.store.pace import Gate, Told, delete_all
+from lakegc_core.store.gcs import access as gcs_access
+from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat, told_by
+from lakegc_core.store.gcs.listing import Lists, read_page
+from lakegc_core.store.pace import Gate
+from lakegc_core.store.repeated_deletes import Told, delete_all
 
 Answer = TypeVar("Answer")
 
-_HINTS = {
-    Forbidden: ": grant the operation to these credentials",
-    NotFound: ": check the name of the bucket, and the endpoint",
-    requests.RequestException: ": check the endpoint (lakegc.yaml's `stores`) and the network",
-}
-
-_FIELDS = "kind,items(name,size,updated,generation),prefixes,nextPageToken"
-_KIND = "storage#objects"  # what an answer to a listing says it is, even an empty one
-_SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
-_REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
-_THROTTLED = {429, 503}  # the service asks for fewer
 _DELETES = 16  # side by side; the JSON API's batches are no faster for the service, and hide single answers
-_BROKEN_OFF = (requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError)
-_LOST = (requests.ConnectionError, requests.Timeout, *_BROKEN_OFF)
-_SDK_ERRORS = (
-    GoogleAPICallError,
-    GoogleAuthError,
-    InvalidResponse,
-    DataCorruption,
-    requests.RequestException,
-    *_BROKEN_OFF,
-)
 
 
 @dataclass(frozen=True)
@@ -112,20 +80,7 @@ class GCSConfig:
 
     def connect(self) -> GCSStore:
         """A store with a client of its own. The client is safe to share between threads."""
-        options = {"api_endpoint": self.endpoint_url} if self.endpoint_url else None
-        try:
-            if (self.endpoint_url or "").startswith("http://"):
-                credentials: Any = AnonymousCredentials()
-            else:
-                credentials, _ = google.auth.default(scopes=_SCOPES)
-            # A project is asked for by the SDK, but only the making of buckets would need it.
-            client = storage.Client(project="none", credentials=credentials, client_options=options)
-        except (DefaultCredentialsError, ValueError) as error:
-            raise SettingsError(
-                f"{self.root}: no GCS client: {type(error).__name__}. Set GOOGLE_APPLICATION_CREDENTIALS, use "
-                "`gcloud auth application-default login`, or run where a service account is attached."
-            ) from None
-        return GCSStore(self, client, AuthorizedSession(credentials))
+        return GCSStore(self, *gcs_access.client(self.root, self.endpoint_url))
 
 
 class GCSStore:
@@ -142,6 +97,7 @@ class GCSStore:
         self._base = f"{config.prefix}/" if config.prefix else ""
         self._bucket = client.bucket(config.bucket)
         self._time = (config.connect_timeout, config.read_timeout)
+        self._service = gcs_access.service(config.endpoint_url)
 
     def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
         """Every object whose name starts with `prefix`, a batch a page.
@@ -160,22 +116,17 @@ class GCSStore:
         wanted = self._base + prefix
         where = f"{self.root}: listing {prefix!r}"
         cut = len(self._base)
+        config = self._config
+        lists = Lists(self.session, self.root, self._service, config.bucket, config.page_size, self._time)
         last = ""  # of the prefixes so far: some servers repeat them on every page
         token: dict[str, str] = {}
         seen: set[str] = set()
         while True:
-            asked = {"prefix": wanted, "maxResults": str(self._config.page_size), "fields": _FIELDS}
-            page = self._call("listing", prefix, _Page(self, asked | options | token))
-            items, prefixes = page.get("items", []), page.get("prefixes", [])
-            for name in (*(item.get("name", "") for item in items), *prefixes):
-                if not name.startswith(wanted):
-                    raise StoreError(
-                        f"{where}: the store listed {name!r}, which is not below what was asked for; it changes keys, "
-                        "and cannot be collected safely"
-                    )
+            page = self._call("listing", prefix, functools.partial(lists.page, {"prefix": wanted} | options | token))
+            objects, prefixes = read_page(page, wanted, cut, where)
             fresh = sorted(name for name in prefixes if name > last)
             last = fresh[-1] if fresh else last
-            yield Level(_batch(items, cut, where), tuple(name[cut:] for name in fresh))
+            yield Level(objects, tuple(name[cut:] for name in fresh))
             following = page.get("nextPageToken")
             if not following:
                 return
@@ -265,11 +216,8 @@ class GCSStore:
         except NotFound as error:
             no_bucket = "bucket does not exist" in error.message
             return {key: Told.failed("NoSuchBucket") if no_bucket else Told(ALREADY_GONE)}
-        except _SDK_ERRORS as error:
-            if isinstance(error, _LOST):
-                return {key: Told.lost()}
-            throttled = isinstance(error, GoogleAPICallError) and error.code in _THROTTLED
-            return {key: Told.failed(_code(error), again=_should_repeat(error), throttled=throttled)}
+        except SDK_ERRORS as error:
+            return {key: told_by(error)}
         return {key: Told(DELETED)}
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
@@ -308,7 +256,7 @@ class GCSStore:
 
     def clock(self) -> datetime:
         """The date of the answer to one request for an object's metadata."""
-        url = f"{_service(self._config)}/storage/v1/b/{quote(self._config.bucket, safe='')}/o/"
+        url = f"{self._service}/storage/v1/b/{quote(self._config.bucket, safe='')}/o/"
 
         def ask() -> str | None:
             answer = self.session.get(url + quote(self._base + PROBE_KEY, safe=""), timeout=self._time)
@@ -329,7 +277,7 @@ class GCSStore:
             raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
         conditional = self._refuses(if_absent=True) and self._refuses(if_match="1")
         versioning, soft_delete = None, None
-        with suppress(*_SDK_ERRORS):  # a right of its own, which a collector need not have
+        with suppress(*SDK_ERRORS):  # a right of its own, which a collector need not have
             self._bucket.reload(retry=None, timeout=self._time)
             versioning = bool(self._bucket.versioning_enabled)
             soft_delete = timedelta(seconds=self._bucket.soft_delete_policy.retention_duration_seconds or 0)
@@ -356,61 +304,11 @@ class GCSStore:
         for attempt in range(1, self._config.max_attempts + 1):
             try:
                 return ask()
-            except _SDK_ERRORS as error:
-                if attempt == self._config.max_attempts or not _should_repeat(error):
-                    raise self._error(error, doing, key) from None
+            except SDK_ERRORS as error:
+                if attempt == self._config.max_attempts or not should_repeat(error):
+                    raise in_words(error, f"{self.root}: {doing} {key!r}", listing=doing == "listing") from None
                 time.sleep(BACKOFF.wait(attempt))
         raise AssertionError("max_attempts is at least 1")
-
-    def _error(self, error: Exception, doing: str, key: str) -> LakegcError:
-        what = f"{self.root}: {doing} {key!r}"
-        if isinstance(error, NotFound) and doing != "listing":
-            return ObjectNotFoundError(f"{what}: there is no such object")
-        if isinstance(error, PreconditionFailed):
-            return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected")
-        if isinstance(error, (DataCorruption, *_BROKEN_OFF)):
-            return IncompleteError(f"{what} broke off: {_code(error)}")
-        hint = next((text for kind, text in _HINTS.items() if isinstance(error, kind)), "")
-        return StoreError(f"{what}: the store answered {_code(error)}{hint}")
-
-
-@dataclass(frozen=True)
-class _Page:
-    """One request for a list page; returns it as it came, but for one that is no list."""
-
-    store: GCSStore
-    asked: dict[str, str]
-
-    def __call__(self) -> dict[str, Any]:
-        config = self.store._config
-        url = f"{_service(config)}/storage/v1/b/{quote(config.bucket, safe='')}/o"
-        answer = self.store.session.get(url, params=self.asked, timeout=self.store._time)
-        if answer.status_code != 200:
-            raise from_http_response(answer)
-        try:
-            page = answer.json()
-        except ValueError:
-            page = None
-        if not isinstance(page, dict) or page.get("kind") != _KIND:
-            raise IncompleteError(f"{self.store.root}: the store's answer was no list of objects")
-        return page
-
-
-def _service(config: GCSConfig) -> str:
-    return (config.endpoint_url or "https://storage.googleapis.com").rstrip("/")
-
-
-def _batch(items: Sequence[dict[str, Any]], cut: int, where: str) -> pa.RecordBatch:
-    try:
-        columns = [
-            pa.array([item["name"][cut:] for item in items], pa.string()),
-            pa.array([item["size"] for item in items], pa.string()).cast(pa.int64()),
-            pa.array([item["updated"] for item in items], pa.string()).cast(LISTING_SCHEMA.field("last_modified").type),
-            pa.array([str(item["generation"]) for item in items], pa.string()),
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise IncompleteError(f"{where}: the store listed an object without size, time or generation") from error
-    return pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
 
 
 def _digest(md5_hash: str | None) -> str | None:
@@ -425,19 +323,3 @@ def _generation(etag: str | None) -> int | None:
     if etag is None:
         return None
     return int(etag) if etag.isdecimal() else -1  # of another kind of store: matches nothing
-
-
-def _should_repeat(error: Exception) -> bool:
-    if isinstance(error, _LOST):
-        return True
-    if isinstance(error, InvalidResponse):
-        return error.response.status_code in _REPEATED
-    return isinstance(error, GoogleAPICallError) and error.code in _REPEATED
-
-
-def _code(error: Exception) -> str:
-    """The service's reason, the HTTP status without one, or the name of the SDK's error without an answer."""
-    if isinstance(error, GoogleAPICallError):
-        reasons = [each.get("reason") for each in error.errors if isinstance(each, dict)]
-        return str(next(filter(None, reasons), None) or int(error.code or 0))
-    return type(error).__name__

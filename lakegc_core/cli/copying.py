@@ -1,0 +1,118 @@
+"""The verbs `backup` and `restore`, and what they say of a copy: one JSON object, or one screen for people."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from lakegc_core.cli.options import name_mark, opened, option, own_mark, show, spark_of
+from lakegc_core.cli.verb import Verb
+from lakegc_core.copies import backup
+from lakegc_core.copies.backup import CopyResult
+from lakegc_core.copies.transfer import Limits
+from lakegc_core.errors import SettingsError
+from lakegc_core.marks.context import open_mark
+from lakegc_core.views.progress import Reporter
+from lakegc_core.views.words import human_bytes
+
+Json = dict[str, Any]
+
+
+def _backup_arguments(to: argparse.ArgumentParser) -> None:
+    name_mark(to)
+    to.add_argument("destination", metavar="DEST", help="where to: a URI such as s3://bucket/prefix, or a folder")
+    _copying_options(to)
+
+
+def _restore_arguments(to: argparse.ArgumentParser) -> None:
+    name_mark(to)
+    to.add_argument("source", metavar="SRC", help="where from: the DEST of the backup")
+    to.add_argument(
+        "--path",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="only objects that commits show at such paths (* stays in a folder, ** crosses them), or such addresses",
+    )
+    _copying_options(to)
+
+
+def _copying_options(to: argparse.ArgumentParser) -> None:
+    option(to, "--parallel", metavar="N", type=int, default=8, help="copies at a time in each task (default: 8)")
+    option(
+        to,
+        "--bandwidth",
+        metavar="BYTES",
+        type=int,
+        default=0,
+        help="most bytes a second in each task, where bytes pass through it (default: no limit)",
+    )
+
+
+def _backup(options: argparse.Namespace, reporter: Reporter) -> int:
+    context = open_mark(opened(options, reporter), own_mark(options.mark_id))
+    spark = spark_of(context.settings)
+    with reporter.watch(spark):
+        result = backup.backup(spark, context, options.destination, _limits(options))
+    return _end_copy(options, result)
+
+
+def _restore(options: argparse.Namespace, reporter: Reporter) -> int:
+    context = open_mark(opened(options, reporter), own_mark(options.mark_id), retired_too=True)
+    spark = spark_of(context.settings)
+    with reporter.watch(spark):
+        result = backup.restore(spark, context, options.source, paths=options.path, limits=_limits(options))
+    return _end_copy(options, result)
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    if options.parallel < 1 or options.bandwidth < 0:
+        raise SettingsError("--parallel is at least 1, --bandwidth at least 0 (no limit).")
+    return Limits(options.parallel, options.bandwidth)
+
+
+def _end_copy(options: argparse.Namespace, result: CopyResult) -> int:
+    found = copy_report(result)
+    show(options, found, copy_screen(result.verb, found))
+    if result.failed:
+        sys.stderr.write(f"lakegc: {result.failed:,} objects were not copied. The others are; run it again.\n")
+    return 1 if result.failed else 0
+
+
+def copy_report(result: CopyResult) -> Json:
+    """The contract of `lakegc backup --json` and `lakegc restore --json`."""
+    return {
+        "repository": result.repository,
+        "mark_id": result.mark_id,
+        "place": result.place,
+        "outcomes": dict(result.outcomes),
+        "objects": sum(result.outcomes.values()),
+        "bytes": result.bytes,
+        "failures": [dict(problem) for problem in result.problems],
+        "seconds": round(result.seconds, 3),
+    }
+
+
+def copy_screen(verb: str, report: Json) -> str:
+    """The one screen on which a backup or a restore ends."""
+    lines = [f"{report['repository']} · mark {report['mark_id']} · {verb}, {report['seconds']:.0f} s", ""]
+    remarks = {
+        "copied": human_bytes(report["bytes"]),
+        "already_there": "the same object: left as it was",
+        "missing": "gone from the namespace: nothing to lose" if verb == "backup" else "not in the backup",
+        "different": "another object lies there: not overwritten",
+        "failed": "run the same command again: what is copied is not copied twice",
+    }
+    for outcome, count in report["outcomes"].items():
+        if count or outcome == "copied":
+            lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
+    lines += [f"    {each['address']}   {each['problem']}" for each in report["failures"][:10]]
+    lines += ["", f"  {'in' if verb == 'backup' else 'from'} {report['place']}"]
+    return "\n".join(lines)
+
+
+VERBS = (
+    Verb("backup", "copy the objects that a mark would delete away, under their own keys", _backup_arguments, _backup),
+    Verb("restore", "bring the objects of a mark back from their backup", _restore_arguments, _restore),
+)

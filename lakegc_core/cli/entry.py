@@ -1,0 +1,75 @@
+"""From arguments to an exit code: the parser of all verbs, and what becomes of errors."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import lakegc_core
+from lakegc_core.cli import copying, history, marking
+from lakegc_core.cli.options import flag, option
+from lakegc_core.cli.verb import Verb, from_elsewhere
+from lakegc_core.errors import LakegcError
+from lakegc_core.views.progress import Reporter
+
+VERBS = (*marking.VERBS, *history.VERBS, *copying.VERBS)
+"""lakegc's own verbs, in the order of `lakegc --help`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    own = bool(given) and given[0] in {verb.name for verb in VERBS}
+    # No other package takes part in a verb of lakegc's own: it costs no time there, and breaks nothing.
+    options = parser(VERBS if own else (*VERBS, *from_elsewhere())).parse_args(given)
+    reporter = Reporter(quiet=options.quiet)
+    try:
+        code: int = options.verb(options, reporter)
+        return code
+    except LakegcError as error:
+        if options.json:
+            print(json.dumps({"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}))
+        sys.stderr.write(f"lakegc: {error}\n")
+        return error.exit_code
+    except Exception as error:  # a fault of lakegc or of what it stands on: said in a line, the trace on demand
+        if os.environ.get("LAKEGC_DEBUG"):
+            raise
+        first = (str(error).strip().splitlines() or [""])[0][:300]
+        if options.json:
+            print(json.dumps({"error": first, "kind": type(error).__name__, "exit_code": 1}))
+        sys.stderr.write(f"lakegc: {type(error).__name__}: {first}\nLAKEGC_DEBUG=1 shows where. Please report this.\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("lakegc: interrupted. Run the same command again; it goes on where it stopped.\n")
+        return 130
+
+
+def command(arguments: Sequence[str] | None = None) -> int:
+    """`main` as the last thing that a process does: it ends without a search for garbage among all that it imported,
+    which takes longer than many a command."""
+    code = main(arguments)
+    gc.freeze()
+    return code
+
+
+def parser(of: Sequence[Verb]) -> argparse.ArgumentParser:
+    """The command line of some verbs. Every option can be given as an environment variable LAKEGC_<NAME> as well."""
+    top = argparse.ArgumentParser(
+        prog="lakegc",
+        description="Garbage collection for lakeFS: finds the objects that nothing refers to, proves it, deletes them.",
+        epilog="Every option has an environment variable: --mark-id is LAKEGC_MARK_ID, and so on.",
+    )
+    top.add_argument("--version", action="version", version=f"lakegc {lakegc_core.__version__}")
+    verbs = top.add_subparsers(required=True, metavar="VERB")
+    for verb in of:
+        found = verbs.add_parser(verb.name, help=verb.text, description=verb.text)
+        found.set_defaults(verb=verb.run)
+        option(found, "--config", metavar="FILE", help="lakegc.yaml (default: ./lakegc.yaml if there is one)")
+        flag(found, "--json", "print one JSON object on stdout")
+        flag(found, "--quiet", "say nothing while working")
+        verb.add_arguments(found)
+    return top

@@ -1,0 +1,236 @@
+"""The verbs `mark`, `review`, `sweep` and `run`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from lakegc_core import clock, pipeline
+from lakegc_core.cli.options import flag, name_mark, name_repository, opened, option, own_mark, show, spark_of
+from lakegc_core.cli.verb import Verb
+from lakegc_core.config.durations import parse_duration
+from lakegc_core.config.settings import RULES_MODES
+from lakegc_core.errors import RefusedError, SettingsError
+from lakegc_core.marks import layers
+from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL, new_mark_id
+from lakegc_core.marks.catalogue import newest_to_sweep
+from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
+from lakegc_core.policy import guards
+from lakegc_core.stages.swept_report import other_tools
+from lakegc_core.stages.swept_report.authorize import ready_at
+from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.views import report, screen
+from lakegc_core.views.progress import Reporter, ask
+from lakegc_core.views.words import human_bytes, to_the_minute
+
+Json = dict[str, Any]
+
+
+def _mark_arguments(to: argparse.ArgumentParser) -> None:
+    name_repository(to)
+    _marking_options(to)
+
+
+def _review_arguments(to: argparse.ArgumentParser) -> None:
+    name_mark(to)
+    option(to, "--addresses", metavar="FILE", help="write the expired addresses to FILE, one a line")
+    option(to, "--html", metavar="FILE", help="write the mark as a page of HTML with pictures to FILE")
+
+
+def _sweep_arguments(to: argparse.ArgumentParser) -> None:
+    name_mark(to)
+    _sweeping_options(to)
+
+
+def _run_arguments(to: argparse.ArgumentParser) -> None:
+    name_repository(to)
+    _marking_options(to)
+    _sweeping_options(to)
+
+
+def _marking_options(to: argparse.ArgumentParser) -> None:
+    option(
+        to,
+        "--mark-id",
+        metavar="ID",
+        help="id of the mark (default: the present, UTC); an unfinished one is resumed",
+    )
+    option(
+        to,
+        "--min-age",
+        metavar="DURATION",
+        help="youngest age of what may be collected, e.g. 25h (the default)",
+    )
+    option(to, "--safety", choices=("full", "standard", "none"), help="safety level (default: full)")
+    option(
+        to,
+        "--rules",
+        choices=RULES_MODES,
+        help="what a repository without GC rules means",
+    )
+    variable = os.environ.get("LAKEGC_PROTECT_TAGS", "").lower()
+    default = None if not variable else variable in ("1", "yes", "true")
+    to.add_argument(
+        "--protect-tags",
+        action=argparse.BooleanOptionalAction,
+        default=default,
+        help="keep what tagged commits refer to (default; lakeFS itself does not)",
+    )
+    mode = to.add_mutually_exclusive_group()
+    flag(mode, "--clean", "read everything anew, whatever earlier marks have left")
+    flag(mode, "--incremental", "read what changed since the mark before, although a clean one is due")
+
+
+def _sweeping_options(to: argparse.ArgumentParser) -> None:
+    flag(to, "--yes", "do not ask; needed where there is no terminal")
+    flag(to, "--dry-run", "do everything but delete")
+    to.add_argument("--accept", metavar="GUARD", action="append", default=[], help="sweep although this guard refused")
+    option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
+
+
+def _begin(options: argparse.Namespace, context: RepositoryContext) -> MarkContext:
+    return begin_mark(
+        context,
+        options.mark_id or new_mark_id(clock.now()),
+        min_age=parse_duration(options.min_age) if options.min_age is not None else None,
+        safety_level=options.safety,
+        rules=options.rules,
+        protect_tags=options.protect_tags,
+        mode=CLEAN if options.clean else INCREMENTAL if options.incremental else AUTO,
+    )
+
+
+def _mark(options: argparse.Namespace, reporter: Reporter) -> int:
+    context = _begin(options, opened(options, reporter))
+    spark = spark_of(context.settings, quick=layers.likely(context))
+    with reporter.watch(spark):
+        review = pipeline.mark(spark, context)
+    show(options, review.report, screen.mark_screen(review.report) + _next_step(context, review))
+    return 0
+
+
+def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool = False) -> str:
+    repository, mark_id = context.header.repository, context.header.mark_id
+    if not review.authorized and not reviewed:
+        return f"\nnext: lakegc review {repository} {mark_id}"
+    if not review.authorized:
+        stopping = [verdict.name for verdict in review.verdicts if verdict.stops]
+        if not all(guards.BY_NAME[name].may_be_accepted for name in stopping):
+            return f"\nnext: do what ✗ says, then lakegc mark {repository}"
+        accepting = " ".join(f"--accept {name}" for name in stopping)
+        return f'\nnext, if that was meant: lakegc sweep {repository} {mark_id} {accepting} --because "…"'
+    if not review.report["objects"]["expired"]:
+        return "\nnothing to sweep"
+    when = ready_at(context)
+    if when > clock.now().timestamp():
+        return f"\nnext: lakegc sweep {repository} {mark_id}   (after {to_the_minute(clock.instant(when))})"
+    return f"\nnext: lakegc sweep {repository} {mark_id}"
+
+
+def _review(options: argparse.Namespace, reporter: Reporter) -> int:
+    context = open_mark(opened(options, reporter), own_mark(options.mark_id))
+    review = pipeline.review(context)
+    if options.addresses:
+        count = pipeline.write_addresses(context, Path(options.addresses))
+        reporter.say(f"{count:,} addresses written to {options.addresses}")
+    if options.html:
+        Path(options.html).write_text(pipeline.page_of(context, review.report), encoding="utf-8")
+        reporter.say(f"the report is in {options.html}")
+    shown = f"{screen.mark_screen(review.report, every_guard=True)}\n  artifacts   {review.report['artifacts']}"
+    show(options, review.report, shown + "\n" + _next_step(context, review, reviewed=True))
+    return 0
+
+
+def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
+    repository, accepted = opened(options, reporter), _accepted(options)
+    only = other_tools.find(repository, options.mark_id) if other_tools.parse(options.mark_id) else None
+    context = _judge_of(options, repository, reporter) if only else open_mark(repository, options.mark_id)
+    review = pipeline.review(context)
+    _confirm(options, context, review)
+    spark = spark_of(context.settings)
+    with reporter.watch(spark):
+        result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
+    found = report.sweep_report(result)
+    show(options, found, screen.sweep_screen(found))
+    return _end(result)
+
+
+def _judge_of(options: argparse.Namespace, repository: RepositoryContext, reporter: Reporter) -> MarkContext:
+    """The mark of our own by which another tool's is judged: the newest whole one, else one that is made now."""
+    standing = newest_to_sweep(repository)
+    if standing is not None:
+        reporter.say(f"{options.mark_id} is judged by lakegc's own mark {standing}")
+        return open_mark(repository, standing)
+    context = begin_mark(repository, new_mark_id(clock.now()))
+    reporter.say(f"{options.mark_id} is judged by a mark of lakegc's own, {context.header.mark_id}, which is made now")
+    spark = spark_of(context.settings)
+    with reporter.watch(spark):
+        pipeline.mark(spark, context)
+    return context
+
+
+def _run(options: argparse.Namespace, reporter: Reporter) -> int:
+    context = _begin(options, opened(options, reporter))
+    accepted = _accepted(options)
+    if not options.dry_run and not options.yes and not sys.stdin.isatty():
+        raise SettingsError("`run` deletes: without a terminal it needs --yes (or --dry-run).")
+    spark = spark_of(context.settings, quick=layers.likely(context))
+    with reporter.watch(spark):
+        review = pipeline.mark(spark, context)
+    found: Json = {"mark": review.report, "sweep": None}
+    marked = screen.mark_screen(review.report)
+    when = ready_at(context)
+    if when > clock.now().timestamp() and review.authorized:
+        found["sweep_after"] = clock.instant(when)
+        show(options, found, f"{marked}\nnot swept yet: to be confirmed after {found['sweep_after']}")
+        return 0
+    if not options.json:
+        print(marked)
+    try:
+        _confirm(options, context, review)
+        with reporter.watch(spark):
+            result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted)
+    except RefusedError as error:
+        if options.json:
+            print(json.dumps(found | {"error": str(error), "exit_code": error.exit_code}))
+        sys.stderr.write(f"lakegc: {error}\n")
+        return error.exit_code
+    found["sweep"] = report.sweep_report(result)
+    show(options, found, screen.sweep_screen(found["sweep"]))
+    return _end(result)
+
+
+def _end(result: SweepResult) -> int:
+    """The exit code of a sweep; trouble is said on stderr as well."""
+    if result.trouble:
+        sys.stderr.write(f"lakegc: {result.trouble}\n")
+    return 1 if result.trouble else 0
+
+
+def _accepted(options: argparse.Namespace) -> dict[str, str]:
+    if options.accept and not (options.because or "").strip():
+        raise SettingsError('--accept needs --because "…": the reason goes into the report.')
+    return guards.check_accepted(dict.fromkeys(options.accept, options.because or ""))
+
+
+def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline.Review) -> None:
+    if options.dry_run or options.yes:
+        return
+    if not sys.stdin.isatty():
+        raise SettingsError("`sweep` deletes: without a terminal it needs --yes (or --dry-run).")
+    expired = review.report["objects"]["expired"]
+    size = human_bytes(review.report["bytes"]["expired"])
+    if not ask(f"Delete up to {expired:,} objects ({size}) of {context.header.storage_namespace}?"):
+        raise RefusedError("Not confirmed. Nothing was deleted.")
+
+
+VERBS = (
+    Verb("mark", "find the garbage of a repository and judge it; deletes nothing", _mark_arguments, _mark),
+    Verb("review", "show a mark and judge it again", _review_arguments, _review),
+    Verb("sweep", "delete what a mark found, after another look", _sweep_arguments, _sweep),
+    Verb("run", "mark, then sweep what may be swept by now", _run_arguments, _run),
+)

@@ -1,0 +1,132 @@
+"""How Azure is asked for deletes: 256 blobs a request, or one by one where the service takes no batch.
+
+Here: deletes with all snapshots, and the answers within a batch's answer. Not here: when a delete is repeated
+(`repeated_deletes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.parser import BytesParser
+from email.policy import HTTP
+from typing import Any
+from urllib.parse import urlsplit
+
+from azure.core.exceptions import AzureError, HttpResponseError
+
+from lakegc_core.errors import StoreError
+from lakegc_core.store.azure.access import ABSENT, code_of, told_by, told_by_status
+from lakegc_core.store.azure.container import Container
+from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, Deletes
+from lakegc_core.store.pace import Gate
+from lakegc_core.store.repeated_deletes import Told, delete_all
+
+BEST = Deletes(batch=256)  # the most blobs a request takes
+_BATCH_REFUSED = {400, 405, 415, 501}  # one name can spoil a whole batch, and some servers have none
+
+
+@dataclass(frozen=True)
+class BlobDeletes:
+    """Deletes in one container of the account at `url`. Safe to share between threads."""
+
+    container: Container
+    account: str
+    url: str
+
+    def delete_many(self, keys: Sequence[str], gate: Gate) -> list[str]:
+        """One outcome per key, in order."""
+        outcomes: dict[str, str] = {}
+        batchable: list[str] = []
+        for key in dict.fromkeys(keys):
+            try:
+                self.container.name(key)
+            except StoreError:
+                outcomes[key] = FAILED + "InvalidKey"
+            else:
+                batchable.append(key)
+        for start in range(0, len(batchable), BEST.batch):
+            batch = batchable[start : start + BEST.batch]
+            outcomes |= delete_all(
+                batch, self._ask_batch, attempts=self.container.attempts, gate=gate, single=self._ask_one
+            )
+        return [outcomes[key] for key in keys]
+
+    def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
+        answers: dict[int, tuple[int, str]] = {}
+        failure: AzureError | None = None
+        try:
+            names = [self.container.name(key) for key in keys]
+            self._request(names, answers)
+        except AzureError as error:
+            failure = error
+            if isinstance(error, HttpResponseError) and error.status_code in _BATCH_REFUSED and not answers:
+                return None
+        return {key: self._told(answers.get(place), failure) for place, key in enumerate(keys)}
+
+    def _request(self, names: Sequence[str], answers: dict[int, tuple[int, str]]) -> None:
+        """Ask once for the deletion of up to 256 blobs; fills `answers` with (status, code) by place in `names`.
+
+        What has no answer has none in it. AzureError where the request itself failed.
+        """
+
+        def keep(response: Any) -> None:
+            answer = response.http_response
+            if answer.status_code == 202:
+                answers.update(read_batch(answer.headers.get("Content-Type", ""), answer.body(), len(names)))
+
+        # Where the account stands in the path, as on emulators, the requests inside the batch need it too.
+        options: dict[str, Any] = {"url_prepend": self.account} if urlsplit(self.url).path.strip("/") else {}
+        found = self.container.client.delete_blobs(
+            *names,
+            delete_snapshots="include",
+            raise_on_any_failure=False,
+            raw_response_hook=keep,
+            retry_total=0,
+            **options,
+        )
+        list(found)
+
+    def _told(self, answer: tuple[int, str] | None, failure: AzureError | None) -> Told:
+        """What was said of one key: by its own answer, else by that of the whole request."""
+        if answer is None:
+            return Told.lost() if failure is None else told_by(failure)
+        status, code = answer
+        if 200 <= status < 300:
+            return Told(DELETED)
+        if status == 404 and code in ABSENT:
+            return Told(ALREADY_GONE)
+        return told_by_status(status, code)
+
+    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+        (key,) = keys
+        try:
+            self.container.blob(key).delete_blob(delete_snapshots="include", retry_total=0)
+        except AzureError as error:
+            return {key: Told(ALREADY_GONE) if code_of(error) in ABSENT else told_by(error)}
+        return {key: Told(DELETED)}
+
+
+def read_batch(content_type: str, body: bytes, count: int) -> dict[int, tuple[int, str]]:
+    """The answers within a batch's answer: (status, code) by the number each request bore.
+
+    Nothing is said of requests whose answer is missing, stands twice or makes no sense.
+    """
+    message = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
+    found: dict[int, tuple[int, str]] = {}
+    twice: set[int] = set()
+    for part in message.iter_parts():
+        number = str(part.get("Content-ID", ""))
+        payload = part.get_payload(decode=True)
+        if not number.isdecimal() or not isinstance(payload, bytes):
+            continue
+        line, _, rest = payload.lstrip().partition(b"\r\n")
+        words = line.split(None, 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+            continue
+        headers = BytesParser(policy=HTTP).parsebytes(rest, headersonly=True)
+        place = int(number)
+        if place in found or place >= count:
+            twice.add(place)
+        found[place] = (int(words[1]), str(headers.get("x-ms-error-code", "")).strip())
+    return {place: answer for place, answer in found.items() if place not in twice}

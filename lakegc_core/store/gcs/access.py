@@ -1,0 +1,111 @@
+"""Getting at Google Cloud Storage: how the client is built, and what the SDK's errors mean.
+
+Credentials are Google's default ones; over plain HTTP, to an emulator, none are sent. What is asked of a bucket belongs
+in `store`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import google.auth
+import requests
+import urllib3
+from google.api_core.exceptions import Forbidden, GoogleAPICallError, NotFound, PreconditionFailed
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud import storage
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+
+from lakegc_core.errors import (
+    IncompleteError,
+    LakegcError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    SettingsError,
+    StoreError,
+)
+from lakegc_core.store.repeated_deletes import Told
+
+_SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
+_REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
+_THROTTLED = {429, 503}  # the service asks for fewer
+_BROKEN_OFF = (requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError)
+_LOST = (requests.ConnectionError, requests.Timeout, *_BROKEN_OFF)
+SDK_ERRORS = (
+    GoogleAPICallError,
+    GoogleAuthError,
+    InvalidResponse,
+    DataCorruption,
+    requests.RequestException,
+    *_BROKEN_OFF,
+)
+_HINTS = {
+    Forbidden: ": grant the operation to these credentials",
+    NotFound: ": check the name of the bucket, and the endpoint",
+    requests.RequestException: ": check the endpoint (lakegc.yaml's `stores`) and the network",
+}
+
+
+def client(root: str, endpoint_url: str | None) -> tuple[storage.Client, AuthorizedSession]:
+    """A client, and a session for what the SDK does not check; both are safe to share between threads.
+
+    `root` is for messages; no `endpoint_url` means Google's own.
+    """
+    options = {"api_endpoint": endpoint_url} if endpoint_url else None
+    try:
+        if (endpoint_url or "").startswith("http://"):
+            credentials: Any = AnonymousCredentials()
+        else:
+            credentials, _ = google.auth.default(scopes=_SCOPES)
+        # A project is asked for by the SDK, but only the making of buckets would need it.
+        found = storage.Client(project="none", credentials=credentials, client_options=options)
+    except (DefaultCredentialsError, ValueError) as error:
+        raise SettingsError(
+            f"{root}: no GCS client: {type(error).__name__}. Set GOOGLE_APPLICATION_CREDENTIALS, use "
+            "`gcloud auth application-default login`, or run where a service account is attached."
+        ) from None
+    return found, AuthorizedSession(credentials)
+
+
+def service(endpoint_url: str | None) -> str:
+    """The URL of the service, without a slash at its end."""
+    return (endpoint_url or "https://storage.googleapis.com").rstrip("/")
+
+
+def in_words(error: Exception, what: str, *, listing: bool) -> LakegcError:
+    """The SDK's error as lakegc's, without the service's own text. `what` was asked for: its name in messages."""
+    if isinstance(error, NotFound) and not listing:
+        return ObjectNotFoundError(f"{what}: there is no such object")
+    if isinstance(error, PreconditionFailed):
+        return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected")
+    if isinstance(error, (DataCorruption, *_BROKEN_OFF)):
+        return IncompleteError(f"{what} broke off: {code_of(error)}")
+    hint = next((text for kind, text in _HINTS.items() if isinstance(error, kind)), "")
+    return StoreError(f"{what}: the store answered {code_of(error)}{hint}")
+
+
+def told_by(error: Exception) -> Told:
+    """What an error says of the object that was to be deleted. Never that it is gone."""
+    if isinstance(error, _LOST):
+        return Told.lost()
+    throttled = isinstance(error, GoogleAPICallError) and error.code in _THROTTLED
+    return Told.failed(code_of(error), again=should_repeat(error), throttled=throttled)
+
+
+def should_repeat(error: Exception) -> bool:
+    """True where the same request may succeed when it is made again."""
+    if isinstance(error, _LOST):
+        return True
+    if isinstance(error, InvalidResponse):
+        return error.response.status_code in _REPEATED
+    return isinstance(error, GoogleAPICallError) and error.code in _REPEATED
+
+
+def code_of(error: Exception) -> str:
+    """The service's reason, the HTTP status without one, or the name of the SDK's error without an answer."""
+    if isinstance(error, GoogleAPICallError):
+        reasons = [each.get("reason") for each in error.errors if isinstance(each, dict)]
+        return str(next(filter(None, reasons), None) or int(error.code or 0))
+    return type(error).__name__

@@ -1,0 +1,183 @@
+"""One folder behind the protocol of `base`.
+
+Not here: how a storage namespace becomes a path. Directories are not objects: they are walked (`listing`), and left
+behind when empty, as lakeFS's own adapter does. What makes files behave like objects is in `files` and `writes`.
+"""
+
+# Paths are bytes, which keep names that are not UTF-8 whole; pathlib has only text.
+# ruff: noqa: PTH103, PTH108, PTH120, PTH123
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import IO
+
+import pyarrow as pa
+
+from lakegc_core.errors import IncompleteError, PreconditionFailedError, StoreError
+from lakegc_core.store.base import (
+    ALREADY_GONE,
+    DELETED,
+    FAILED,
+    NOT_ASKED,
+    PROBE_KEY,
+    Deletes,
+    Level,
+    ObjectInfo,
+    StoreConfig,
+    StoreProbe,
+)
+from lakegc_core.store.local import listing, writes
+from lakegc_core.store.local.files import HIDDEN, Files, etag_of, modified_at
+from lakegc_core.store.pace import Gate
+
+_NO_NAMES = (b"", b".", b"..")
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """One folder, by its absolute path."""
+
+    path: str
+
+    @property
+    def root(self) -> str:
+        """`local://` and the path, for messages."""
+        return f"local://{self.path}"
+
+    def connect(self) -> LocalStore:
+        """A store over the folder, which need not exist before the first write."""
+        return LocalStore(self)
+
+
+class LocalStore:
+    """`Store` over one folder. Symbolic links below it are neither listed nor followed."""
+
+    deletes = Deletes(calls=1, requests=1)  # threads would only wait for each other
+    proves = False
+
+    def __init__(self, config: LocalConfig) -> None:
+        self.root = config.root
+        self._files = Files(config.root, os.path.realpath(os.fsencode(config.path)))
+
+    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
+        """Every file whose key starts with `prefix`. A missing root raises: it is not an empty one."""
+        yield from listing.batches(self._files, prefix)
+
+    def list_level(self, prefix: str = "") -> Iterator[Level]:
+        """The files and folders directly below `prefix`; empty folders too."""
+        if prefix and not prefix.endswith("/"):
+            raise StoreError(f"{self.root}: a level is listed below a prefix that ends in '/', not {prefix!r}")
+        yield listing.level(self._files, prefix)
+
+    def read(self, key: str) -> bytes:
+        """The whole file."""
+        try:
+            handle = os.open(self._files.path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(handle, "rb") as file:
+                before = os.fstat(handle)
+                if not stat.S_ISREG(before.st_mode):
+                    raise self._files.absent(key)
+                data = file.read()
+        except OSError as error:
+            raise self._files.error(error, "reading", key) from error
+        if len(data) != before.st_size:
+            raise IncompleteError(f"{self.root}: {key!r} announced {before.st_size} bytes and gave {len(data)}")
+        return data
+
+    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        """Write the file whole or not at all, and return its ETag."""
+        return writes.put(self._files, key, io.BytesIO(data), if_absent=if_absent, if_match=if_match)
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size, time and ETag of one file. Never a digest: nobody but a reader of the file knows it."""
+        found = self._files.stat(key)
+        return ObjectInfo(key, found.st_size, modified_at(found), etag_of(found))
+
+    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
+        """Unlink the files. Folders stay, even empty ones."""
+        gate = gate or Gate()
+        with gate.pace.turn(len(keys)):
+            if not gate.may():
+                return [NOT_ASKED] * len(keys)
+            folders: dict[str, bytes | None] = {}
+            return [self._delete(key, folders) for key in keys]
+
+    def _delete(self, key: str, folders: dict[str, bytes | None]) -> str:
+        """`folders`: the paths of those looked at before, with a slash; None for what names no place of a file."""
+        folder, slash, name = key.rpartition("/")
+        try:
+            if folder not in folders:
+                folders[folder] = self._files.folder_of(folder + slash)
+            parent = folders[folder]
+            encoded = name.encode()
+            if parent is None or encoded in _NO_NAMES or b"\0" in encoded or encoded.startswith(HIDDEN):
+                return FAILED + "InvalidKey"
+            path = parent + encoded
+            mode = os.lstat(path).st_mode
+            if stat.S_ISLNK(mode):
+                return FAILED + "ELOOP"
+            if stat.S_ISDIR(mode):
+                return FAILED + "EISDIR"
+            os.unlink(path)
+        except UnicodeEncodeError:
+            return FAILED + "InvalidKey"
+        except (FileNotFoundError, NotADirectoryError):
+            return ALREADY_GONE
+        except OSError as error:
+            return FAILED + errno.errorcode.get(error.errno or 0, "OSError")
+        return DELETED
+
+    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+        """Copy a file from another folder."""
+        if not isinstance(source, LocalConfig):
+            return None
+        with LocalStore(source)._files.opened(source_key, "copying") as file:
+            return writes.put(self._files, key, file)
+
+    def download(self, key: str, file: IO[bytes]) -> None:
+        """Copy the file into another one."""
+        with self._files.opened(key, "reading") as found:
+            announced, start = os.fstat(found.fileno()).st_size, file.tell()
+            shutil.copyfileobj(found, file, 1 << 20)
+        if file.tell() - start != announced:
+            raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and gave {file.tell() - start}")
+
+    def upload(self, key: str, file: IO[bytes]) -> None:
+        """Write the file whole or not at all."""
+        writes.put(self._files, key, file)
+
+    def clock(self) -> datetime:
+        """The time that the file system gives a new file: a file server's own, where there is one."""
+        listing.require_folder(self._files)
+        path = self._files.path(PROBE_KEY)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with writes.temporary(path, io.BytesIO()) as (temporary, _):
+                return modified_at(os.lstat(temporary))
+        except OSError as error:
+            raise self._files.error(error, "asking for the time below", PROBE_KEY) from error
+
+    def probe(self) -> StoreProbe:
+        """The collector's own clock, and whether conditional writes work on this file system."""
+        from lakegc_core import clock
+
+        # A probe must not make the folder whose absence a listing would have noticed.
+        listing.require_folder(self._files)
+        conditional = self._refuses(if_absent=True) or self._refuses(if_absent=True)
+        return StoreProbe(clock.now(), conditional and self._refuses(if_match="none"), False)
+
+    def _refuses(self, *, if_absent: bool = False, if_match: str | None = None) -> bool:
+        try:
+            self.write(PROBE_KEY, b"", if_absent=if_absent, if_match=if_match)
+        except PreconditionFailedError:
+            return True
+        return False

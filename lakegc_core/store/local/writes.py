@@ -1,0 +1,73 @@
+"""Writing a file whole or not at all, and only where a condition holds: what makes a folder as good as an object store.
+
+Not here: which file a key names (`files`).
+"""
+
+# Paths are bytes, which keep names that are not UTF-8 whole; pathlib has only text.
+# ruff: noqa: PTH103, PTH105, PTH108, PTH118, PTH120, PTH123
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO
+
+from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError
+from lakegc_core.store.local.files import HIDDEN, Files, etag_of
+
+
+def put(files: Files, key: str, data: IO[bytes], *, if_absent: bool = False, if_match: str | None = None) -> str:
+    """Write what `data` holds from its place on, and return the file's ETag."""
+    path = files.path(key)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with temporary(path, data) as (written, etag):
+            if if_match is not None:
+                _replace_matching(files, written, path, key, if_match)
+            elif if_absent:
+                _link(files, written, path, key)
+            else:
+                os.replace(written, path)
+    except OSError as error:
+        raise files.error(error, "writing", key) from error
+    return etag
+
+
+@contextmanager
+def temporary(path: bytes, data: IO[bytes]) -> Iterator[tuple[bytes, str]]:
+    """A file beside `path` that holds the data, and its ETag. It goes at the end, unless it was renamed."""
+    name = os.path.join(os.path.dirname(path), HIDDEN + uuid.uuid4().hex.encode())
+    try:
+        with open(name, "xb") as file:
+            shutil.copyfileobj(data, file, 1 << 20)
+            file.flush()
+            os.fsync(file.fileno())
+            etag = etag_of(os.fstat(file.fileno()))
+        yield name, etag
+    finally:
+        with suppress(FileNotFoundError):  # renamed: it is the object now
+            os.unlink(name)
+
+
+def _link(files: Files, written: bytes, path: bytes, key: str) -> None:
+    try:
+        os.link(written, path)
+    except FileExistsError as error:
+        raise PreconditionFailedError(f"{files.root}: {key!r} is there already") from error
+
+
+def _replace_matching(files: Files, written: bytes, path: bytes, key: str, if_match: str) -> None:
+    import fcntl  # not on Windows, where all else here works
+
+    with open(os.path.join(os.path.dirname(path), HIDDEN + b"lock"), "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until closed: compare and rename are one step for all who do this
+        try:
+            etag = etag_of(files.stat(key))
+        except ObjectNotFoundError as error:
+            raise PreconditionFailedError(f"{files.root}: {key!r} is gone; it was to be replaced") from error
+        if etag != if_match:
+            raise PreconditionFailedError(f"{files.root}: {key!r} is not the one expected any more")
+        os.replace(written, path)

@@ -1,0 +1,74 @@
+"""Deletes that are asked for until each key has an outcome: the one home of repeated deletes.
+
+A store says what each answer was (`Told`). Whether lakegc asks again is decided here, for all stores alike; when it
+asks, and how much at a time, is `pace`'s business. Nothing here knows a protocol, nor who may delete what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from lakegc_core.store.base import ALREADY_GONE, BACKOFF, DELETED, FAILED, NO_ANSWER, NOT_ASKED
+from lakegc_core.store.pace import Gate
+
+
+class Told(NamedTuple):
+    """What one request said of one key. `again`: another may say something else; `throttled`: if it comes later."""
+
+    outcome: str
+    again: bool = False
+    throttled: bool = False
+
+    @classmethod
+    def lost(cls) -> Told:
+        """No answer, or none that can be read."""
+        return cls(NO_ANSWER, again=True)
+
+    @classmethod
+    def failed(cls, code: str, *, again: bool = False, throttled: bool = False) -> Told:
+        """The store's own code."""
+        return cls(FAILED + code, again or throttled, throttled)
+
+
+Ask = Callable[[Sequence[str]], Mapping[str, Told] | None]
+"""Makes one request for some keys. None: the store does not take them together, only one by one."""
+
+
+def delete_all(
+    keys: Sequence[str], ask: Ask, *, attempts: int, gate: Gate, single: Ask | None = None
+) -> dict[str, str]:
+    """Ask for the deletion of different keys until each has an outcome, `attempts` times at most; outcomes by key.
+
+    A throttled request has the pace's patience as well. A key found gone after an answer was lost is `deleted`: that
+    request may have done it. What the gate does not let through any more is `not_asked`.
+    """
+    outcomes = dict.fromkeys(keys, NOT_ASKED)
+    doubtful: set[str] = set()
+    pending, began, attempt = list(keys), gate.pace.now(), 0
+    while pending:
+        attempt += 1
+        with gate.pace.turn(len(pending)) as turn:
+            if not gate.may():
+                return outcomes
+            told = ask(pending)
+            turn.throttled = any(each.throttled for each in told.values()) if told else False
+        if told is None:
+            if single is None:
+                raise AssertionError("a request for one key cannot be divided")
+            for key in pending:
+                outcomes |= delete_all([key], single, attempts=attempts, gate=gate)
+            return outcomes
+        for key in pending:
+            gone = told[key].outcome == ALREADY_GONE and key in doubtful
+            outcomes[key] = DELETED if gone else told[key].outcome
+        doubtful.update(key for key in pending if told[key].outcome == NO_ANSWER)
+        patient = gate.pace.now() - began < gate.pace.patience
+        tried = attempt >= attempts
+        pending = [key for key in pending if told[key].again and (not tried or (told[key].throttled and patient))]
+        if pending:
+            gate.pace.sleep(BACKOFF.wait(attempt))
+            for key in pending:
+                if told[key].throttled:
+                    outcomes[key] = NOT_ASKED  # until it is asked once more: a throttled request was not carried out
+    return outcomes

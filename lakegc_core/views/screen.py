@@ -1,0 +1,171 @@
+"""What people see on a terminal when a mark, a sweep or a retirement ends: one screen, made of the JSON of `report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakegc_core.marks.artifacts import CLEAN
+from lakegc_core.store.base import ALREADY_GONE, DELETED
+from lakegc_core.views.words import UNKNOWN_REMARK, freed, held_by, human_bytes, kept_by, monthly, to_the_minute
+
+Json = dict[str, Any]
+
+_SHOWN_IF_ANY = ("neighbour", "unasked")
+"""Groups that a mark's screen leaves out where they are empty."""
+
+_FOLDERS = 3
+"""How many folders of what is not lakeFS's the screen names; the JSON has more."""
+
+
+def mark_screen(report: Json, *, every_guard: bool = False) -> str:
+    """The one screen on which a mark ends: with the guards that failed, or with all of them."""
+    lines = [
+        f"{report['repository']} · mark {report['mark_id']} · complete, {sum(report['seconds'].values()):.0f} s · "
+        f"cutoff {to_the_minute(report['cutoff'])}",
+        _how(report["run"]),
+        "",
+    ]
+    for title, group, remark in _groups(report):
+        lines.append(_row(title, report["objects"][group], report["bytes"][group], remark))
+        if group == "foreign":
+            lines += _foreign_lines(report)
+        if group == "expired":
+            lines += _ready_lines(report)
+    lines += [*_missing_lines(report), "", *guard_lines(report["guards"], every_guard=every_guard), ""]
+    return "\n".join(lines)
+
+
+def _groups(report: Json) -> list[tuple[str, str, str]]:
+    """The groups of objects that a mark's screen shows: title, name in the report, remark."""
+    objects, size, commits = report["objects"], report["bytes"], report["commits"]
+    retained = f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})"
+    garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
+    unasked = "a branch may show it; scale.lakefs_requests bounds what lakeFS is asked"
+    groups = [
+        ("in the namespace", "listed", ""),
+        ("kept: committed", "committed", retained),
+        ("kept: staged", "uncommitted", ""),
+        ("kept: held", "held", held_by(report)),
+        ("kept: neighbours", "neighbour", "other repositories refer to it"),
+        ("kept: too young", "young", ""),
+        ("not lakeFS's", "foreign", "never touched"),
+        ("not asked about yet", "unasked", unasked),
+        ("garbage", "expired", " · ".join(filter(None, garbage))),
+    ]
+    return [group for group in groups if objects[group[1]] or group[1] not in _SHOWN_IF_ANY]
+
+
+def _ready_lines(report: Json) -> list[str]:
+    """What of the garbage may be swept now, and what later; nothing where the level has no gap."""
+    objects, size = report["objects"], report["bytes"]
+    if not objects["expired"] or report["safety"] != "full":
+        return []
+    newly = {kind: report[kind]["expired"] - report[kind]["confirmed"] for kind in ("objects", "bytes")}
+    when = to_the_minute(report["confirmed_at"])
+    return [
+        _row("  unreferenced ≥ gap", objects["confirmed"], size["confirmed"], "may be swept now"),
+        _row("  newly unreferenced", newly["objects"], newly["bytes"], f"may be swept after {when}"),
+    ]
+
+
+def _missing_lines(report: Json) -> list[str]:
+    """The live objects that the store lacks, some of them by name."""
+    if not report["objects"]["missing"]:
+        return []
+    row = _row("missing", report["objects"]["missing"], None, "live, but not in the store: reads of them fail")
+    return [row, *(f"      {each['path'] or '(staged)'}   {each['address']}" for each in report["missing"][:10])]
+
+
+def _foreign_lines(report: Json) -> list[str]:
+    """Of what is not lakeFS's: what lies below data/, what to do about it, and where most of all of it lies."""
+    objects, size = report["objects"].get("unknown", 0), report["bytes"].get("unknown", 0)
+    lines = [_row("  below data/", objects, size, UNKNOWN_REMARK)] if objects else []
+    shown = report.get("foreign_prefixes", [])[:_FOLDERS]
+    return lines + [_row(f"    {each['prefix'] or '(root)'}", each["objects"], each["bytes"], "") for each in shown]
+
+
+def _how(run: Json) -> str:
+    """How a mark read, in words."""
+    if run["mode"] == CLEAN:
+        return f"a clean mark ({run['why_clean']})"
+    return (
+        f"read what changed since mark {run['rests_on'][0]}: {run['units_listed']:,} of {run['units']:,} units listed"
+    )
+
+
+def guard_lines(verdicts: Sequence[Json], *, every_guard: bool) -> list[str]:
+    """How the guards stand: the failed ones, or all, each with its sentence."""
+    held = sum(verdict["passed"] for verdict in verdicts)
+    lines = [f"  guards   {held} of {len(verdicts)} hold"]
+    for verdict in verdicts:
+        if verdict["passed"] and not every_guard:
+            continue
+        harmless = verdict["severity"] == "WARN" or "accepted_because" in verdict
+        sign = "✓" if verdict["passed"] else "!" if harmless else "✗"
+        lines.append(f"    {sign} {verdict['name']:<16} {verdict['description']}")
+        if "accepted_because" in verdict:
+            lines.append(f"      {'':<16} accepted: {verdict['accepted_because']}")
+    return lines
+
+
+def sweep_screen(report: Json) -> str:
+    """The one screen on which a sweep ends."""
+    outcomes = report["outcomes"]
+    title = "dry run, nothing was deleted" if report["dry_run"] else f"sweep {report['sweep']}"
+    lines = [f"{report['repository']} · mark {report['mark_id']} · {title}, {report['seconds']:.0f} s", ""]
+    if report["dry_run"]:
+        lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects")
+    remarks = {
+        DELETED: freed(report),
+        ALREADY_GONE: "somebody else had deleted them",
+        "rescued": "live again: kept",
+        "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
+        "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them from a backup, and report this",
+        "failed": "run the same sweep again to finish them",
+    }
+    for outcome, count in outcomes.items():
+        if count or outcome == DELETED:
+            lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
+    if waiting := report["waiting"].get("objects"):
+        lines.append(
+            f"    of them {waiting:,} objects, {human_bytes(report['waiting']['bytes'])}: a branch may show them, and "
+            "the requests to lakeFS did not suffice to ask. They come first next time (scale.lakefs_requests)."
+        )
+    for path, status in report["unreadable"].items():
+        lines.append(f"  {path} read before the sweep and answers {status} now: find out why, and report it")
+    if report["report"]:
+        lines += ["", f"  report   {report['report']}"]
+    return "\n".join(lines)
+
+
+def retirement_screen(report: Json) -> str:
+    """The one screen on which a retirement ends."""
+    done = "would be retired" if report["dry_run"] else "retired"
+    title = f"{report['repository']} · {len(report['retired']):,} marks {done}, {len(report['kept']):,} kept"
+    freed = f"  {report['artifacts_deleted']:,} artifacts deleted, {human_bytes(report['artifact_bytes'])}"
+    lines = [title, "", *_retired_lines(report["retired"])]
+    lines += [f"  {each['mark_id']:<28} kept: {each['because']}" for each in report["kept"]]
+    return "\n".join(lines if report["dry_run"] else [*lines, "", freed])
+
+
+def retired_screen(records: Sequence[Json]) -> str:
+    """The history that stays of retired marks."""
+    return "\n".join(_retired_lines(records)) or "no mark was retired"
+
+
+def _retired_lines(records: Sequence[Json]) -> list[str]:
+    return [
+        f"  {each['mark_id']:<28} {each['expired']:>12,} expired {human_bytes(each['expired_bytes']):>10} "
+        f"{each['deleted']:>12,} deleted {human_bytes(each['bytes_deleted']):>10}"
+        for each in records
+    ]
+
+
+def _row(title: str, objects: int, size: int | None, remark: str) -> str:
+    shown = "" if size is None else human_bytes(size)
+    return f"  {title:<20} {objects:>14,} objects {shown:>10}   {remark}".rstrip()
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%} of objects" if whole else ""

@@ -1,0 +1,76 @@
+"""Figures and reasons in words, the same wherever people read them: on a screen, on a page, in Dagster's UI.
+
+All are taken from the JSON objects of `report`, or are plain numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakegc_core.policy.holds import PATH
+
+Json = dict[str, Any]
+
+UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_names: true` in lakegc.yaml"
+"""What to do about objects below data/ whose names lakeFS never gives."""
+
+
+def human_bytes(size: int) -> str:
+    """Bytes as people read them, in powers of 1000."""
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(value) < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} PB"
+
+
+def to_the_minute(instant: str) -> str:
+    """An ISO 8601 instant of a report, as people read it."""
+    return f"{instant[:10]} {instant[11:16]} UTC"
+
+
+def kept_by(commits: Json) -> str:
+    """How many commits each reason keeps, in words."""
+    return ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
+
+
+def held_by(report: Json) -> str:
+    """By which holds objects are kept that nothing else keeps, in words; and what counts as committed by holds."""
+    paths = [hold for hold in report.get("holds", ()) if hold.startswith(f"{PATH}:")]
+    commits = report["commits"]["kept_by"].get("hold", 0)
+    said = [
+        f"by {', '.join(paths)}" if paths else "",
+        f"the {commits:,} commits held count as committed" if commits else "",
+    ]
+    return " · ".join(filter(None, said))
+
+
+def monthly_cost(size: int, price: Json) -> float:
+    """What so many bytes cost a month, in the price's currency. `price`: as `price_json` has it."""
+    return size / 1e9 * float(price["per_gb_month"])
+
+
+def monthly(size: int, price: Json | None) -> str:
+    """What so many bytes cost a month, in words; "" without a price or bytes. `price`: as `price_json` has it."""
+    if not price or not size:
+        return ""
+    cost, currency = monthly_cost(size, price), price["currency"]
+    return f"about {cost:,.2f} {currency} a month" if cost >= 0.005 else f"less than 0.01 {currency} a month"
+
+
+def freed(report: Json) -> str:
+    """What a sweep's deletions came to, in words: space, and money where there is a price. `report`: of a sweep."""
+    size = report["bytes_deleted"]
+    said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
+    return ": ".join(filter(None, said))
+
+
+def space(size: int, versioned: bool, recoverable_until: str | None) -> str:
+    """What became of the space of deleted objects, in words. `recoverable_until` is an ISO 8601 instant."""
+    if recoverable_until:
+        until = to_the_minute(recoverable_until)
+        return f"{human_bytes(size)}, can be brought back until {until}: the store's soft delete"
+    if versioned:
+        return f"{human_bytes(size)}, kept as old versions until the store's own rules let them expire"
+    return f"{human_bytes(size)} freed"

@@ -1,0 +1,69 @@
+"""How figures look in Dagster's UI: tables, bars, places, and what bytes cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from lakegc_core.views.words import human_bytes, monthly_cost
+
+Metadata = dict[str, Any]
+Facts = Mapping[str, Any]
+
+SHOWN = 1_000
+"""Markdown of so many characters or more the UI of Dagster hides behind a link; what is to be seen is shorter."""
+
+_MOST_ROWS = 20  # of a table whose length the repository decides
+_BAR = 10  # characters of the longest bar: wider tables are cut off in the UI
+_LINE = 48  # characters of the longest line of a place: a wider one makes the page of a partition scroll sideways
+
+
+def place(uri: str) -> dg.MarkdownMetadataValue:
+    """A URI on as many lines as it needs, broken at slashes."""
+    lines = [""]
+    for part in re.findall(r"[^/]*/*", uri):
+        if lines[-1] and len(lines[-1]) + len(part) > _LINE:
+            lines.append("")
+        lines[-1] += part
+    return dg.MetadataValue.md("  \n".join(f"`{line}`" for line in lines))
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str = "") -> dg.MarkdownMetadataValue:
+    """A markdown table. `alignment`: a letter a column, l or r."""
+    rules = [":---" if letter == "l" else "---:" for letter in alignment.ljust(len(titles), "l")]
+    every = [list(row) for row in rows]
+    shown = every[:_MOST_ROWS]
+    lines = [_line(titles), _line(rules), *map(_line, shown)]
+    text = "\n".join(lines)
+    if len(every) > len(shown):
+        text += f"\n\n… and {len(every) - len(shown):,} more"
+    return dg.MetadataValue.md(text)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def bars(classes: Sequence[Facts], title: str) -> dg.MarkdownMetadataValue:
+    """Bytes by class ({name, objects, bytes} each), with bars of text: pictures are too long for the UI."""
+    most = max((each["bytes"] for each in classes), default=0) or 1
+    rows = [
+        (
+            each["name"],
+            f"{each['objects']:,}",
+            human_bytes(each["bytes"]),
+            "█" * max(round(_BAR * each["bytes"] / most), 1 if each["bytes"] else 0),
+        )
+        for each in classes
+    ]
+    return table((title, "objects", "bytes", ""), rows, "lrrl")
+
+
+def cost(name: str, size: int, price: Facts | None) -> Metadata:
+    """What so many bytes cost a month, to be plotted; nothing without a price. `price`: as reports have it."""
+    if price is None:
+        return {}
+    return {name: round(monthly_cost(size, dict(price)), 6), "currency": price["currency"]}

@@ -1,0 +1,209 @@
+"""What a marking asset shows: its columns, what it found, how the guards stand, and every figure to plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import dagster as dg
+import pyarrow as pa
+
+from lakegc_core.marks.artifacts import Manifest
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.stage_run import StageResult
+from lakegc_core.pipeline import Review
+from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA
+from lakegc_core.stages.swept_report.authorize import confirmed_at, ready_at
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_core.views.words import human_bytes
+from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, digest_shown
+from lakegc_dagster.metadata.shown import Facts, Metadata, bars, cost, place, table
+
+_SCHEMAS: dict[str, pa.Schema] = {
+    "namespace_listing": inventory.SCHEMA,
+    "uncommitted_addresses": uncommitted_addresses.SCHEMA,
+    "retention_commits": COMMITS_SCHEMA,
+    "committed_addresses": range_reading.SCHEMA,
+    "expired_addresses": findings.SCHEMA,
+}
+_COLUMNS = {
+    "address": "key, relative to the storage namespace",
+    "size": "bytes",
+    "last_modified": "by the store's clock, UTC",
+    "etag": "as the store gives it",
+    "unit": "slice or folder it was listed in; empty for the namespace's root",
+    "foreign": "not lakeFS's: never a candidate",
+    "exact": "false: a second reading of an address, protected in case",
+    "kept_by": "head:NAME, tag:NAME, rules, dangling, server or all",
+    "reason": "why it is garbage",
+    "since": "unreferenced at least since then",
+}
+
+
+def columns(stage: str) -> dg.TableSchema:
+    """The columns of a stage's dataset, with a sentence where the name does not say enough."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                column.name,
+                str(column.type),
+                _COLUMNS.get(column.name),
+                dg.TableColumnConstraints(nullable=column.nullable),
+            )
+            for column in _SCHEMAS[stage]
+        ]
+    )
+
+
+def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None = None) -> Metadata:
+    """What every marking asset says: what it found first, then how much, how long and where.
+
+    `review`: of the complete mark, for the stage that completes it.
+    """
+    manifest = result.manifest
+    return {
+        "dagster/row_count": manifest.rows,
+        **_OWN[manifest.stage](manifest.facts),
+        **(_judged(mark, review) if review else {}),
+        "seconds": manifest.seconds,
+        "rows_per_second": round(manifest.rows / max(manifest.seconds, 0.001), 1),
+        **_figures(manifest.facts),
+        "artifact_bytes": manifest.bytes,
+        "datasets": _datasets(manifest),
+        "artifacts": place(f"{mark.mark.location}/{manifest.stage}"),
+        STARTED: dg.MetadataValue.timestamp(mark.header.started_at),
+        "finished_at": dg.MetadataValue.timestamp(manifest.finished_at),
+        "resumed": result.resumed,
+        DIGEST: digest_shown(manifest.digest),
+    }
+
+
+def _judged(mark: MarkContext, review: Review) -> Metadata:
+    """How the guards stand, and when the mark may be swept. Short, or the UI hides it; the checks say more."""
+    failed = [verdict for verdict in review.verdicts if not verdict.passed]
+    rows = [(verdict.name, "yes" if verdict.passed else f"**no** ({verdict.severity})") for verdict in review.verdicts]
+    why = {"guards_failed": dg.MetadataValue.md("\n".join(f"- **{each.name}**: {each.description}" for each in failed))}
+    return {
+        "guards": table(("guard", "holds"), rows),
+        **(why if failed else {}),
+        "authorized": review.authorized,
+        **cost("garbage_per_month", review.report["bytes"]["expired"], review.report["price"]),
+        READY: dg.MetadataValue.timestamp(ready_at(mark)),
+        "all_confirmed_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
+    }
+
+
+def _figures(facts: Facts) -> Metadata:
+    """The plain numbers among a stage's facts, which Dagster plots over the marks."""
+    found: Metadata = {}
+    for name, value in facts.items():
+        if isinstance(value, int) and not isinstance(value, bool) and name != "rows":
+            found[name] = value
+        elif isinstance(value, Mapping) and set(value) == {"objects", "bytes"}:
+            found |= {f"{name}_objects": value["objects"], f"{name}_bytes": value["bytes"]}
+    return found
+
+
+def _listing(facts: Facts) -> Metadata:
+    foreign, foreign_bytes = facts["foreign"], facts["foreign_bytes"]
+    rows = [
+        ("in the namespace", f"{facts['objects']:,}", human_bytes(facts["bytes"])),
+        ("lakeFS's", f"{facts['objects'] - foreign:,}", human_bytes(facts["bytes"] - foreign_bytes)),
+        ("not lakeFS's: never touched", f"{foreign:,}", human_bytes(foreign_bytes)),
+    ]
+    return {"summary": table(("", "objects", "bytes"), rows, "lrr"), "clock_skew_seconds": facts["clock_skew"]}
+
+
+def _staged(facts: Facts) -> Metadata:
+    rows = [
+        ("pages of the staged dump", f"{facts['pages']:,}"),
+        ("files of it", f"{facts['files']:,}"),
+        ("addresses in them", f"{facts['rows']:,}"),
+    ]
+    if "rows_of_branch_listings" in facts:
+        rows.append(("addresses that branches show", f"{facts['rows_of_branch_listings']:,}"))
+    return {"summary": table(("read", "count"), rows, "lr")}
+
+
+def _commits(facts: Facts) -> Metadata:
+    kept = [(reason, f"{count:,}") for reason, count in sorted(facts["kept_by"].items())]
+    kept += [("**retained**", f"{facts['retained']:,}"), ("known", f"{facts['known']:,}")]
+    found: Metadata = {
+        "summary": table(("commits kept by", "commits"), kept, "lr"),
+        "tags_protected": facts["tags_protected"],
+    }
+    rules = facts.get("rules")
+    if rules is None:
+        return found | {"rules": dg.MetadataValue.md("No rules: every commit counts.")}
+    days = [
+        ("(default)", f"{rules['default']:,}"),
+        *((name, f"{n:,}") for name, n in sorted(rules["branches"].items())),
+    ]
+    return found | {"rules": table(("branch", "days"), days, "lr")}
+
+
+def _committed(facts: Facts) -> Metadata:
+    rows = [(name, f"{facts[name]:,}") for name in ("metaranges", "references", "ranges", "entries", "addresses")]
+    return {"summary": table(("read", "count"), rows, "lr")}
+
+
+def _expired(facts: Facts) -> Metadata:
+    groups = {
+        "in the namespace": "listed",
+        "kept: committed": "committed",
+        "kept: staged": "uncommitted",
+        "kept: held": "held",
+        "kept: other repositories": "neighbour",
+        "kept: too young": "young",
+        "not lakeFS's": "foreign",
+        "of it below data/": "unknown",
+        "not asked about yet": "unasked",
+        "**garbage**": "expired",
+        "confirmed": "confirmed",
+    }
+    listed = max(1, facts["listed"]["objects"])
+    rows = [
+        (
+            title,
+            f"{facts[group]['objects']:,}",
+            human_bytes(facts[group]["bytes"]),
+            f"{facts[group]['objects'] / listed:.1%}",
+        )
+        for title, group in groups.items()
+    ]
+    found: Metadata = {"summary": table(("", "objects", "bytes", "share"), rows, "lrrr")}
+    if not facts["expired"]["objects"]:
+        return found
+    largest = [
+        (f"`{each['prefix'] or '(root)'}`", f"{each['objects']:,}", human_bytes(each["bytes"]))
+        for each in facts["prefixes"]
+    ]
+    return found | {
+        "by_age": bars(facts["ages"], "age"),
+        "by_size": bars(facts["sizes"], "size of object"),
+        "largest_prefixes": table(("folder", "objects", "bytes"), largest, "lrr"),
+    }
+
+
+_OWN: dict[str, Callable[[Facts], Metadata]] = {
+    "namespace_listing": _listing,
+    "uncommitted_addresses": _staged,
+    "retention_commits": _commits,
+    "committed_addresses": _committed,
+    "expired_addresses": _expired,
+}
+
+
+def _datasets(manifest: Manifest) -> dg.MarkdownMetadataValue:
+    rows = (
+        (
+            name,
+            f"{len(parts):,}",
+            f"{sum(part.rows for part in parts):,}",
+            human_bytes(sum(part.bytes for part in parts)),
+        )
+        for name, parts in manifest.datasets.items()
+    )
+    return table(("dataset", "files", "rows", "size"), rows, "lrrr")

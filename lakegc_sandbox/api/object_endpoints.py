@@ -1,0 +1,173 @@
+"""Objects over HTTP, in lakeFS's shapes: listing, reading, uploading, staging, copying and deleting.
+
+Repositories and references belong in `ref_endpoints`, what happens to objects in `model.objects`.
+"""
+
+from __future__ import annotations
+
+import email.parser
+import email.policy
+import re
+from datetime import timedelta
+
+from lakegc_sandbox.api.wire import (
+    BRANCH,
+    NO_CONTENT,
+    REF,
+    Answer,
+    Json,
+    Request,
+    Route,
+    object_json,
+    paged,
+    repository_of,
+    route,
+    text_of,
+)
+from lakegc_sandbox.lakefs import Sandbox
+from lakegc_sandbox.model.objects import OCTETS, Attributes
+from lakegc_sandbox.model.refs import SandboxError
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
+
+
+def _list_objects(sandbox: Sandbox, request: Request) -> Answer:
+    repository = repository_of(sandbox, request)
+    after, prefix = request.query.get("after", ""), request.query.get("prefix", "")
+    delimiter = request.query.get("delimiter", "")
+    results: list[Json] = []
+    # `after` is left out itself, as a path and as a group; a group that it lies within is shown once more.
+    for path, entry in repository.objects(request.args["ref"], start=max(after, prefix)):
+        if not path.startswith(prefix):
+            break
+        shown = path
+        cut = path.find(delimiter, len(prefix)) if delimiter else -1
+        if cut >= 0:
+            shown = path[: cut + len(delimiter)]
+        if shown == after or (results and results[-1]["path"] == shown):
+            continue
+        if len(results) == request.amount:
+            return paged(results, results[-1]["path"])
+        if shown == path:
+            results.append(object_json(repository.place, path, entry))
+        else:
+            group = {"checksum": "", "mtime": 0, "path": shown, "path_type": "common_prefix"}
+            results.append({**group, "physical_address": "", "size_bytes": 0})
+    return paged(results, "")
+
+
+def _stat_object(sandbox: Sandbox, request: Request) -> Answer:
+    """Says 200 whether the data is there or not, as lakeFS does."""
+    repository = repository_of(sandbox, request)
+    path = request.required("path")
+    return Answer(200, object_json(repository.place, path, repository.entry(request.args["ref"], path)))
+
+
+def _get_object(sandbox: Sandbox, request: Request) -> Answer:
+    repository = repository_of(sandbox, request)
+    ref, path = request.args["ref"], request.required("path")
+    entry = repository.entry(ref, path)
+    headers = {"Content-Type": entry.content_type or OCTETS, "ETag": f'"{entry.e_tag}"'}
+    if request.method == "HEAD":
+        return Answer(200, body=b"", headers={**headers, "Content-Length": str(entry.size)})
+    wanted = _RANGE.match(request.headers.get("Range", ""))
+    data = repository.read(ref, path)
+    if wanted is None or wanted.groups() == ("", ""):
+        return Answer(200, body=data, headers=headers)
+    first, last = wanted.groups()
+    start = int(first) if first else max(0, len(data) - int(last))
+    end = min(int(last), len(data) - 1) if first and last else len(data) - 1
+    if start > end:
+        return Answer(416, {"message": "invalid range"}, headers={"Content-Range": f"bytes */{len(data)}"})
+    headers["Content-Range"] = f"bytes {start}-{end}/{len(data)}"
+    return Answer(206, body=data[start : end + 1], headers=headers)
+
+
+def _upload_object(sandbox: Sandbox, request: Request) -> Answer:
+    repository = repository_of(sandbox, request)
+    branch, path = request.args["branch"], request.required("path")
+    content_type = request.headers.get("Content-Type", OCTETS)
+    data = request.body
+    if content_type.startswith("multipart/form-data"):
+        data, content_type = _form_content(data, content_type)
+    repository.upload(branch, path, data, attributes=Attributes(content_type))
+    return Answer(201, object_json(repository.place, path, repository.entry(branch, path)))
+
+
+def _form_content(body: bytes, content_type: str) -> tuple[bytes, str]:
+    """The part named `content` of a form, and its type."""
+    parser = email.parser.BytesParser(policy=email.policy.HTTP)
+    form = parser.parsebytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
+    for part in form.iter_parts():
+        if part.get_param("name", header="content-disposition") == "content":
+            data = part.get_payload(decode=True)
+            return (data if isinstance(data, bytes) else b""), part.get_content_type()
+    raise SandboxError(400, "the form has no part named 'content'")
+
+
+def _stage_object(sandbox: Sandbox, request: Request) -> Answer:
+    """Stage by address: the body of the stage call, and of the link call, which wraps the address."""
+    repository = repository_of(sandbox, request)
+    branch, path, body = request.args["branch"], request.required("path"), request.json()
+    staging = body.get("staging")
+    address = text_of(staging if isinstance(staging, dict) else body, "physical_address")
+    mtime = body.get("mtime")
+    entry = repository.entry_for(
+        address,
+        size=int(body.get("size_bytes") or 0),
+        checksum=text_of(body, "checksum"),
+        age=timedelta(0) if mtime is None else timedelta(seconds=sandbox.clock() - int(mtime)),
+        attributes=Attributes(
+            body.get("content_type") or OCTETS, body.get("metadata") or body.get("user_metadata") or {}
+        ),
+    )
+    repository.stage_entry(branch, path, entry)
+    return Answer(200 if staging else 201, object_json(repository.place, path, entry))
+
+
+def _physical_address(sandbox: Sandbox, request: Request) -> Answer:
+    address = repository_of(sandbox, request).physical_address(request.args["branch"])
+    return Answer(200, {"physical_address": address})
+
+
+def _copy_object(sandbox: Sandbox, request: Request) -> Answer:
+    repository = repository_of(sandbox, request)
+    branch, path, body = request.args["branch"], request.required("dest_path"), request.json()
+    entry = repository.copy(
+        branch,
+        path,
+        body.get("src_ref") or branch,
+        text_of(body, "src_path"),
+        shallow=bool(body.get("shallow")),
+    )
+    return Answer(201, object_json(repository.place, path, entry))
+
+
+def _delete_object(sandbox: Sandbox, request: Request) -> Answer:
+    repository = repository_of(sandbox, request)
+    repository.delete(request.args["branch"], request.required("path"))
+    return NO_CONTENT
+
+
+def _delete_objects(sandbox: Sandbox, request: Request) -> Answer:
+    repository = repository_of(sandbox, request)
+    for path in request.json().get("paths") or []:
+        repository.delete(request.args["branch"], str(path))
+    return Answer(200, {"errors": []})
+
+
+def object_routes() -> list[Route]:
+    """All of them."""
+    return [
+        route("GET", REF + "/objects/ls", _list_objects),
+        route("GET", REF + "/objects/stat", _stat_object),
+        route("GET", REF + "/objects", _get_object),
+        route("HEAD", REF + "/objects", _get_object),
+        route("POST", BRANCH + "/objects", _upload_object),
+        route("PUT", BRANCH + "/objects", _stage_object),
+        route("GET", BRANCH + "/staging/backing", _physical_address),
+        route("PUT", BRANCH + "/staging/backing", _stage_object),
+        route("POST", BRANCH + "/objects/copy", _copy_object),
+        route("DELETE", BRANCH + "/objects", _delete_object),
+        route("POST", BRANCH + "/objects/delete", _delete_objects),
+    ]
