@@ -24,10 +24,9 @@ from lakegc_core.marks.layers import CLOCKS, restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.previous import asked_at, read_at, series_of
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
-from lakegc_core.names import STAGES, Outcome
+from lakegc_core.names import FAILED, STAGES, Outcome
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
-from lakegc_core.store.base import DELETED, FAILED
 
 Json = dict[str, Any]
 
@@ -258,7 +257,7 @@ def _freed(record: Json) -> Json:
         "expired": expired.get("objects", 0),
         "expired_bytes": expired.get("bytes", 0),
         "sweeps": len(record["sweeps"]),
-        "deleted": sum(report.get("outcomes", {}).get(DELETED, 0) for report in reports),
+        "deleted": sum(report.get("outcomes", {}).get(Outcome.DELETED, 0) for report in reports),
         "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in reports),
         "backup": (record["backup"] or {}).get("place"),
     }

@@ -5,11 +5,7 @@ decided elsewhere.
 """
 
 from lakegc_core.store.base import (
-    ALREADY_GONE,
-    DELETED,
-    FAILED,
     LISTING_SCHEMA,
-    NO_ANSWER,
     Level,
     ObjectInfo,
     Store,
@@ -19,11 +15,7 @@ from lakegc_core.store.base import (
 )
 
 __all__ = [
-    "ALREADY_GONE",
-    "DELETED",
-    "FAILED",
     "LISTING_SCHEMA",
-    "NO_ANSWER",
     "Level",
     "ObjectInfo",
     "Store",

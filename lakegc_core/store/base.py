@@ -27,10 +27,6 @@ LISTING_SCHEMA = pa.schema(
     ]
 )
 
-DELETED = "deleted"
-ALREADY_GONE = "already_gone"
-FAILED = "failed:"  # followed by the store's own code
-NO_ANSWER = "failed:no_answer"  # the request was sent and its answer lost: the object may be gone
 NOT_ASKED = "not_asked"  # the gate was shut before the store took the request: no outcome yet
 
 PROBE_KEY = "_lakefs/retention/gc/lakegc/probe"

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from lakegc_core.store.base import ALREADY_GONE, BACKOFF, DELETED, FAILED, NO_ANSWER, NOT_ASKED
+from lakegc_core.names import FAILED, NO_ANSWER, Outcome
+from lakegc_core.store.base import (
+    BACKOFF,
+    NOT_ASKED,
+)
 from lakegc_core.store.pace import Gate
 
 
@@ -60,8 +64,8 @@ def delete_all(
                 outcomes |= delete_all([key], single, attempts=attempts, gate=gate)
             return outcomes
         for key in pending:
-            gone = told[key].outcome == ALREADY_GONE and key in doubtful
-            outcomes[key] = DELETED if gone else told[key].outcome
+            gone = told[key].outcome == Outcome.ALREADY_GONE and key in doubtful
+            outcomes[key] = Outcome.DELETED if gone else told[key].outcome
         doubtful.update(key for key in pending if told[key].outcome == NO_ANSWER)
         patient = gate.pace.now() - began < gate.pace.patience
         tried = attempt >= attempts

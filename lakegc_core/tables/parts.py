@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError, StoreError
+from lakegc_core.names import Outcome
 from lakegc_core.spark.session import Json, Mapped, empty, run_on_rows
-from lakegc_core.store.base import ALREADY_GONE, DELETED, StoreConfig, connect
+from lakegc_core.store.base import StoreConfig, connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -173,7 +174,9 @@ def remove_leftovers(config: StoreConfig, folder: str, keep: Collection[str] = (
     store = connect(config)
     for level in store.list_level(f"{folder}/"):
         found = [key for key in level.objects["address"].to_pylist() if key.rpartition("/")[2] not in keep]
-        failed = [outcome for outcome in store.delete_many(found) if outcome not in (DELETED, ALREADY_GONE)]
+        failed = [
+            outcome for outcome in store.delete_many(found) if outcome not in (Outcome.DELETED, Outcome.ALREADY_GONE)
+        ]
         if failed:
             raise StoreError(
                 f"{config.root}/{folder} holds files of an attempt that was broken off, which could not be removed "

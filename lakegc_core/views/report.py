@@ -7,18 +7,19 @@ made of these objects: `screen`, `html_report`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.clock import instant
 from lakegc_core.config.settings import Price
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest, facts_of
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import STAGES
+from lakegc_core.names import FAILED, STAGES
 from lakegc_core.policy import guards
+from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.stages.swept_report.authorize import confirmed_at
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.store.base import FAILED
 
 if TYPE_CHECKING:
     from lakegc_core.marks.retire import Retirement
@@ -28,8 +29,8 @@ Json = dict[str, Any]
 
 def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdicts: Sequence[Verdict]) -> Json:
     """The contract of `lakegc mark --json` and `lakegc review --json`."""
-    header, facts = context.header, manifests["expired_addresses"].facts
-    commits = manifests["retention_commits"].facts
+    header, facts = context.header, facts_of(manifests, ExpiredFacts)
+    commits = facts_of(manifests, CommitsFacts)
     kept = ("committed", "uncommitted", "held", "neighbour", "foreign", "unknown", "young", "unasked")
     groups = ("listed", *kept, "expired", "confirmed")
     return {
@@ -38,23 +39,22 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "started_at": instant(header.started_at),
         "cutoff": instant(header.cutoff),
         "safety": header.safety,
-        "objects": {group: facts[group]["objects"] for group in groups} | {"missing": facts["missing"]},
-        "bytes": {group: facts[group]["bytes"] for group in groups},
+        "objects": {group: getattr(facts, group).objects for group in groups} | {"missing": facts.missing},
+        "bytes": {group: getattr(facts, group).bytes for group in groups},
         "commits": {
-            "known": commits["known"],
-            "retained": commits["retained"],
-            "kept_by": commits["kept_by"],
+            "known": commits.known,
+            "retained": commits.retained,
+            "kept_by": dict(commits.kept_by),
         },
-        "holds": list(commits["holds"]),
+        "holds": list(commits.holds),
         "guards": [verdict_json(verdict) for verdict in verdicts],
         "authorized": guards.authorized(verdicts),
-        "missing": facts.get("missing_paths", []),
-        # Marks of earlier versions lack these four.
-        "ages": facts.get("ages", []),
-        "sizes": facts.get("sizes", []),
-        "prefixes": facts.get("prefixes", []),
-        "asked": {"pages": facts["pages_asked"], "waiting": facts["waiting"]},
-        "foreign_prefixes": facts.get("foreign_prefixes", []),
+        "missing": [dict(each) for each in facts.missing_paths],
+        "ages": [asdict(each) for each in facts.ages],
+        "sizes": [asdict(each) for each in facts.sizes],
+        "prefixes": [asdict(each) for each in facts.prefixes],
+        "asked": {"pages": facts.pages_asked, "waiting": asdict(facts.waiting)},
+        "foreign_prefixes": [asdict(each) for each in facts.foreign_prefixes],
         "collect_unknown_names": header.collect_unknown_names,
         "run": run_json(manifests),
         "price": price_json(context.settings.price),
@@ -66,14 +66,14 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
 
 def run_json(manifests: Mapping[str, Manifest]) -> Json:
     """How a mark read: all anew, or what may have changed since the marks that it rests on, newest first."""
-    listing = manifests["namespace_listing"].facts
-    below = [mark_id for mark_id, _ in listing["rests_on"]]
+    listing = facts_of(manifests, ListingFacts)
+    below = [mark_id for mark_id, _ in listing.rests_on]
     return {
         "mode": INCREMENTAL if below else CLEAN,
         "rests_on": below,
-        "why_clean": listing["why_clean"] or None,
-        "units": listing["units"],
-        "units_listed": listing["units_listed"],
+        "why_clean": listing.why_clean or None,
+        "units": listing.units,
+        "units_listed": listing.units_listed,
     }
 
 

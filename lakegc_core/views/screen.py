@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakegc_core.marks.artifacts import CLEAN
-from lakegc_core.store.base import ALREADY_GONE, DELETED
+from lakegc_core.names import Outcome
 from lakegc_core.views.words import UNKNOWN_REMARK, freed, held_by, human_bytes, kept_by, monthly, to_the_minute
 
 Json = dict[str, Any]
@@ -117,15 +117,15 @@ def sweep_screen(report: Json) -> str:
     if report["dry_run"]:
         lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects")
     remarks = {
-        DELETED: freed(report),
-        ALREADY_GONE: "somebody else had deleted them",
+        Outcome.DELETED: freed(report),
+        Outcome.ALREADY_GONE: "somebody else had deleted them",
         "rescued": "live again: kept",
         "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
         "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them from a backup, and report this",
         "failed": "run the same sweep again to finish them",
     }
     for outcome, count in outcomes.items():
-        if count or outcome == DELETED:
+        if count or outcome == Outcome.DELETED:
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
     if waiting := report["waiting"].get("objects"):
         lines.append(

@@ -8,15 +8,15 @@ import dagster as dg
 
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.retire import Retirement
+from lakegc_core.names import FAILED, Outcome
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import freed, human_bytes
 from lakegc_dagster.metadata.shown import Metadata, cost, place, table
 
 _OUTCOMES = {
-    DELETED: "gone from the store",
-    ALREADY_GONE: "somebody else had deleted it",
+    Outcome.DELETED: "gone from the store",
+    Outcome.ALREADY_GONE: "somebody else had deleted it",
     "rescued": "live again: kept",
     "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
     "lost": "found referenced after it was deleted: restore it from a backup, and report this",
@@ -28,7 +28,12 @@ def sweep_metadata(result: SweepResult) -> Metadata:
     report = sweep_report(result)
     failures = {name: count for name, count in result.outcomes.items() if name.startswith(FAILED)}
     rows = [
-        (name, f"{result.outcomes.get(name, 0):,}", human_bytes(result.bytes_deleted) if name == DELETED else "", means)
+        (
+            name,
+            f"{result.outcomes.get(name, 0):,}",
+            human_bytes(result.bytes_deleted) if name == Outcome.DELETED else "",
+            means,
+        )
         for name, means in _OUTCOMES.items()
     ]
     rows += [(name, f"{count:,}", "", "launch the sweep again") for name, count in sorted(failures.items())]
@@ -38,7 +43,7 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "summary": dg.MetadataValue.text(  # no markdown: lists of events would hide it behind a link
             f"Dry run: nothing was deleted. {result.planned:,} objects would be."
             if result.dry_run
-            else f"{result.outcomes.get(DELETED, 0):,} objects deleted: {freed(report)}."
+            else f"{result.outcomes.get(Outcome.DELETED, 0):,} objects deleted: {freed(report)}."
         ),
         "outcomes": table(("outcome", "objects", "bytes", "meaning"), rows, "lrrl"),
         "planned": result.planned,

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from lakegc_core.policy.facts import AgeOrSize
 from lakegc_core.views.words import human_bytes, monthly_cost
 
 Metadata = dict[str, Any]
@@ -47,15 +48,15 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def bars(classes: Sequence[Facts], title: str) -> dg.MarkdownMetadataValue:
-    """Bytes by class ({name, objects, bytes} each), with bars of text: pictures are too long for the UI."""
-    most = max((each["bytes"] for each in classes), default=0) or 1
+def bars(classes: Sequence[AgeOrSize], title: str) -> dg.MarkdownMetadataValue:
+    """Bytes by class, with bars of text: pictures are too long for the UI."""
+    most = max((each.bytes for each in classes), default=0) or 1
     rows = [
         (
-            each["name"],
-            f"{each['objects']:,}",
-            human_bytes(each["bytes"]),
-            "█" * max(round(_BAR * each["bytes"] / most), 1 if each["bytes"] else 0),
+            each.name,
+            f"{each.objects:,}",
+            human_bytes(each.bytes),
+            "█" * max(round(_BAR * each.bytes / most), 1 if each.bytes else 0),
         )
         for each in classes
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import dagster as dg
 import pyarrow as pa
@@ -11,6 +11,15 @@ from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.pipeline import Review
+from lakegc_core.policy.facts import (
+    CommitsFacts,
+    CommittedFacts,
+    ExpiredFacts,
+    ListingFacts,
+    StagedFacts,
+    StageFacts,
+    read_facts,
+)
 from lakegc_core.stages.committed_addresses import range_files as range_reading
 from lakegc_core.stages.expired_addresses import since as findings
 from lakegc_core.stages.namespace_listing import inventory
@@ -65,7 +74,7 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
     manifest = result.manifest
     return {
         "dagster/row_count": manifest.rows,
-        **_OWN[manifest.stage](manifest.facts),
+        **_own(read_facts(_FACTS[manifest.stage], manifest.facts)),
         **(_judged(mark, review) if review else {}),
         "seconds": manifest.seconds,
         "rows_per_second": round(manifest.rows / max(manifest.seconds, 0.001), 1),
@@ -106,35 +115,34 @@ def _figures(facts: Facts) -> Metadata:
     return found
 
 
-def _listing(facts: Facts) -> Metadata:
-    foreign, foreign_bytes = facts["foreign"], facts["foreign_bytes"]
+def _listing(facts: ListingFacts) -> Metadata:
+    foreign, foreign_bytes = facts.foreign, facts.foreign_bytes
     rows = [
-        ("in the namespace", f"{facts['objects']:,}", human_bytes(facts["bytes"])),
-        ("lakeFS's", f"{facts['objects'] - foreign:,}", human_bytes(facts["bytes"] - foreign_bytes)),
+        ("in the namespace", f"{facts.objects:,}", human_bytes(facts.bytes)),
+        ("lakeFS's", f"{facts.objects - foreign:,}", human_bytes(facts.bytes - foreign_bytes)),
         ("not lakeFS's: never touched", f"{foreign:,}", human_bytes(foreign_bytes)),
     ]
-    return {"summary": table(("", "objects", "bytes"), rows, "lrr"), "clock_skew_seconds": facts["clock_skew"]}
+    return {"summary": table(("", "objects", "bytes"), rows, "lrr"), "clock_skew_seconds": facts.clock_skew}
 
 
-def _staged(facts: Facts) -> Metadata:
+def _staged(facts: StagedFacts) -> Metadata:
     rows = [
-        ("pages of the staged dump", f"{facts['pages']:,}"),
-        ("files of it", f"{facts['files']:,}"),
-        ("addresses in them", f"{facts['rows']:,}"),
+        ("pages of the staged dump", f"{facts.pages:,}"),
+        ("files of it", f"{facts.files:,}"),
+        ("addresses in them", f"{facts.rows:,}"),
     ]
-    if "rows_of_branch_listings" in facts:
-        rows.append(("addresses that branches show", f"{facts['rows_of_branch_listings']:,}"))
+    rows.append(("addresses that branches show", f"{facts.rows_of_branch_listings:,}"))
     return {"summary": table(("read", "count"), rows, "lr")}
 
 
-def _commits(facts: Facts) -> Metadata:
-    kept = [(reason, f"{count:,}") for reason, count in sorted(facts["kept_by"].items())]
-    kept += [("**retained**", f"{facts['retained']:,}"), ("known", f"{facts['known']:,}")]
+def _commits(facts: CommitsFacts) -> Metadata:
+    kept = [(reason, f"{count:,}") for reason, count in sorted(facts.kept_by.items())]
+    kept += [("**retained**", f"{facts.retained:,}"), ("known", f"{facts.known:,}")]
     found: Metadata = {
         "summary": table(("commits kept by", "commits"), kept, "lr"),
-        "tags_protected": facts["tags_protected"],
+        "tags_protected": facts.tags_protected,
     }
-    rules = facts.get("rules")
+    rules = facts.rules
     if rules is None:
         return found | {"rules": dg.MetadataValue.md("No rules: every commit counts.")}
     days = [
@@ -144,55 +152,63 @@ def _commits(facts: Facts) -> Metadata:
     return found | {"rules": table(("branch", "days"), days, "lr")}
 
 
-def _committed(facts: Facts) -> Metadata:
-    rows = [(name, f"{facts[name]:,}") for name in ("metaranges", "references", "ranges", "entries", "addresses")]
+def _committed(facts: CommittedFacts) -> Metadata:
+    rows = [
+        (name, f"{getattr(facts, name):,}") for name in ("metaranges", "references", "ranges", "entries", "addresses")
+    ]
     return {"summary": table(("read", "count"), rows, "lr")}
 
 
-def _expired(facts: Facts) -> Metadata:
+def _expired(facts: ExpiredFacts) -> Metadata:
     groups = {
-        "in the namespace": "listed",
-        "kept: committed": "committed",
-        "kept: staged": "uncommitted",
-        "kept: held": "held",
-        "kept: other repositories": "neighbour",
-        "kept: too young": "young",
-        "not lakeFS's": "foreign",
-        "of it below data/": "unknown",
-        "not asked about yet": "unasked",
-        "**garbage**": "expired",
-        "confirmed": "confirmed",
+        "in the namespace": facts.listed,
+        "kept: committed": facts.committed,
+        "kept: staged": facts.uncommitted,
+        "kept: held": facts.held,
+        "kept: other repositories": facts.neighbour,
+        "kept: too young": facts.young,
+        "not lakeFS's": facts.foreign,
+        "of it below data/": facts.unknown,
+        "not asked about yet": facts.unasked,
+        "**garbage**": facts.expired,
+        "confirmed": facts.confirmed,
     }
-    listed = max(1, facts["listed"]["objects"])
+    listed = max(1, facts.listed.objects)
     rows = [
-        (
-            title,
-            f"{facts[group]['objects']:,}",
-            human_bytes(facts[group]["bytes"]),
-            f"{facts[group]['objects'] / listed:.1%}",
-        )
+        (title, f"{group.objects:,}", human_bytes(group.bytes), f"{group.objects / listed:.1%}")
         for title, group in groups.items()
     ]
     found: Metadata = {"summary": table(("", "objects", "bytes", "share"), rows, "lrrr")}
-    if not facts["expired"]["objects"]:
+    if not facts.expired.objects:
         return found
     largest = [
-        (f"`{each['prefix'] or '(root)'}`", f"{each['objects']:,}", human_bytes(each["bytes"]))
-        for each in facts["prefixes"]
+        (f"`{each.prefix or '(root)'}`", f"{each.objects:,}", human_bytes(each.bytes)) for each in facts.prefixes
     ]
     return found | {
-        "by_age": bars(facts["ages"], "age"),
-        "by_size": bars(facts["sizes"], "size of object"),
+        "by_age": bars(facts.ages, "age"),
+        "by_size": bars(facts.sizes, "size of object"),
         "largest_prefixes": table(("folder", "objects", "bytes"), largest, "lrr"),
     }
 
 
-_OWN: dict[str, Callable[[Facts], Metadata]] = {
-    "namespace_listing": _listing,
-    "uncommitted_addresses": _staged,
-    "retention_commits": _commits,
-    "committed_addresses": _committed,
-    "expired_addresses": _expired,
+def _own(facts: StageFacts) -> Metadata:
+    """What one stage found."""
+    match facts:
+        case ListingFacts():
+            return _listing(facts)
+        case StagedFacts():
+            return _staged(facts)
+        case CommitsFacts():
+            return _commits(facts)
+        case CommittedFacts():
+            return _committed(facts)
+        case ExpiredFacts():
+            return _expired(facts)
+    raise TypeError(f"No asset has facts of the type {type(facts).__name__}.")
+
+
+_FACTS: dict[str, type[StageFacts]] = {
+    kind.stage: kind for kind in (ListingFacts, StagedFacts, CommitsFacts, CommittedFacts, ExpiredFacts)
 }
 
 

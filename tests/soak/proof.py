@@ -17,7 +17,7 @@ import dagster as dg
 import pyarrow.parquet as pq
 import requests
 
-from lakegc_core.store.base import ALREADY_GONE, DELETED
+from lakegc_core.names import Outcome
 from lakegc_dagster import records
 from lakegc_dagster.rounds import slot_of
 from lakegc_sandbox.api.server import BASE_PATH
@@ -154,7 +154,7 @@ class Proof:
             wrong += [f"{name}/{address} was deleted by {sorted(sweeps)}" for address, sweeps in twice.items()]
         return wrong
 
-    def deleted(self, name: str, outcomes: tuple[str, ...] = (DELETED,)) -> dict[str, set[str]]:
+    def deleted(self, name: str, outcomes: tuple[str, ...] = (Outcome.DELETED,)) -> dict[str, set[str]]:
         """What the journals of a repository's sweeps say is deleted, by sweep; or what has another outcome."""
         found: dict[str, set[str]] = {}
         home = self.night.herd.marks_folder(name)
@@ -192,7 +192,7 @@ class Proof:
             left, stored = herd.garbage(name), herd.stored(name)
             wrong += [f"{name}: {each} is garbage still" for each in left | (herd.made[name] & stored)]
             # A sweep that was killed may find gone what it deleted itself.
-            journal = set().union(*self.deleted(name, (DELETED, ALREADY_GONE)).values())
+            journal = set().union(*self.deleted(name, (Outcome.DELETED, Outcome.ALREADY_GONE)).values())
             wrong += [f"{name}: {each} is gone, and no journal says so" for each in herd.made[name] - stored - journal]
             wrong += [f"{name}: {each} was deleted and was no garbage" for each in journal - herd.made[name]]
         return wrong

@@ -72,8 +72,8 @@ def test_t14_nothing_staged_no_folder_and_too_few_files_are_three_things(served:
     context = served.begin("lake", "m1")
     # Every page empty: nothing is staged.
     nothing = dump_staged(NO_SPARK, context, "nothing")
-    assert nothing.facts["pages"] == 4
-    assert (nothing.facts["files"], nothing.facts["rows"]) == (0, 0)
+    assert nothing.facts.pages == 4
+    assert (nothing.facts.files, nothing.facts.rows) == (0, 0)
     # A location without a folder, and a folder with a file fewer than pages that named it.
     for branch in ("b1", "b3"):
         repository.upload(branch, "x", b"staged", age=timedelta(days=3))

@@ -22,11 +22,11 @@ from lakegc_core.marks.artifacts import MarkArtifacts, marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import CLOCKS, Layer
 from lakegc_core.marks.sweeps import report_of, sweeps_of
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import sharded_slices, slice_time
 from lakegc_core.spark.session import Mapped, many
-from lakegc_core.store.base import ALREADY_GONE, DELETED, LISTING_SCHEMA, StoreConfig
+from lakegc_core.store.base import LISTING_SCHEMA, StoreConfig
 from lakegc_core.tables.gather import HASH, Feed, gather, only, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import MOST, Source, Wanted, by_address, filter_of, read_named, scan
@@ -183,7 +183,8 @@ class _Swept:
         units = unit_of(rows["address"])
         ages = self.units.ages_of(units)
         at = rows["at"].cast(pa.int64()).to_numpy() / 1e6
-        gone = pc.is_in(rows["outcome"], pa.array([DELETED, ALREADY_GONE])).to_numpy(zero_copy_only=False)
+        over = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE])
+        gone = pc.is_in(rows["outcome"], over).to_numpy(zero_copy_only=False)
         gone &= (ages >= 0) & (at >= self.units.listed_at(units) - CLOCKS)
         # What a mark found in a unit that was not listed again since is there. Any other sweep may have been the second
         # that was told to delete it.

@@ -23,17 +23,17 @@ from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import Outcome
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.store.base import ALREADY_GONE, DELETED, connect
+from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import Part, list_parts, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FINAL = (DELETED, ALREADY_GONE, Outcome.RESCUED, Outcome.LOST)
+FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.LOST)
 """Outcomes after which a mark never asks for an object again: gone, or found live since."""
 
-_ALWAYS_SHOWN = (DELETED, ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
-_WEIGHT = (Outcome.LOST, Outcome.RESCUED, DELETED, ALREADY_GONE, Outcome.UNCONFIRMED)
+_ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
+_WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
 """Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
 
 
@@ -166,7 +166,7 @@ class SweepRecord:
         from pyspark.sql import functions as F
 
         weight = F.coalesce(*(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)))
-        deleted = F.when(F.col("outcome") == DELETED, F.col("size"))
+        deleted = F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))
         with clear_errors():
             rows = (
                 self.outcomes()

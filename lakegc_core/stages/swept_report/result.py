@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakegc_core.config.settings import Price
-from lakegc_core.names import Outcome
-from lakegc_core.store.base import FAILED
+from lakegc_core.names import FAILED, Outcome
 
 
 @dataclass(frozen=True)

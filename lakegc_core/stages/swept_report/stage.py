@@ -40,7 +40,7 @@ from lakegc_core.stages.swept_report.what_counts import (
     effective_level,
     stricter_than_mark,
 )
-from lakegc_core.store.base import ALREADY_GONE, DELETED, Store, connect
+from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.parts import read, write
 
 if TYPE_CHECKING:
@@ -118,7 +118,12 @@ class _Sweep:
                 candidates = self._restricted(candidates, self.only)
         waiting = _count(candidates)
         if waiting == 0 and self.only is None and not self.record.is_begun:
-            none = {DELETED: 0, ALREADY_GONE: 0, Outcome.RESCUED: 0, Outcome.UNCONFIRMED: 0}
+            none: dict[str, int] = {
+                Outcome.DELETED: 0,
+                Outcome.ALREADY_GONE: 0,
+                Outcome.RESCUED: 0,
+                Outcome.UNCONFIRMED: 0,
+            }
             lost = self.record.lost_before()  # a retry must not turn green what was lost
             return self._result(none | ({Outcome.LOST: lost} if lost else {}), 0, 0)
         while True:

@@ -16,9 +16,12 @@ from urllib.parse import urlsplit
 from azure.core.exceptions import AzureError, HttpResponseError
 
 from lakegc_core.errors import StoreError
+from lakegc_core.names import FAILED, Outcome
 from lakegc_core.store.azure.access import ABSENT, code_of, told_by, told_by_status
 from lakegc_core.store.azure.container import Container
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, Deletes
+from lakegc_core.store.base import (
+    Deletes,
+)
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import Told, delete_all
 
@@ -93,9 +96,9 @@ class BlobDeletes:
             return Told.lost() if failure is None else told_by(failure)
         status, code = answer
         if 200 <= status < 300:
-            return Told(DELETED)
+            return Told(Outcome.DELETED)
         if status == 404 and code in ABSENT:
-            return Told(ALREADY_GONE)
+            return Told(Outcome.ALREADY_GONE)
         return told_by_status(status, code)
 
     def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
@@ -103,8 +106,8 @@ class BlobDeletes:
         try:
             self.container.blob(key).delete_blob(delete_snapshots="include", retry_total=0)
         except AzureError as error:
-            return {key: Told(ALREADY_GONE) if code_of(error) in ABSENT else told_by(error)}
-        return {key: Told(DELETED)}
+            return {key: Told(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else told_by(error)}
+        return {key: Told(Outcome.DELETED)}
 
 
 def read_batch(content_type: str, body: bytes, count: int) -> dict[int, tuple[int, str]]:

@@ -34,18 +34,8 @@ from lakegc_core.errors import (
     SettingsError,
     StoreError,
 )
-from lakegc_core.store.base import (
-    ALREADY_GONE,
-    BACKOFF,
-    DELETED,
-    MD5_DIGEST,
-    PROBE_KEY,
-    Deletes,
-    Level,
-    ObjectInfo,
-    StoreConfig,
-    StoreProbe,
-)
+from lakegc_core.names import Outcome
+from lakegc_core.store.base import BACKOFF, MD5_DIGEST, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
 from lakegc_core.store.gcs import access as gcs_access
 from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat, told_by
 from lakegc_core.store.gcs.listing import Lists, read_page
@@ -215,10 +205,10 @@ class GCSStore:
             return {key: Told.failed("InvalidKey")}
         except NotFound as error:
             no_bucket = "bucket does not exist" in error.message
-            return {key: Told.failed("NoSuchBucket") if no_bucket else Told(ALREADY_GONE)}
+            return {key: Told.failed("NoSuchBucket") if no_bucket else Told(Outcome.ALREADY_GONE)}
         except SDK_ERRORS as error:
             return {key: told_by(error)}
-        return {key: Told(DELETED)}
+        return {key: Told(Outcome.DELETED)}
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy an object that the same endpoint reaches, in as many steps as the service wants."""

@@ -23,10 +23,8 @@ from typing import IO
 import pyarrow as pa
 
 from lakegc_core.errors import IncompleteError, PreconditionFailedError, StoreError
+from lakegc_core.names import FAILED, Outcome
 from lakegc_core.store.base import (
-    ALREADY_GONE,
-    DELETED,
-    FAILED,
     NOT_ASKED,
     PROBE_KEY,
     Deletes,
@@ -131,10 +129,10 @@ class LocalStore:
         except UnicodeEncodeError:
             return FAILED + "InvalidKey"
         except (FileNotFoundError, NotADirectoryError):
-            return ALREADY_GONE
+            return Outcome.ALREADY_GONE
         except OSError as error:
             return FAILED + errno.errorcode.get(error.errno or 0, "OSError")
-        return DELETED
+        return Outcome.DELETED
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy a file from another folder."""

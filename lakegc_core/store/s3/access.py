@@ -18,7 +18,7 @@ from botocore.parsers import ResponseParserError
 from botocore.utils import calculate_md5
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.store.base import ALREADY_GONE
+from lakegc_core.names import Outcome
 from lakegc_core.store.repeated_deletes import Told
 from lakegc_core.store.s3 import listing as s3_listing
 
@@ -122,7 +122,7 @@ def failure(error: Exception) -> Told:
 def told(code: str) -> Told:
     """What a code of the store says of a single key."""
     if code in ABSENT:
-        return Told(ALREADY_GONE)
+        return Told(Outcome.ALREADY_GONE)
     return Told.failed(code, again=code in _TRY_AGAIN, throttled=code in _THROTTLED)
 
 

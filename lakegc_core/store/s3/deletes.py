@@ -10,7 +10,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lakegc_core.store.base import ALREADY_GONE, DELETED, FAILED, Deletes
+from lakegc_core.names import FAILED, Outcome
+from lakegc_core.store.base import (
+    Deletes,
+)
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import Told, delete_all
 from lakegc_core.store.s3.access import ABSENT, BATCH_REFUSED, SDK_ERRORS, code_of, failure, told
@@ -18,7 +21,7 @@ from lakegc_core.store.s3.bucket import Bucket
 
 # What XML 1.0 cannot hold, so that no DeleteObjects can name it.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_GONE = Told(DELETED)
+_GONE = Told(Outcome.DELETED)
 
 
 class ObjectDeletes:
@@ -82,7 +85,7 @@ class ObjectDeletes:
         try:
             self.client().delete_object(Bucket=self.bucket.name, Key=self.bucket.base + key)
         except SDK_ERRORS as error:
-            return {key: Told(ALREADY_GONE) if code_of(error) in ABSENT else failure(error)}
+            return {key: Told(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
             return {key: Told.failed("InvalidKey")}
         return {key: _GONE}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lakegc_core.errors import ObjectNotFoundError, StoreError
-from lakegc_core.store.base import ALREADY_GONE, DELETED, Deletes
+from lakegc_core.names import Outcome
+from lakegc_core.store.base import Deletes
 from lakegc_core.store.repeated_deletes import Told
 from lakegc_core.store.s3.access import SDK_ERRORS, failure
 from lakegc_core.store.s3.deletes import ObjectDeletes
@@ -37,7 +38,7 @@ class VersionDeletes(ObjectDeletes):
             if told is None:
                 return None
             for key, said in told.items():
-                if key not in found or found[key].outcome == DELETED:
+                if key not in found or found[key].outcome == Outcome.DELETED:
                     found[key] = said  # one version that stays is the key's outcome
         return {key: found.get(key) or self._without_versions(key) for key in keys}
 
@@ -52,14 +53,14 @@ class VersionDeletes(ObjectDeletes):
             return {key: failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
             return {key: Told.failed("InvalidKey")}
-        return {key: Told(DELETED) if versions else self._without_versions(key)}
+        return {key: Told(Outcome.DELETED) if versions else self._without_versions(key)}
 
     def _without_versions(self, key: str) -> Told:
         """What it means that no version of a key is listed: it is gone, if the store does not show it all the same."""
         try:
             self.bucket.head(key)
         except ObjectNotFoundError:
-            return Told(ALREADY_GONE)
+            return Told(Outcome.ALREADY_GONE)
         except StoreError:
             pass  # nobody knows: not gone
         return Told.failed("NoVersions")

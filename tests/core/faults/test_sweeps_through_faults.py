@@ -16,7 +16,7 @@ import pytest
 
 from lakegc_core.config.settings import ScaleSettings
 from lakegc_core.errors import StoreError
-from lakegc_core.store.base import NO_ANSWER
+from lakegc_core.names import NO_ANSWER
 from tests.support.azurite import azurite
 from tests.support.npm import NoNetworkError
 from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, cut_off

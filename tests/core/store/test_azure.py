@@ -17,12 +17,12 @@ from azure.storage.blob import AccountSasPermissions, ResourceTypes, RetentionPo
 
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import IncompleteError, LakegcError, SettingsError, StoreError
+from lakegc_core.names import NO_ANSWER
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.azure import store as azure_module
 from lakegc_core.store.azure.deletes import read_batch
 from lakegc_core.store.azure.listing import Pages
 from lakegc_core.store.azure.store import AzureConfig, AzureStore
-from lakegc_core.store.base import NO_ANSWER
 from lakegc_core.store.factory import config_for
 from tests.support.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer
 from tests.support.proxy import Answer, Forward, Request, failing

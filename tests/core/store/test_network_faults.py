@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from lakegc_core.errors import IncompleteError, LakegcError, PreconditionFailedError, SettingsError, StoreError
+from lakegc_core.names import NO_ANSWER
 from lakegc_core.store.azure.store import AzureConfig
-from lakegc_core.store.base import NO_ANSWER
 from lakegc_core.store.gcs.store import GCSConfig
 from lakegc_core.store.s3.store import S3Config
 from tests.support.azurite import ACCOUNT_KEY

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lakegc_core.store.base import ALREADY_GONE, DELETED, NO_ANSWER, NOT_ASKED
+from lakegc_core.names import NO_ANSWER, Outcome
+from lakegc_core.store.base import NOT_ASKED
 from lakegc_core.store.pace import Gate, Meter, Pace, Window
 from lakegc_core.store.repeated_deletes import Told, delete_all
 
 BUSY = Told.failed("SlowDown", throttled=True)
-DONE = Told(DELETED)
+DONE = Told(Outcome.DELETED)
 
 
 @dataclass
@@ -136,7 +137,7 @@ def answers(*rounds: Mapping[str, Told] | Told | None) -> tuple[Callable[[Sequen
 def test_throttling_that_passes_is_no_failure_however_often_it_was_answered(clock: Clock) -> None:
     ask, asked = answers(*[BUSY] * 9, DONE)
     pace = clock.pace(patience=1000)
-    assert delete_all(["a", "b"], ask, attempts=2, gate=Gate(pace)) == {"a": DELETED, "b": DELETED}
+    assert delete_all(["a", "b"], ask, attempts=2, gate=Gate(pace)) == {"a": Outcome.DELETED, "b": Outcome.DELETED}
     assert len(asked) == 10 and len(clock.slept) == 9
     assert pace.window.limit == 2, "one, and one more since it went well"
 
@@ -151,16 +152,21 @@ def test_throttling_that_lasts_is_the_answer_in_the_end(clock: Clock) -> None:
 
 
 def test_only_keys_that_may_fare_better_are_asked_for_again(clock: Clock) -> None:
-    mixed = {"a": DONE, "b": Told.failed("AccessDenied"), "c": BUSY, "d": Told(ALREADY_GONE)}
+    mixed = {"a": DONE, "b": Told.failed("AccessDenied"), "c": BUSY, "d": Told(Outcome.ALREADY_GONE)}
     ask, asked = answers(mixed, DONE)
     outcomes = delete_all("abcd", ask, attempts=3, gate=Gate(clock.pace()))
-    assert outcomes == {"a": DELETED, "b": "failed:AccessDenied", "c": DELETED, "d": ALREADY_GONE}
+    assert outcomes == {
+        "a": Outcome.DELETED,
+        "b": "failed:AccessDenied",
+        "c": Outcome.DELETED,
+        "d": Outcome.ALREADY_GONE,
+    }
     assert asked == [["a", "b", "c", "d"], ["c"]]
 
 
 def test_what_is_found_gone_after_a_lost_answer_was_deleted_by_it(clock: Clock) -> None:
-    ask, _ = answers(Told.lost(), Told(ALREADY_GONE))
-    assert delete_all(["a"], ask, attempts=3, gate=Gate(clock.pace())) == {"a": DELETED}
+    ask, _ = answers(Told.lost(), Told(Outcome.ALREADY_GONE))
+    assert delete_all(["a"], ask, attempts=3, gate=Gate(clock.pace())) == {"a": Outcome.DELETED}
     ask, asked = answers(Told.lost())
     assert delete_all(["a"], ask, attempts=3, gate=Gate(clock.pace(patience=1000))) == {"a": NO_ANSWER}
     assert len(asked) == 3, "patience is for stores that throttle"
@@ -171,7 +177,7 @@ def test_a_batch_that_the_store_does_not_take_is_divided(clock: Clock) -> None:
     single, asked = answers(BUSY, DONE)
     pace = clock.pace(most=1)
     outcomes = delete_all(["a", "b"], ask, attempts=2, gate=Gate(pace), single=single)
-    assert outcomes == {"a": DELETED, "b": DELETED} and asked == [["a"], ["a"], ["b"]]
+    assert outcomes == {"a": Outcome.DELETED, "b": Outcome.DELETED} and asked == [["a"], ["a"], ["b"]]
 
 
 def test_a_gate_that_shuts_leaves_what_was_not_carried_out_without_an_outcome(clock: Clock) -> None:
@@ -181,7 +187,7 @@ def test_a_gate_that_shuts_leaves_what_was_not_carried_out_without_an_outcome(cl
 
     ask, asked = answers({"a": DONE, "b": BUSY, "c": Told.lost()}, DONE)
     outcomes = delete_all("abc", ask, attempts=5, gate=Gate(clock.pace(), shut_after(1)))
-    assert outcomes == {"a": DELETED, "b": NOT_ASKED, "c": NO_ANSWER} and len(asked) == 1
+    assert outcomes == {"a": Outcome.DELETED, "b": NOT_ASKED, "c": NO_ANSWER} and len(asked) == 1
     assert delete_all("ab", ask, attempts=5, gate=Gate(clock.pace(), shut_after(0))) == dict.fromkeys("ab", NOT_ASKED)
     assert len(asked) == 1, "the question comes before the request"
 

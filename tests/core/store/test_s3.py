@@ -11,7 +11,7 @@ import pytest
 from boto3.s3.transfer import TransferConfig
 
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, StoreError
-from lakegc_core.store.base import NO_ANSWER
+from lakegc_core.names import NO_ANSWER
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3.listing import split_page
 from lakegc_core.store.s3.store import S3Config

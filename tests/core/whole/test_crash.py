@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import IncompleteError, RefusedError
+from lakegc_core.names import NO_ANSWER
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_core.stages.swept_report.record import SweepRecord
-from lakegc_core.store.base import NO_ANSWER
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import PartWriter
 from tests.support import crash_lake

@@ -69,10 +69,10 @@ def test_the_largest_prefixes_are_folders_by_bytes(
         writer.write(pa.RecordBatch.from_arrays(list(map(list, zip(*share, strict=True))), schema=EXPIRED))
         sources += [Source(config, "parts", part, "m1") for part in writer.close()]
     found, _ = statistics.largest(quick, sources, [], ())
-    assert found[:4] == [
+    assert found[:4] == (
         Folder("data/a/", 2, 11),
         Folder("data/b/", 1, 10),
         Folder("data/a\n/", 1, 4),
         Folder("", 1, 3),
-    ]
+    )
     assert [each["prefix"] for each in found[4:]] == sorted(f"more/{number}/" for number in range(20))[:6]
