@@ -31,7 +31,7 @@ def run(runs: int = 50) -> list[dict[str, object]]:
     records = list(sstable.read_table(data).records())
     entries = len(records)
     small = [write_range(records[first : first + _SMALL]) for first in range(0, entries, _SMALL)]
-    files, told = [table.data for table in small], [graveler.Told(table.id) for table in small]
+    files, told = [table.data for table in small], [graveler.Expected(table.id) for table in small]
     tables = sstable.read_tables([data])
     ways: dict[str, Callable[[], object]] = {
         "read_range": lambda: graveler.read_range(data),

@@ -1,7 +1,7 @@
 """Holds: KIND:PATTERN, what each kind means, and which of them cannot mean anything. Pure functions.
 
-`tag:` and `branch:` take patterns of names, `commit:` an id or its beginning, `path:` a glob of paths. Which commits a
-hold keeps is said in `lakegc_core.policy.retention`, how entries are looked up in `stages.path_holds`.
+`tag:` and `branch:` take patterns of names, `commit:` an id or its beginning, `path:` a glob of paths. `retention` says
+which commits a hold keeps, `held_paths` of stage 4 looks entries up.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from lakegc_core import clock, errors
 from lakegc_core.errors import LakegcError
-from lakegc_core.spark import java, shipping
-from lakegc_core.spark import preload as worker_daemon
+from lakegc_core.spark import java, preload, shipping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,7 +59,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
     own = dict(conf or {})
     forks = sys.platform == "linux" and master.startswith("local") and _DAEMON not in own
     if forks and not _stands():
-        worker_daemon.warm_up()
+        preload.warm_up()
     # Spark's Python side wants it for the first job, and this thread waits for the JVM meanwhile.
     threading.Thread(target=importlib.import_module, args=("pandas",)).start()
     from pyspark.sql import SparkSession
@@ -79,7 +78,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 2))
         log = Path(__file__).with_name("log4j2.properties")
         if forks:
-            settings[_DAEMON] = worker_daemon.__name__
+            settings[_DAEMON] = preload.__name__
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
     for key, value in (settings | own).items():
         builder = builder.config(key, value)

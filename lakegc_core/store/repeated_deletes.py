@@ -1,7 +1,7 @@
 """Deletes that are asked for until each key has an outcome: the one home of repeated deletes.
 
-A store says what each answer was (`Told`). Whether lakegc asks again is decided here, for all stores alike; when it
-asks, and how much at a time, is `pace`'s business. Nothing here knows a protocol, nor who may delete what.
+A store says what each answer was (`DeleteAnswer`). This module decides whether lakegc asks again, for all stores alike;
+`pace` decides when, and for how much at a time. Nothing here knows a protocol, nor who may delete what.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakegc_core.store.base import (
 from lakegc_core.store.pace import Gate
 
 
-class Told(NamedTuple):
+class DeleteAnswer(NamedTuple):
     """What one request said of one key. `again`: another may say something else; `throttled`: if it comes later."""
 
     outcome: str
@@ -25,17 +25,17 @@ class Told(NamedTuple):
     throttled: bool = False
 
     @classmethod
-    def lost(cls) -> Told:
+    def lost(cls) -> DeleteAnswer:
         """No answer, or none that can be read."""
         return cls(NO_ANSWER, again=True)
 
     @classmethod
-    def failed(cls, code: str, *, again: bool = False, throttled: bool = False) -> Told:
+    def failed(cls, code: str, *, again: bool = False, throttled: bool = False) -> DeleteAnswer:
         """The store's own code."""
         return cls(FAILED + code, again or throttled, throttled)
 
 
-Ask = Callable[[Sequence[str]], Mapping[str, Told] | None]
+Ask = Callable[[Sequence[str]], Mapping[str, DeleteAnswer] | None]
 """Makes one request for some keys. None: the store does not take them together, only one by one."""
 
 

@@ -20,7 +20,7 @@ from lakegc_core.policy.facts import (
     StageFacts,
     read_facts,
 )
-from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.expired_addresses import since as findings
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA
@@ -34,7 +34,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     "namespace_listing": inventory.SCHEMA,
     "uncommitted_addresses": uncommitted_addresses.SCHEMA,
     "retention_commits": COMMITS_SCHEMA,
-    "committed_addresses": range_reading.SCHEMA,
+    "committed_addresses": range_files.SCHEMA,
     "expired_addresses": findings.SCHEMA,
 }
 _COLUMNS = {

@@ -32,8 +32,7 @@ from lakegc_core.stages.expired_addresses import neighbour_references, reuploads
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.stages.retention_commits import stage as retention_commits
-from lakegc_core.stages.swept_report import deletion, look, planning
-from lakegc_core.stages.swept_report import read_sample as sample
+from lakegc_core.stages.swept_report import deletion, look, planning, read_sample
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
@@ -66,7 +65,7 @@ _WITH_TASKS = (
     uncommitted_addresses,
     retention_commits,
     expired_addresses,
-    sample,
+    read_sample,
     reuploads,
     deletion,
 )

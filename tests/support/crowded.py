@@ -8,16 +8,14 @@ from types import ModuleType
 
 import pytest
 
-from lakegc_core.stages.expired_addresses import clean as candidates
-from lakegc_core.stages.expired_addresses import optimized as changes
-from lakegc_core.stages.expired_addresses import reasons as judging
+from lakegc_core.stages.expired_addresses import clean, optimized, reasons
 from lakegc_core.stages.expired_addresses import since as findings
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.tables import gather as gathering
 
 LIMITS = (
-    (candidates, "MOST"),
-    (judging, "MOST"),
+    (clean, "MOST"),
+    (reasons, "MOST"),
     (inventory, "MOST"),
     (findings, "MOST_CARRIED"),
     (gathering, "_FEW_ROWS"),
@@ -34,7 +32,7 @@ def crowded(really: bool = True) -> Iterator[None]:
 @contextmanager
 def large_index() -> Iterator[None]:
     """The same of the index alone, of which few rows count."""
-    with _beyond(((changes, "_INDEX_ROWS"),), 0):
+    with _beyond(((optimized, "_INDEX_ROWS"),), 0):
         yield
 
 

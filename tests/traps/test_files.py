@@ -13,7 +13,7 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.stages.committed_addresses.range_files import Reading
+from lakegc_core.stages.committed_addresses.range_files import RangeReader
 from lakegc_sandbox import Layout, Repository
 from lakegc_sandbox.files.graveler_writer import write_range
 from tests.support.lake import lake
@@ -25,7 +25,7 @@ class Files:
 
     metarange: Path
     range: Path
-    work: Reading
+    work: RangeReader
     repository: Repository
     said: dict[str, object]  # what the metarange says of the range
 
@@ -49,7 +49,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
         metarange = home / repository.commit("main", "three").meta_range_id
         (said,) = graveler.read_metarange(metarange.read_bytes()).to_pylist()
         context = served.begin("lake", "m1")
-        work = Reading(context.data, context.workspace, "here", "_lakefs", context.namespace, "m1")
+        work = RangeReader(context.data, context.workspace, "here", "_lakefs", context.namespace, "m1")
         yield Files(metarange, home / said["range_id"], work, repository, said)
 
 

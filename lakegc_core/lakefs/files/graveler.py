@@ -56,7 +56,7 @@ _MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Told:
+class Expected:
     """What is known of a file before it is read; what is given must be so.
 
     `id` is its name; `count`, `min_key` and `max_key` are what a metarange says of a range.
@@ -84,10 +84,10 @@ def read_range(
 
     In all readers, `expected_id` adds `verify_identity` at less than the cost of a second reading.
     """
-    return read_ranges([data], [Told(expected_id, count, min_key, max_key)], paths=paths)[0]
+    return read_ranges([data], [Expected(expected_id, count, min_key, max_key)], paths=paths)[0]
 
 
-def read_ranges(files: Sequence[bytes], told: Sequence[Told], *, paths: bool = False) -> tuple[pa.Table, list[int]]:
+def read_ranges(files: Sequence[bytes], told: Sequence[Expected], *, paths: bool = False) -> tuple[pa.Table, list[int]]:
     """The entries of some data ranges, one range after the other, as from `read_range`, and how many each has.
 
     Quicker than one by one where they are small. An error does not say which of them it is about.
@@ -109,10 +109,10 @@ def read_ranges(files: Sequence[bytes], told: Sequence[Told], *, paths: bool = F
 
 def read_metarange(data: bytes, *, expected_id: str | None = None) -> pa.Table:
     """The ranges of a metarange, of a commit or of a dump: METARANGE_SCHEMA, sorted, disjoint."""
-    return read_metaranges([data], [Told(expected_id)])[0]
+    return read_metaranges([data], [Expected(expected_id)])[0]
 
 
-def read_metaranges(files: Sequence[bytes], told: Sequence[Told]) -> tuple[pa.Table, list[int]]:
+def read_metaranges(files: Sequence[bytes], told: Sequence[Expected]) -> tuple[pa.Table, list[int]]:
     """The ranges of some metaranges, one metarange after the other, as from `read_metarange`, and how many each has.
 
     Quicker than one by one where they are small. An error does not say which of them it is about.

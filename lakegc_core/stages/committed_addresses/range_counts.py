@@ -32,7 +32,7 @@ from lakegc_core.stages.committed_addresses.range_files import (
     RANGES,
     RANGES_SCHEMA,
     STAGE,
-    Reading,
+    RangeReader,
     check_metaranges,
     check_references,
     reading,
@@ -165,7 +165,7 @@ def _named_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
 class _Comparing:
     """Compares the metaranges of now with those of before, and reads those that differ; a picklable value."""
 
-    work: Reading
+    work: RangeReader
 
     def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
         now, before = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (_NOW, _BEFORE))
@@ -211,18 +211,18 @@ def _read_ranges(
     partitions = _partitions(context, feeds, tasks_for(changed, 32, 4 * spark_width(spark)))
     judge = _Judging(tuple(layer.mark_id for layer in layers))
     judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions)
-    return run_on_rows(judged, _Changing(reading(context, folder), context.workspace, f"{folder}/{RANGES}"))
+    return run_on_rows(judged, _ChangedRanges(reading(context, folder), context.workspace, f"{folder}/{RANGES}"))
 
 
 @dataclass(frozen=True)
-class _Changing:
+class _ChangedRanges:
     """Writes ranges that are held still, and reads those that came and those that went. A picklable value.
 
     CorruptFileError where the counts of the mark below and the metaranges contradict each other, or no layer holds what
     a range protects.
     """
 
-    work: Reading
+    work: RangeReader
     artifacts: StoreConfig
     folder: str
 

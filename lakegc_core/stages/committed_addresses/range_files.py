@@ -63,13 +63,13 @@ INDEX_SCHEMA = pa.schema(
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("hash", pa.int64(), nullable=False),  # of the address
         pa.field("size", pa.int64(), nullable=False),  # bytes
-        pa.field("tag", pa.int64(), nullable=False),  # of the e_tag, see `tags`
+        pa.field("tag", pa.int64(), nullable=False),  # of the e_tag, see `etag_hashes`
     ]
 )
 ADDRESSES_SCHEMA = pa.schema([ROWS_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
 
 
-def tags(e_tags: pa.Array) -> np.ndarray:
+def etag_hashes(e_tags: pa.Array) -> np.ndarray:
     """A number for each MD5 e_tag, the same for the same; 0 for what is none (and for null)."""
     plain = pc.fill_null(e_tags, "")
     return np.where(pc.match_substring_regex(plain, MD5).to_numpy(zero_copy_only=False), hash_strings(plain), 0)
@@ -97,12 +97,12 @@ def sum_ranges(table: pa.Table) -> dict[str, int]:
     }
 
 
-_Reader = Callable[[Sequence[bytes], Sequence[graveler.Told]], tuple[pa.Table, list[int]]]
+_Reader = Callable[[Sequence[bytes], Sequence[graveler.Expected]], tuple[pa.Table, list[int]]]
 _Found = tuple[list[str], pa.Table, list[int]]  # ids, rows of all, how many of them each has
 
 
 @dataclass(frozen=True)
-class Reading:
+class RangeReader:
     """Reads metadata files of the namespace; a picklable value that tasks carry."""
 
     data: StoreConfig
@@ -120,7 +120,7 @@ class Reading:
 
     def metarange_rows(self, metarange_ids: Sequence[str]) -> Iterator[pa.Table]:
         """What `metaranges` gives, some metaranges at a time: METARANGES_SCHEMA."""
-        told = [graveler.Told(id=metarange_id) for metarange_id in metarange_ids]
+        told = [graveler.Expected(id=metarange_id) for metarange_id in metarange_ids]
         for own, ranges, counts in self._read("Metarange", told, graveler.read_metaranges):
             yield _metarange_rows(own, ranges, counts)
 
@@ -165,12 +165,12 @@ class Reading:
     def _entries(self, wanted: Sequence[Json]) -> Iterator[_Found]:
         """The entries of ranges. `wanted` says range_id, count, min_key and max_key of each."""
         # The id too: another range of the same paths would have the same count and keys.
-        told = [graveler.Told(each["range_id"], each["count"], each["min_key"], each["max_key"]) for each in wanted]
+        told = [graveler.Expected(each["range_id"], each["count"], each["min_key"], each["max_key"]) for each in wanted]
         yield from self._read("Range", told, graveler.read_ranges)
 
-    def _read(self, kind: str, told: Sequence[graveler.Told], reader: _Reader) -> Iterator[_Found]:
+    def _read(self, kind: str, told: Sequence[graveler.Expected], reader: _Reader) -> Iterator[_Found]:
         """Every file that is told of, small ones decoded together."""
-        some: list[graveler.Told] = []
+        some: list[graveler.Expected] = []
         files: list[bytes] = []
         for each, data in self._fetched(told):
             if files and len(data) + sum(map(len, files)) > _TOGETHER_BYTES:
@@ -181,10 +181,10 @@ class Reading:
         if files:
             yield from self._decoded(kind, some, files, reader)
 
-    def _fetched(self, told: Sequence[graveler.Told]) -> Iterator[tuple[graveler.Told, bytes]]:
+    def _fetched(self, told: Sequence[graveler.Expected]) -> Iterator[tuple[graveler.Expected, bytes]]:
         """Every file with its bytes, in order: while some are decoded, the next are on their way."""
         store = connect(self.data)
-        coming: deque[tuple[graveler.Told, Future[bytes]]] = deque()
+        coming: deque[tuple[graveler.Expected, Future[bytes]]] = deque()
         room, largest = 2, 1
         pool = ThreadPoolExecutor(_IN_FLIGHT)
         try:
@@ -201,7 +201,7 @@ class Reading:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _decoded(
-        self, kind: str, told: Sequence[graveler.Told], files: Sequence[bytes], reader: _Reader
+        self, kind: str, told: Sequence[graveler.Expected], files: Sequence[bytes], reader: _Reader
     ) -> Iterator[_Found]:
         try:
             rows, counts = reader(files, told)
@@ -254,7 +254,7 @@ def _metarange_rows(metarange_ids: Sequence[str], ranges: pa.Table, counts: Sequ
 
 
 def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:
-    hashes, marks = pa.array(hash_strings(rows["address"])), pa.array(tags(rows["e_tag"]))
+    hashes, marks = pa.array(hash_strings(rows["address"])), pa.array(etag_hashes(rows["e_tag"]))
     return pa.RecordBatch.from_arrays([rows["range_id"], hashes, rows["size"], marks], schema=INDEX_SCHEMA)
 
 
@@ -309,7 +309,7 @@ def check_references(facts: ReadFacts) -> None:
         )
 
 
-def reading(context: MarkContext, folder: str) -> Reading:
+def reading(context: MarkContext, folder: str) -> RangeReader:
     """What tasks need to read files of this mark's namespace into parts below `folder`."""
     header = context.header
-    return Reading(context.data, context.workspace, folder, header.block_prefix, context.namespace, header.mark_id)
+    return RangeReader(context.data, context.workspace, folder, header.block_prefix, context.namespace, header.mark_id)

@@ -1,6 +1,6 @@
 """What no retained commit refers to, as a clean mark finds it: all that lies there against all that is referred to.
 
-The two are compared by hash. What an optimized mark has to judge is in `changes`.
+The two are compared by hash. What an optimized mark has to judge is in `optimized`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.spark.session import Mapped, many
-from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
 from lakegc_core.stages.committed_addresses.range_files import INDEX
 from lakegc_core.stages.expired_addresses.reasons import NamedBefore
@@ -65,14 +65,14 @@ class Unreferenced:
 def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_from: float) -> Unreferenced:
     """All that the mark listed, without all that it read. What was named since `listed_from` (unix seconds) is not
     missing where it does not lie there, but new."""
-    references, objects = own.rows(range_reading.STAGE), own.rows(inventory.STAGE)
+    references, objects = own.rows(range_files.STAGE), own.rows(inventory.STAGE)
     subtract = _by_scan if max(references, objects) <= MOST else _by_join
     unreferenced, parts = subtract(spark, context, own, NamedBefore(xid_times, listed_from))
     missing = parts[ABSENT]
     return Unreferenced(
         objects=unreferenced,
         missing=own.read(spark, FINDINGS, ABSENT, missing, _ADDRESS).distinct() if missing else None,
-        holding=lambda: own.frame(spark, range_reading.STAGE, "", range_reading.SCHEMA).select("address", "range_id"),
+        holding=lambda: own.frame(spark, range_files.STAGE, "", range_files.SCHEMA).select("address", "range_id"),
         misstated=parts[MISSTATED],
     )
 
@@ -83,16 +83,16 @@ def _by_scan(
     """What lies there and nothing refers to; and what is referred to and does not lie there, or with another size. Each
     side is read through once, by workers that hold the hashes of the other one."""
 
-    if own.rows(range_reading.STAGE, INDEX) != own.rows(range_reading.STAGE):
+    if own.rows(range_files.STAGE, INDEX) != own.rows(range_files.STAGE):
         raise MarkError(f"The index of mark {own.mark_id} does not hold every address that was read. Make a new mark.")
-    live = own.wanted(range_reading.STAGE, INDEX)
+    live = own.wanted(range_files.STAGE, INDEX)
     listed = own.sources(inventory.STAGE)
     unreferenced = scan(spark, listed, inventory.SCHEMA, live, by_address, found=False)
     make = _Named(
         own.wanted(inventory.STAGE, columns=("address",), keys=by_address),
         own.wanted(inventory.STAGE, columns=("address", "size"), keys=_by_size_too),
     )
-    committed = [Feed(source, ("address", "exact", "size"), make) for source in own.sources(range_reading.STAGE)]
+    committed = [Feed(source, ("address", "exact", "size"), make) for source in own.sources(range_files.STAGE)]
     staged = [Feed(source, ("address", "exact"), make) for source in own.sources(uncommitted_addresses.STAGE)]
     if not committed and not staged:
         return unreferenced, {ABSENT: [], MISSTATED: []}
@@ -161,10 +161,10 @@ def _by_join(
     from pyspark.sql import functions as F
 
     listing = inventory.find(spark, [own]).as_frame()
-    committed = own.frame(spark, range_reading.STAGE, "", range_reading.SCHEMA)
+    committed = own.frame(spark, range_files.STAGE, "", range_files.SCHEMA)
     staged = own.frame(spark, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA)
     told = context.settings.scale.address_num_partitions
-    larger = max(own.rows(range_reading.STAGE), own.rows(inventory.STAGE))
+    larger = max(own.rows(range_files.STAGE), own.rows(inventory.STAGE))
     partitions = told or max(2 * spark_width(spark), -(-larger // _ROWS_PER_PARTITION))
 
     def spread(rows: DataFrame) -> DataFrame:

@@ -25,7 +25,7 @@ from lakegc_core.names import Reason
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
-from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.range_files import RANGES, by_reading, reading_keys
 from lakegc_core.stages.expired_addresses.reasons import Keeper
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
@@ -107,15 +107,15 @@ def _read(
         return [], problems
     slices = min(len(pieces), 2 * max(2, spark_width(spark)))
     shares = dealt(pieces, slices, lambda piece: piece.source.part.rows)
-    results = run_tasks(spark, shares, _Reading(context.namespace, context.workspace, folder))
+    results = run_tasks(spark, shares, _NeighbourReader(context.namespace, context.workspace, folder))
     problems |= {each["neighbour"]: each["problem"] for each in results if "problem" in each}
     return parts_of(results, [NEIGHBOURS])[NEIGHBOURS], problems
 
 
 def _pieces(namespace: Namespace, neighbour: Neighbour, layers: Sequence[Layer]) -> Iterator[_Piece]:
     newest = layers[0]
-    held = newest.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
-    noted = [(held, each.sources(range_reading.STAGE, ELSEWHERE)) for each in layers]
+    held = newest.wanted(range_files.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
+    noted = [(held, each.sources(range_files.STAGE, ELSEWHERE)) for each in layers]
     for wanted, sources in (*noted, (None, newest.sources(uncommitted_addresses.STAGE, ELSEWHERE))):
         for source in sources:
             if may_refer(namespace, authorities([source.part])):
@@ -123,7 +123,7 @@ def _pieces(namespace: Namespace, neighbour: Neighbour, layers: Sequence[Layer])
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _NeighbourReader:
     """Reads what neighbours noted, and writes the keys here that it names. A picklable value that tasks carry."""
 
     namespace: Namespace

@@ -21,7 +21,7 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Reason
 from lakegc_core.policy.namespace import Namespace, xid_times
 from lakegc_core.spark.session import Mapped, empty
-from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.range_files import DROPPED, INDEX, RANGES, by_reading, reading_keys
 from lakegc_core.stages.expired_addresses.clean import ABSENT, MISSING, MISSTATED, MISSTATED_SCHEMA, Unreferenced
 from lakegc_core.stages.expired_addresses.since import KEPT
@@ -99,11 +99,11 @@ def against_changes(
 ) -> Unreferenced:
     """What the mark `own`, which rests on `layers`, has to judge. What was named since `listed_from` (unix seconds) is
     not missing where it does not lie there, but new."""
-    return _Changes(spark, context, own, tuple(layers), listed_from).run()
+    return _ChangedAddresses(spark, context, own, tuple(layers), listed_from).run()
 
 
 @dataclass(frozen=True)
-class _Changes:
+class _ChangedAddresses:
     spark: SparkSession
     context: MarkContext
     own: Layer
@@ -149,12 +149,12 @@ class _Changes:
             (MISSED, base, FINDINGS, MISSING),
             (ANEW, self.own, inventory.STAGE, ""),
             (GONE_SINCE, self.own, inventory.STAGE, GONE),
-            (DROPPED_SINCE, self.own, range_reading.STAGE, DROPPED),
-            (NEW, self.own, range_reading.STAGE, ""),
+            (DROPPED_SINCE, self.own, range_files.STAGE, DROPPED),
+            (NEW, self.own, range_files.STAGE, ""),
             (STAGED, self.own, uncommitted_addresses.STAGE, ""),
         ]
         feeds = [
-            Feed(source, _COLUMNS[kind], _Told(kind, units, self.listed_from), once=kind == NEW)
+            Feed(source, _COLUMNS[kind], _AddressRows(kind, units, self.listed_from), once=kind == NEW)
             for kind, layer, stage, dataset in told
             for source in layer.sources(stage, dataset)
         ]
@@ -163,12 +163,12 @@ class _Changes:
             for _, layer, stage, dataset in told
         )
         sought = Wanted(self.context.workspace, places, ("address",), by_address)
-        held = self.own.wanted(range_reading.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
+        held = self.own.wanted(range_files.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
         sieve = filter_of if few(sought.rows) else sieve_of  # the table of a filter for few is quicker
         index: list[Feed] = []
         for layer in every:
             make = _Indexed(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought, sieve)
-            sources = layer.sources(range_reading.STAGE, INDEX)
+            sources = layer.sources(range_files.STAGE, INDEX)
             index += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in sources]
         # Of what is sought ranges hold about as much again, and some of the index comes along.
         rows = 2 * sought.rows + int(rows_in(index) * Sieve.share(sought.rows))
@@ -230,7 +230,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True)
-class _Told:
+class _AddressRows:
     """Rows of one kind, as what they say of an address; a picklable value that tasks carry."""
 
     kind: int

@@ -40,7 +40,7 @@ SCHEMA = pa.schema(
         pa.field("size", pa.int64(), nullable=False),  # bytes
         pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
         pa.field("etag", pa.string(), nullable=True),
-        pa.field("reason", pa.string(), nullable=False),  # expired: unreferenced; kept: see `judging`
+        pa.field("reason", pa.string(), nullable=False),  # expired: unreferenced; kept: see `reasons`
         pa.field("since", pa.timestamp("us", tz="UTC"), nullable=False),  # unreferenced at least since then
     ]
 )

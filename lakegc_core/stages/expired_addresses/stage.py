@@ -1,8 +1,8 @@
 """expired_addresses: what is listed and that nothing refers to; old enough, and lakeFS's own. Deletes nothing.
 
-What no commit refers to is found by `candidates`. Addresses are compared by 64-bit hashes: where two collide, garbage
-is kept; the address that is ever deleted is always the listed one. Everything unreferenced is written, with what keeps
-it: what is not kept is expired.
+`clean` or `optimized` finds what no commit refers to. Addresses are compared by 64-bit hashes. A collision keeps
+garbage; the address that is deleted is always the listed one. Every unreferenced object is written with the reason that
+keeps it. What no reason keeps is expired.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from lakegc_core.policy.facts import Amount, CommittedFacts, ExpiredFacts, Listi
 from lakegc_core.policy.guards import shrunk
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.spark.session import Mapped, many, run_tasks
-from lakegc_core.stages.committed_addresses import held_paths as path_holds
-from lakegc_core.stages.committed_addresses import range_files as range_reading
+from lakegc_core.stages.committed_addresses import held_paths, range_files
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
 from lakegc_core.stages.expired_addresses import statistics
 from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, Unreferenced, against_all
@@ -121,7 +120,7 @@ def _judged(
     keepers = (
         neighbours.keeper(spark, context),
         _keeper(spark, own, Reason.STAGED, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA),
-        _keeper(spark, own, Reason.HELD, range_reading.STAGE, path_holds.HELD, ROWS_SCHEMA),
+        _keeper(spark, own, Reason.HELD, range_files.STAGE, held_paths.HELD, ROWS_SCHEMA),
     )
     rows = with_since(spark, context, objects, own.manifests[STAGES[2]].finished_at)
     for keeper in keepers:

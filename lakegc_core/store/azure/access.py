@@ -30,7 +30,7 @@ from azure.storage.blob import BlobBlock, BlobSasPermissions, BlobServiceClient,
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.base import BACKOFF
-from lakegc_core.store.repeated_deletes import Told
+from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
 ABSENT = {"BlobNotFound", "ResourceNotFound"}
@@ -183,18 +183,18 @@ def should_repeat(error: AzureError | ValueError) -> bool:
     return isinstance(error, ServiceRequestError | ServiceResponseError) or is_lost(error)
 
 
-def told_by(error: AzureError) -> Told:
+def told_by(error: AzureError) -> DeleteAnswer:
     """What the error of a whole request says of each blob that was asked for. Never that it is gone."""
     if is_lost(error):
-        return Told.lost()
+        return DeleteAnswer.lost()
     if isinstance(error, HttpResponseError) and error.response is not None:
         return told_by_status(int(error.status_code or 0), code_of(error))
-    return Told.failed(code_of(error), again=should_repeat(error))
+    return DeleteAnswer.failed(code_of(error), again=should_repeat(error))
 
 
-def told_by_status(status: int, code: str) -> Told:
+def told_by_status(status: int, code: str) -> DeleteAnswer:
     """What an answer other than success says of a blob."""
-    return Told.failed(code or str(status), again=status in REPEATED, throttled=status in _THROTTLED)
+    return DeleteAnswer.failed(code or str(status), again=status in REPEATED, throttled=status in _THROTTLED)
 
 
 _HINTS = {

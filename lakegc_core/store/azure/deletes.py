@@ -23,7 +23,7 @@ from lakegc_core.store.base import (
     Deletes,
 )
 from lakegc_core.store.pace import Gate
-from lakegc_core.store.repeated_deletes import Told, delete_all
+from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
 
 BEST = Deletes(batch=256)  # the most blobs a request takes
 _BATCH_REFUSED = {400, 405, 415, 501}  # one name can spoil a whole batch, and some servers have none
@@ -55,7 +55,7 @@ class BlobDeletes:
             )
         return [outcomes[key] for key in keys]
 
-    def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
+    def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
         answers: dict[int, tuple[int, str]] = {}
         failure: AzureError | None = None
         try:
@@ -90,24 +90,24 @@ class BlobDeletes:
         )
         list(found)
 
-    def _told(self, answer: tuple[int, str] | None, failure: AzureError | None) -> Told:
+    def _told(self, answer: tuple[int, str] | None, failure: AzureError | None) -> DeleteAnswer:
         """What was said of one key: by its own answer, else by that of the whole request."""
         if answer is None:
-            return Told.lost() if failure is None else told_by(failure)
+            return DeleteAnswer.lost() if failure is None else told_by(failure)
         status, code = answer
         if 200 <= status < 300:
-            return Told(Outcome.DELETED)
+            return DeleteAnswer(Outcome.DELETED)
         if status == 404 and code in ABSENT:
-            return Told(Outcome.ALREADY_GONE)
+            return DeleteAnswer(Outcome.ALREADY_GONE)
         return told_by_status(status, code)
 
-    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         (key,) = keys
         try:
             self.container.blob(key).delete_blob(delete_snapshots="include", retry_total=0)
         except AzureError as error:
-            return {key: Told(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else told_by(error)}
-        return {key: Told(Outcome.DELETED)}
+            return {key: DeleteAnswer(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else told_by(error)}
+        return {key: DeleteAnswer(Outcome.DELETED)}
 
 
 def read_batch(content_type: str, body: bytes, count: int) -> dict[int, tuple[int, str]]:

@@ -26,7 +26,7 @@ from lakegc_core.errors import (
     SettingsError,
     StoreError,
 )
-from lakegc_core.store.repeated_deletes import Told
+from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 _REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
@@ -86,12 +86,12 @@ def in_words(error: Exception, what: str, *, listing: bool) -> LakegcError:
     return StoreError(f"{what}: the store answered {code_of(error)}{hint}")
 
 
-def told_by(error: Exception) -> Told:
+def told_by(error: Exception) -> DeleteAnswer:
     """What an error says of the object that was to be deleted. Never that it is gone."""
     if isinstance(error, _LOST):
-        return Told.lost()
+        return DeleteAnswer.lost()
     throttled = isinstance(error, GoogleAPICallError) and error.code in _THROTTLED
-    return Told.failed(code_of(error), again=should_repeat(error), throttled=throttled)
+    return DeleteAnswer.failed(code_of(error), again=should_repeat(error), throttled=throttled)
 
 
 def should_repeat(error: Exception) -> bool:

@@ -40,7 +40,7 @@ from lakegc_core.store.gcs import access as gcs_access
 from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat, told_by
 from lakegc_core.store.gcs.listing import Lists, read_page
 from lakegc_core.store.pace import Gate
-from lakegc_core.store.repeated_deletes import Told, delete_all
+from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
 
 Answer = TypeVar("Answer")
 
@@ -197,18 +197,18 @@ class GCSStore:
                 outcomes |= found
         return [outcomes[key] for key in keys]
 
-    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         (key,) = keys
         try:
             self._blob(key).delete(retry=None, timeout=self._time)
         except StoreError:
-            return {key: Told.failed("InvalidKey")}
+            return {key: DeleteAnswer.failed("InvalidKey")}
         except NotFound as error:
             no_bucket = "bucket does not exist" in error.message
-            return {key: Told.failed("NoSuchBucket") if no_bucket else Told(Outcome.ALREADY_GONE)}
+            return {key: DeleteAnswer.failed("NoSuchBucket") if no_bucket else DeleteAnswer(Outcome.ALREADY_GONE)}
         except SDK_ERRORS as error:
             return {key: told_by(error)}
-        return {key: Told(Outcome.DELETED)}
+        return {key: DeleteAnswer(Outcome.DELETED)}
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy an object that the same endpoint reaches, in as many steps as the service wants."""

@@ -19,7 +19,7 @@ from botocore.utils import calculate_md5
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import Outcome
-from lakegc_core.store.repeated_deletes import Told
+from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3 import listing as s3_listing
 
 ABSENT = {"NoSuchKey", "NotFound", "404"}
@@ -106,24 +106,24 @@ def code_of(error: BaseException | None) -> str:
     return type(error).__name__
 
 
-def failure(error: Exception) -> Told:
+def failure(error: Exception) -> DeleteAnswer:
     """What the error of a whole request says of each key that was asked for. Never that it is gone."""
     if isinstance(error, LOST):
-        return Told.lost()
+        return DeleteAnswer.lost()
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(error, ClientError) else 0
     code = code_of(error)
-    return Told.failed(
+    return DeleteAnswer.failed(
         code,
         again=code in _TRY_AGAIN or status in (500, 502, 504),
         throttled=code in _THROTTLED or status in (429, 503),
     )
 
 
-def told(code: str) -> Told:
+def told(code: str) -> DeleteAnswer:
     """What a code of the store says of a single key."""
     if code in ABSENT:
-        return Told(Outcome.ALREADY_GONE)
-    return Told.failed(code, again=code in _TRY_AGAIN, throttled=code in _THROTTLED)
+        return DeleteAnswer(Outcome.ALREADY_GONE)
+    return DeleteAnswer.failed(code, again=code in _TRY_AGAIN, throttled=code in _THROTTLED)
 
 
 def attempts_of(error: BaseException | None) -> int:

@@ -15,13 +15,13 @@ from lakegc_core.store.base import (
     Deletes,
 )
 from lakegc_core.store.pace import Gate
-from lakegc_core.store.repeated_deletes import Told, delete_all
+from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
 from lakegc_core.store.s3.access import ABSENT, BATCH_REFUSED, SDK_ERRORS, code_of, failure, told
 from lakegc_core.store.s3.bucket import Bucket
 
 # What XML 1.0 cannot hold, so that no DeleteObjects can name it.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_GONE = Told(Outcome.DELETED)
+_GONE = DeleteAnswer(Outcome.DELETED)
 
 
 class ObjectDeletes:
@@ -61,11 +61,13 @@ class ObjectDeletes:
                 self._client = self._connect()
             return self._client
 
-    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
+    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
         """One request for some keys."""
         return self.delete_named(keys, [{"Key": self.bucket.base + key} for key in keys])
 
-    def delete_named(self, keys: Sequence[str], objects: Sequence[Mapping[str, str]]) -> Mapping[str, Told] | None:
+    def delete_named(
+        self, keys: Sequence[str], objects: Sequence[Mapping[str, str]]
+    ) -> Mapping[str, DeleteAnswer] | None:
         """One DeleteObjects for `objects`, which belong to `keys`; what it said by key."""
         base = self.bucket.base
         try:
@@ -75,17 +77,17 @@ class ObjectDeletes:
         failed = {error.get("Key"): error.get("Code") or "Unknown" for error in answer.get("Errors") or ()}
         named = {key: failed.pop(base + key) for key in keys if base + key in failed}
         if failed:  # errors about keys not asked for: nobody knows which of ours they mean
-            whole = dict.fromkeys(keys, Told.failed(next(iter(failed.values()))))
+            whole = dict.fromkeys(keys, DeleteAnswer.failed(next(iter(failed.values()))))
             return whole | {key: told(code)._replace(again=False) for key, code in named.items()}
         return dict.fromkeys(keys, _GONE) | {key: told(code) for key, code in named.items()}
 
-    def ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+    def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         """One request for one key."""
         (key,) = keys
         try:
             self.client().delete_object(Bucket=self.bucket.name, Key=self.bucket.base + key)
         except SDK_ERRORS as error:
-            return {key: Told(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else failure(error)}
+            return {key: DeleteAnswer(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
-            return {key: Told.failed("InvalidKey")}
+            return {key: DeleteAnswer.failed("InvalidKey")}
         return {key: _GONE}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from lakegc_core.errors import ObjectNotFoundError, StoreError
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
-from lakegc_core.store.repeated_deletes import Told
+from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3.access import SDK_ERRORS, failure
 from lakegc_core.store.s3.deletes import ObjectDeletes
 
@@ -23,9 +23,9 @@ class VersionDeletes(ObjectDeletes):
     best: Deletes = Deletes(batch=100)
     leaves_versions = False
 
-    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, Told] | None:
+    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
         """One request for the versions of each key, and one for 1000 versions of all."""
-        found: dict[str, Told] = {}
+        found: dict[str, DeleteAnswer] = {}
         try:
             versions = {key: self.versions(key) for key in keys}
         except SDK_ERRORS as error:
@@ -42,7 +42,7 @@ class VersionDeletes(ObjectDeletes):
                     found[key] = said  # one version that stays is the key's outcome
         return {key: found.get(key) or self._without_versions(key) for key in keys}
 
-    def ask_one(self, keys: Sequence[str]) -> Mapping[str, Told]:
+    def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         """One request for the versions of one key, and one for each of them."""
         (key,) = keys
         try:
@@ -52,18 +52,18 @@ class VersionDeletes(ObjectDeletes):
         except SDK_ERRORS as error:
             return {key: failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
-            return {key: Told.failed("InvalidKey")}
-        return {key: Told(Outcome.DELETED) if versions else self._without_versions(key)}
+            return {key: DeleteAnswer.failed("InvalidKey")}
+        return {key: DeleteAnswer(Outcome.DELETED) if versions else self._without_versions(key)}
 
-    def _without_versions(self, key: str) -> Told:
+    def _without_versions(self, key: str) -> DeleteAnswer:
         """What it means that no version of a key is listed: it is gone, if the store does not show it all the same."""
         try:
             self.bucket.head(key)
         except ObjectNotFoundError:
-            return Told(Outcome.ALREADY_GONE)
+            return DeleteAnswer(Outcome.ALREADY_GONE)
         except StoreError:
             pass  # nobody knows: not gone
-        return Told.failed("NoVersions")
+        return DeleteAnswer.failed("NoVersions")
 
     def versions(self, key: str) -> list[str]:
         """The ids of all versions of one key, delete markers too. Raises the SDK's errors."""

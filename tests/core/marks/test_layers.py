@@ -21,7 +21,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Basis, all_layers, choose, likely
 from lakegc_core.names import STAGES
 from lakegc_core.stages.committed_addresses.range_files import INDEX
-from lakegc_core.stages.expired_addresses import optimized as changes
+from lakegc_core.stages.expired_addresses import optimized
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_sandbox import Repository
 from tests.support.crowded import large_index
@@ -92,8 +92,10 @@ def test_a_mark_rests_on_those_before_it_and_finds_the_same_garbage(
 def test_of_a_large_index_the_rows_that_count_are_put_down_first_and_the_same_is_found(
     begin: At, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, put_down, plain = {}, [], changes._Changes._put_down
-    monkeypatch.setattr(changes._Changes, "_put_down", lambda of, index: put_down.append(of) or plain(of, index))
+    found, put_down, plain = {}, [], optimized._ChangedAddresses._put_down
+    monkeypatch.setattr(
+        optimized._ChangedAddresses, "_put_down", lambda of, index: put_down.append(of) or plain(of, index)
+    )
     for day, name, way in ((2, "next-small", nullcontext), (3, "next-large", large_index)):
         context = begin(day, name, mode=INCREMENTAL)
         with way():

@@ -113,7 +113,7 @@ def test_a_mark_in_trouble_stays_and_says_why() -> None:
     assert reasons_to_keep(every, 2, START + TODAY * DAY)["m0"] == "sweep 1 of it broke off"
 
 
-class Told:
+class FakeContext:
     """What marks tell a later one, on a folder: the marks that it goes on from, by id."""
 
     def __init__(self, folder: str) -> None:
@@ -161,7 +161,7 @@ def check_nothing_else_is_told(every: list[Any], keep: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as env:
         env.setenv("LAKEGC_UNSAFE", "yes")
         env.setenv("LAKEGC_NOW", str(START + TODAY * DAY))
-        told = Told(folder)
+        told = FakeContext(folder)
         days = {}
         for day, stages, resumed, known, allow_list, damaged in every:
             artifacts = MarkArtifacts(told.config, f"m{day:02}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakegc_core.spark import preload as worker_daemon
+from lakegc_core.spark import preload
 from lakegc_core.spark.session import Json, run_tasks
 
 if TYPE_CHECKING:
@@ -22,34 +22,34 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Spark
 
 _TRY = """
 import os, sys, threading
-from lakegc_core.spark import preload as worker_daemon
+from lakegc_core.spark import preload
 os.execv = lambda *command: sys.exit(f"{command[1][1:]}")
 if sys.argv[1] == "threads":
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 import pyspark.daemon
-pyspark.daemon.manager = lambda: sys.exit(f"forks from {worker_daemon._threads()} thread")
-worker_daemon.main()
+pyspark.daemon.manager = lambda: sys.exit(f"forks from {preload._threads()} thread")
+preload.main()
 """
 
 
 _WARM = """
 import os, pathlib, socket, sys
-from lakegc_core.spark import preload as worker_daemon
+from lakegc_core.spark import preload
 if sys.argv[1] == "threads":
-    worker_daemon._import = lambda: False
+    preload._import = lambda: False
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(sys.argv[2])
     listener.listen()
-    worker_daemon._serve(pathlib.Path(sys.argv[2]).parent, listener.detach())
+    preload._serve(pathlib.Path(sys.argv[2]).parent, listener.detach())
 else:
-    worker_daemon.warm_up()
-    print(worker_daemon._warm.pid, os.environ["LAKEGC_WARM_WORKERS"], flush=True)
+    preload.warm_up()
+    print(preload._warm.pid, os.environ["LAKEGC_WARM_WORKERS"], flush=True)
     sys.stdin.read()
 """
 
 
 def _daemon(address: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", worker_daemon.__name__, "pyspark.worker"]
+    command = [sys.executable, "-m", preload.__name__, "pyspark.worker"]
     environment = os.environ | {"LAKEGC_WARM_WORKERS": address, "A_SETTING": "of the daemon's"}
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
@@ -102,18 +102,18 @@ def test_without_a_warm_process_that_may_fork_a_daemon_serves_alone(tmp_path: Pa
 def test_a_worker_finds_imported_what_it_needs(spark: SparkSession) -> None:
     def task(item: int) -> Iterator[Json]:
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0")
-        yield {"parent": parent, "imported": [name for name in worker_daemon._NEEDED if name in sys.modules]}
+        yield {"parent": parent, "imported": [name for name in preload._NEEDED if name in sys.modules]}
 
     (found,) = run_tasks(spark, [1], task)
-    assert worker_daemon.__name__ in found["parent"]
-    assert found["imported"] == list(worker_daemon._NEEDED)
+    assert preload.__name__ in found["parent"]
+    assert found["imported"] == list(preload._NEEDED)
 
 
 @pytest.mark.parametrize(
     ("threads", "says"), [("none", "forks from 1 thread"), ("threads", "['-m', 'pyspark.daemon', 'threads']")]
 )
 def test_with_threads_it_becomes_sparks_own_daemon(threads: str, says: str) -> None:
-    alone = {name: value for name, value in os.environ.items() if name != worker_daemon._ADDRESS}
+    alone = {name: value for name, value in os.environ.items() if name != preload._ADDRESS}
     command = [sys.executable, "-c", _TRY, threads]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=alone)
     assert done.stderr.strip().splitlines()[-1] == says

@@ -11,10 +11,10 @@ import pytest
 from lakegc_core.names import NO_ANSWER, Outcome
 from lakegc_core.store.base import NOT_ASKED
 from lakegc_core.store.pace import Gate, Meter, Pace, Window
-from lakegc_core.store.repeated_deletes import Told, delete_all
+from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
 
-BUSY = Told.failed("SlowDown", throttled=True)
-DONE = Told(Outcome.DELETED)
+BUSY = DeleteAnswer.failed("SlowDown", throttled=True)
+DONE = DeleteAnswer(Outcome.DELETED)
 
 
 @dataclass
@@ -88,7 +88,7 @@ def test_no_more_objects_a_second_are_sent_than_the_ceiling_says(clock: Clock) -
     pace = clock.pace(rate=500)
     sent: list[tuple[float, int]] = []
 
-    def ask(keys: Sequence[str]) -> Mapping[str, Told]:
+    def ask(keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         sent.append((clock.now, len(keys)))
         return dict.fromkeys(keys, DONE)
 
@@ -102,7 +102,7 @@ def test_no_more_objects_a_second_are_sent_than_the_ceiling_says(clock: Clock) -
 def test_no_more_requests_are_in_flight_than_the_window_has_room_for() -> None:
     pace, here, most, lock = Pace(3), 0, 0, threading.Lock()
 
-    def ask(keys: Sequence[str]) -> Mapping[str, Told]:
+    def ask(keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         nonlocal here, most
         with lock:
             here, most = here + 1, max(most, here + 1)
@@ -122,14 +122,16 @@ def test_no_more_requests_are_in_flight_than_the_window_has_room_for() -> None:
     assert most == 3
 
 
-def answers(*rounds: Mapping[str, Told] | Told | None) -> tuple[Callable[[Sequence[str]], object], list[list[str]]]:
+def answers(
+    *rounds: Mapping[str, DeleteAnswer] | DeleteAnswer | None,
+) -> tuple[Callable[[Sequence[str]], object], list[list[str]]]:
     """A store that gives these answers, the last one for ever; and what it was asked for."""
     asked: list[list[str]] = []
 
-    def ask(keys: Sequence[str]) -> Mapping[str, Told] | None:
+    def ask(keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
         said = rounds[min(len(asked), len(rounds) - 1)]
         asked.append(list(keys))
-        return dict.fromkeys(keys, said) if isinstance(said, Told) else said
+        return dict.fromkeys(keys, said) if isinstance(said, DeleteAnswer) else said
 
     return ask, asked
 
@@ -152,7 +154,7 @@ def test_throttling_that_lasts_is_the_answer_in_the_end(clock: Clock) -> None:
 
 
 def test_only_keys_that_may_fare_better_are_asked_for_again(clock: Clock) -> None:
-    mixed = {"a": DONE, "b": Told.failed("AccessDenied"), "c": BUSY, "d": Told(Outcome.ALREADY_GONE)}
+    mixed = {"a": DONE, "b": DeleteAnswer.failed("AccessDenied"), "c": BUSY, "d": DeleteAnswer(Outcome.ALREADY_GONE)}
     ask, asked = answers(mixed, DONE)
     outcomes = delete_all("abcd", ask, attempts=3, gate=Gate(clock.pace()))
     assert outcomes == {
@@ -165,9 +167,9 @@ def test_only_keys_that_may_fare_better_are_asked_for_again(clock: Clock) -> Non
 
 
 def test_what_is_found_gone_after_a_lost_answer_was_deleted_by_it(clock: Clock) -> None:
-    ask, _ = answers(Told.lost(), Told(Outcome.ALREADY_GONE))
+    ask, _ = answers(DeleteAnswer.lost(), DeleteAnswer(Outcome.ALREADY_GONE))
     assert delete_all(["a"], ask, attempts=3, gate=Gate(clock.pace())) == {"a": Outcome.DELETED}
-    ask, asked = answers(Told.lost())
+    ask, asked = answers(DeleteAnswer.lost())
     assert delete_all(["a"], ask, attempts=3, gate=Gate(clock.pace(patience=1000))) == {"a": NO_ANSWER}
     assert len(asked) == 3, "patience is for stores that throttle"
 
@@ -185,7 +187,7 @@ def test_a_gate_that_shuts_leaves_what_was_not_carried_out_without_an_outcome(cl
         left = iter(range(requests))
         return lambda: next(left, None) is not None
 
-    ask, asked = answers({"a": DONE, "b": BUSY, "c": Told.lost()}, DONE)
+    ask, asked = answers({"a": DONE, "b": BUSY, "c": DeleteAnswer.lost()}, DONE)
     outcomes = delete_all("abc", ask, attempts=5, gate=Gate(clock.pace(), shut_after(1)))
     assert outcomes == {"a": Outcome.DELETED, "b": NOT_ASKED, "c": NO_ANSWER} and len(asked) == 1
     assert delete_all("ab", ask, attempts=5, gate=Gate(clock.pace(), shut_after(0))) == dict.fromkeys("ab", NOT_ASKED)
@@ -193,7 +195,7 @@ def test_a_gate_that_shuts_leaves_what_was_not_carried_out_without_an_outcome(cl
 
 
 def test_a_request_that_raises_gives_its_place_back(clock: Clock) -> None:
-    def ask(keys: Sequence[str]) -> Mapping[str, Told]:
+    def ask(keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         raise ValueError("a defect")
 
     pace = clock.pace(most=1)

@@ -15,11 +15,11 @@ from lakegc_core.stages.committed_addresses.range_counts import (
     _COUNTED,
     _JUDGED,
     _NOW,
-    _Changing,
+    _ChangedRanges,
     _Counted,
     _Judging,
 )
-from lakegc_core.stages.committed_addresses.range_files import METARANGES_SCHEMA, Reading
+from lakegc_core.stages.committed_addresses.range_files import METARANGES_SCHEMA, RangeReader
 from lakegc_core.store.local import LocalConfig
 
 ID = "a" * 64
@@ -41,10 +41,10 @@ def judged(*said: Said) -> pa.Table:
     return found.select(_JUDGED.names).cast(_JUDGED)
 
 
-def changing(folder: Path) -> _Changing:
+def changing(folder: Path) -> _ChangedRanges:
     home = LocalConfig(str(folder))
-    reading = Reading(home, home, "here", "_lakefs", Namespace("s3://bucket/lake"), "m3")
-    return _Changing(reading, home, "here/ranges")
+    reading = RangeReader(home, home, "here", "_lakefs", Namespace("s3://bucket/lake"), "m3")
+    return _ChangedRanges(reading, home, "here/ranges")
 
 
 @pytest.mark.parametrize(

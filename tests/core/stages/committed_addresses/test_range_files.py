@@ -15,8 +15,8 @@ from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.files.sstable import read_table
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.stages.committed_addresses import range_files as range_reading
-from lakegc_core.stages.committed_addresses.range_files import INDEX, METARANGES_SCHEMA, RANGES, Reading
+from lakegc_core.stages.committed_addresses import range_files
+from lakegc_core.stages.committed_addresses.range_files import INDEX, METARANGES_SCHEMA, RANGES, RangeReader
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.tables.hashing import hash_strings, sum_of
 from tests.support.replays import GOLDEN
@@ -32,12 +32,12 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[1, 100_000, 1 << 30], ids=["one at a time", "some", "all"])
 def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_reading, "_TOGETHER_BYTES", request.param)
+    monkeypatch.setattr(range_files, "_TOGETHER_BYTES", request.param)
 
 
-def work_on(lake: Path) -> Reading:
+def work_on(lake: Path) -> RangeReader:
     home = LocalConfig(str(lake))
-    return Reading(home, home, "here", "_lakefs", Namespace("s3://bucket/lake"), "m1")
+    return RangeReader(home, home, "here", "_lakefs", Namespace("s3://bucket/lake"), "m1")
 
 
 def metaranges_of(lake: Path) -> dict[str, list[dict[str, object]]]:
@@ -162,16 +162,16 @@ class _Counting(LocalStore):
 def test_files_are_asked_for_side_by_side(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = rows_wanted(metaranges_of(lake)).slice(0, 4)
     assert len(wanted) == 4
-    monkeypatch.setattr(range_reading, "connect", lambda config: _Meeting(config))
+    monkeypatch.setattr(range_files, "connect", lambda config: _Meeting(config))
     assert list(work_on(lake).ranges(iter([wanted])))
 
 
 def test_of_large_files_few_are_on_their_way(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = _Counting(LocalConfig(str(lake)))
-    monkeypatch.setattr(range_reading, "connect", lambda config: store)
-    told = [graveler.Told(name) for name in rows_wanted(metaranges_of(lake))["range_id"].to_pylist() * 5]
-    for bytes_in_flight, most in ((0, 1), (1 << 40, range_reading._IN_FLIGHT)):
-        monkeypatch.setattr(range_reading, "_BYTES_IN_FLIGHT", bytes_in_flight)
+    monkeypatch.setattr(range_files, "connect", lambda config: store)
+    told = [graveler.Expected(name) for name in rows_wanted(metaranges_of(lake))["range_id"].to_pylist() * 5]
+    for bytes_in_flight, most in ((0, 1), (1 << 40, range_files._IN_FLIGHT)):
+        monkeypatch.setattr(range_files, "_BYTES_IN_FLIGHT", bytes_in_flight)
         ahead, store.asked = [], 0
         for given, (each, data) in enumerate(work_on(lake)._fetched(told)):
             assert each is told[given] and data == (lake / "_lakefs" / str(each.id)).read_bytes()
@@ -183,7 +183,7 @@ def test_of_large_files_few_are_on_their_way(lake: Path, monkeypatch: pytest.Mon
 def test_a_file_that_is_missing_is_an_error_whatever_is_on_its_way(
     lake: Path, monkeypatch: pytest.MonkeyPatch, bytes_in_flight: int
 ) -> None:
-    monkeypatch.setattr(range_reading, "_BYTES_IN_FLIGHT", bytes_in_flight)
+    monkeypatch.setattr(range_files, "_BYTES_IN_FLIGHT", bytes_in_flight)
     wanted = rows_wanted(metaranges_of(lake))
     name = wanted["range_id"].to_pylist()[len(wanted) // 2]
     assert list(work_on(lake).ranges(iter([wanted])))

@@ -16,7 +16,7 @@ from lakegc_core.stages.committed_addresses import idle_paths
 from lakegc_core.stages.committed_addresses.held_paths import HeldByPath, held_by_path
 from lakegc_core.stages.expired_addresses.missing_paths import SHOWN, missing_paths
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS_SCHEMA
-from lakegc_core.stages.swept_report import read_sample as sample
+from lakegc_core.stages.swept_report import read_sample
 from lakegc_core.tables.parts import read_part
 from lakegc_sandbox import Repository
 from tests.support.lake import Lake, lake, quick
@@ -93,20 +93,20 @@ def test_of_many_missing_objects_a_hundred_are_named(spark: SparkSession, world:
 
 def test_a_sample_of_no_size_asks_nothing(world: World) -> None:
     before = len(world.lake.server.requests)
-    assert sample.take_sample(None, world.context, 0).asked == 0  # type: ignore[arg-type]
+    assert read_sample.take_sample(None, world.context, 0).asked == 0  # type: ignore[arg-type]
     assert len(world.lake.server.requests) == before
 
 
 def test_a_sample_reads_paths_of_heads_and_tells_those_whose_data_is_gone(spark: SparkSession, world: World) -> None:
-    assert 1 <= sample.take_sample(spark, world.context, 2).asked <= 2
-    whole = sample.take_sample(spark, world.context, 1000)
+    assert 1 <= read_sample.take_sample(spark, world.context, 2).asked <= 2
+    whole = read_sample.take_sample(spark, world.context, 1000)
     assert set(whole.paths) == {("main", path) for path in PATHS}
     assert whole.unreadable == {}
     world.repo.files.delete(world.addresses["tables/1"])
     world.repo.delete("main", "tables/3")  # no such path any more: nothing is wrong with that
-    assert sample.read_again(world.context, whole) == {"main/tables/1": 410}
+    assert read_sample.read_again(world.context, whole) == {"main/tables/1": 410}
     known = replace(whole, unreadable={"main/tables/1": 410})
-    assert sample.read_again(world.context, known) == {}, "what did not read before is no news"
+    assert read_sample.read_again(world.context, known) == {}, "what did not read before is no news"
 
 
 # --- holds by path ---

@@ -17,7 +17,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.errors import CorruptFileError, MarkError, RefusedError, SettingsError
 from lakegc_core.spark.session import clear_errors as clear
-from lakegc_core.stages.swept_report import other_tools as foreign_mark
+from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.stages.swept_report.stage import swept_report
 from tests.support.replays import GOLDEN, Replay
@@ -60,7 +60,7 @@ def test_of_a_spark_collectors_mark_the_garbage_goes_and_all_else_is_refused(
     before = set(found.files())
     context = found.begin("ours")
     pipeline.mark(spark, context)
-    swept = swept_report(spark, context, only=foreign_mark.find(context, f"unified:{folder.name}"))
+    swept = swept_report(spark, context, only=other_tools.find(context, f"unified:{folder.name}"))
 
     garbage = found.right()
     assert swept.outcomes["deleted"] == len(listed & garbage)
@@ -86,10 +86,10 @@ def test_the_older_layouts_and_the_csv_are_read_the_same(replay: Callable[[str],
     context = found.begin("ours")
     pipeline.mark(spark, context)
     for name in ("addresses:old", "uncommitted:older", "reports:alone"):
-        mark = foreign_mark.find(context, name)
-        rows = foreign_mark.addresses(spark, context, mark)
+        mark = other_tools.find(context, name)
+        rows = other_tools.addresses(spark, context, mark)
         assert {row[0] for row in rows.collect()} == listed | garbage | strange
-        refused = Counter(row["outcome"] for row in foreign_mark.refused(spark, context, rows).collect())
+        refused = Counter(row["outcome"] for row in other_tools.refused(spark, context, rows).collect())
         assert refused["refused:not_listed"] >= len(strange) and refused["refused:live"] >= 4
         assert sum(refused.values()) == len((listed | strange) - garbage)
 
@@ -98,7 +98,7 @@ def test_the_older_layouts_and_the_csv_are_read_the_same(replay: Callable[[str],
     record.begin([], f"{record.folder}/attempt-1/plan", {"only": None})
     before = found.files()
     with pytest.raises(RefusedError, match="broke off that was not one of addresses:old"):
-        swept_report(spark, context, only=foreign_mark.find(context, "addresses:old"))
+        swept_report(spark, context, only=other_tools.find(context, "addresses:old"))
     assert found.files() == before
 
 
@@ -109,12 +109,12 @@ def test_what_is_no_list_of_addresses_is_an_error(replay: Callable[[str], Replay
     (found.root / GC / "unified" / "broken" / "deleted" / "part-0.parquet").write_bytes(b"PAR1 no")
     context = found.open()
     with pytest.raises(MarkError, match="no mark unified:none"):
-        foreign_mark.find(context, "unified:none")
+        other_tools.find(context, "unified:none")
     for odd in ("other:x", "unified:", "unified:a/b", "unified:.."):
         with pytest.raises(SettingsError):
-            foreign_mark.find(context, odd)
+            other_tools.find(context, odd)
     mark = found.begin("ours")
     for name in ("unified:odd", "unified:broken"):
-        rows = foreign_mark.addresses(spark, mark, foreign_mark.find(mark, name))
+        rows = other_tools.addresses(spark, mark, other_tools.find(mark, name))
         with pytest.raises(CorruptFileError, match="no list of addresses"), clear():
             rows.collect()
