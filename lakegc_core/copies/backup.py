@@ -13,19 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakegc_core import clock
-from lakegc_core.copies.transfer import (
-    DIFFERENT,
-    FAILED,
-    MISSING,
-    SCHEMA,
-    Copied,
-    Limits,
-    copy_objects,
-)
+from lakegc_core.copies.transfer import DIFFERENT, FAILED, MISSING, SCHEMA, Copied, Limits, copy_objects
 from lakegc_core.errors import MarkError
-from lakegc_core.marks.artifacts import RESTORES, STAMP, decode, digest, encode
+from lakegc_core.marks.artifacts import RESTORES, STAMP
 from lakegc_core.marks.backups import ALREADY_THERE, BACKUP, COPIED, SAVED, backup_manifest, folder_of, place_of
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.stages.committed_addresses.held_paths import addresses_at

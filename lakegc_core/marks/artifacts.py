@@ -6,8 +6,6 @@ that cannot be altered, reordered or half-replaced unnoticed. What the stages co
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from typing import Any
 
 import lakegc_core
 from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError, SettingsError
+from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import F, read_facts
 from lakegc_core.store.base import Store, StoreConfig, connect
@@ -340,27 +339,6 @@ def retired_marks(config: StoreConfig, home: str = HOME) -> list[str]:
         for key in level.objects["address"].to_pylist()
     ]
     return sorted(found, reverse=True)
-
-
-def digest(value: Any) -> str:
-    """SHA-256, in hex, of a value in its one JSON form."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), default=list).encode()).hexdigest()
-
-
-def encode(value: Mapping[str, Any]) -> bytes:
-    """A JSON artifact as lakegc writes it, for people to read as well."""
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, default=list).encode() + b"\n"
-
-
-def decode(data: bytes, where: str) -> dict[str, Any]:
-    """The JSON object in `data`; MarkError if it is none."""
-    try:
-        value = json.loads(data)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise MarkError(f"{where} is not a JSON object. It was damaged or is not lakegc's: make a new mark.")
-    return value
 
 
 def _shallow(manifest: Manifest) -> dict[str, Any]:

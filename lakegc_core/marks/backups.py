@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
-from lakegc_core.marks.artifacts import decode, digest
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import decode, digest
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.store.base import StoreConfig, connect

@@ -192,9 +192,7 @@ def begin_mark(
     if mode not in MODES:
         raise SettingsError(f"The mode of a mark is one of {', '.join(MODES)}, not {mode!r}.")
     level = safety.level(safety_level or policy.safety or safety.FULL.name)
-    age = min_age if min_age is not None else policy.min_age if policy.min_age is not None else safety.DEFAULT_MIN_AGE
-    grace = timedelta(seconds=context.client.grace_period())
-    safety.check_min_age(age, grace, level)
+    age, grace = _ages(context, min_age, level)
     if repository.read_only:
         raise RefusedError(
             f"Repository {repository.id} is read-only: lakeFS prepares no garbage collection for it. "
@@ -224,6 +222,15 @@ def begin_mark(
         collect_unknown_names=policy.collect_unknown_names,
     )
     return _with_header(context, context.artifacts(mark_id).begin(header))
+
+
+def _ages(context: RepositoryContext, wanted: timedelta | None, level: Level) -> tuple[timedelta, timedelta]:
+    """The minimum age of a mark, and the server's grace period. SettingsError for an age that is too short."""
+    known = wanted if wanted is not None else context.policy.min_age
+    age = safety.DEFAULT_MIN_AGE if known is None else known
+    grace = timedelta(seconds=context.client.grace_period())
+    safety.check_min_age(age, grace, level)
+    return age, grace
 
 
 def _with_header(context: RepositoryContext, header: Header) -> MarkContext:

@@ -17,9 +17,10 @@ from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import MarkError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.marks import lease
-from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, decode, digest, encode, marks, retired_marks
+from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, marks, retired_marks
 from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.layers import CLOCKS, restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.previous import asked_at, read_at, series_of

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakegc_core.errors import ObjectNotFoundError
-from lakegc_core.marks.artifacts import decode
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import decode
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.parts import list_parts, read
 

@@ -4,15 +4,7 @@ Nothing here knows lakeFS: addresses are text, roots are given. Which store a st
 decided elsewhere.
 """
 
-from lakegc_core.store.base import (
-    LISTING_SCHEMA,
-    Level,
-    ObjectInfo,
-    Store,
-    StoreConfig,
-    StoreProbe,
-    connect,
-)
+from lakegc_core.store.base import LISTING_SCHEMA, Level, ObjectInfo, Store, StoreConfig, StoreProbe, connect
 
 __all__ = [
     "LISTING_SCHEMA",

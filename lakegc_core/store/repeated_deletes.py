@@ -10,10 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
-from lakegc_core.store.base import (
-    BACKOFF,
-    NOT_ASKED,
-)
+from lakegc_core.store.base import BACKOFF, NOT_ASKED
 from lakegc_core.store.pace import Gate
 
 

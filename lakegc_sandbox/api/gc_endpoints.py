@@ -10,17 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakegc_sandbox.api.wire import (
-    NO_CONTENT,
-    REPOSITORY,
-    Answer,
-    Json,
-    Request,
-    Route,
-    iso_time,
-    repository_of,
-    route,
-)
+from lakegc_sandbox.api.wire import NO_CONTENT, REPOSITORY, Answer, Json, Request, Route, iso_time, repository_of, route
 from lakegc_sandbox.lakefs import Sandbox
 from lakegc_sandbox.model.gc_prepare import dump_refs, prepare_commits, prepare_uncommitted
 from lakegc_sandbox.model.refs import SandboxError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lakegc_core.marks.artifacts import MarkArtifacts, encode
+from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.json_files import encode
 from lakegc_core.names import STAGES
 from tests.core.marks.test_artifacts import HEADER, manifest
 from tests.support.facts import whole_facts

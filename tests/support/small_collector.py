@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakegc_core.marks.artifacts import Header, Manifest
 from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
-from lakegc_core.policy.guards import Evidence
+from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.retention import Graph, Rules, retain
 from lakegc_core.policy.safety import Level

@@ -14,7 +14,8 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext, begin_mark
-from lakegc_core.policy.guards import BY_NAME, Evidence, Verdict
+from lakegc_core.policy.evidence import Evidence
+from lakegc_core.policy.guards import BY_NAME, Verdict
 from lakegc_core.policy.safety import FULL
 from lakegc_core.stages.namespace_listing.stage import namespace_listing
 from lakegc_core.stages.retention_commits.stage import find_retained

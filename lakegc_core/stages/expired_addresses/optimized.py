@@ -7,7 +7,7 @@ layers' listings, and last of all in the store. The rows are those of `candidate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,35 @@ import pyarrow.compute as pc
 from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
-from lakegc_core.names import Reason
-from lakegc_core.policy.namespace import Namespace, xid_times
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Mapped, empty
 from lakegc_core.stages.committed_addresses import range_files
-from lakegc_core.stages.committed_addresses.range_files import DROPPED, INDEX, RANGES, by_reading, reading_keys
+from lakegc_core.stages.committed_addresses.range_files import DROPPED, INDEX, RANGES, by_reading
+from lakegc_core.stages.expired_addresses.address_rows import (
+    ANEW,
+    ASKED,
+    BEFORE,
+    CANDIDATES,
+    COLUMNS,
+    COUNTED_SCHEMA,
+    DECIDED,
+    DROPPED_SINCE,
+    FREED,
+    GONE_SINCE,
+    HELD,
+    HELD_BEFORE,
+    MISSED,
+    NEW,
+    OBJECT_FIELDS,
+    ROWS,
+    SOUGHT_SCHEMA,
+    STAGED,
+    SWEPT,
+    VERDICTS,
+    AddressRows,
+    IndexRows,
+    decide,
+)
 from lakegc_core.stages.expired_addresses.clean import ABSENT, MISSING, MISSTATED, MISSTATED_SCHEMA, Unreferenced
 from lakegc_core.stages.expired_addresses.since import KEPT
 from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
@@ -30,68 +54,20 @@ from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.namespace_listing.inventory import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.tables.gather import (
-    HASH,
-    KIND,
-    Feed,
-    columns_of,
-    few,
-    gather,
-    only,
-    partitions_for,
-    rows_in,
-    rows_of_feeds,
-)
-from lakegc_core.tables.hashing import hash_strings, mixed
-from lakegc_core.tables.key_scan import (
-    Filter,
-    Sieve,
-    Wanted,
-    by_address,
-    by_hash,
-    filter_of,
-    scan,
-    sieve_of,
-    sources_of,
-)
+from lakegc_core.tables.gather import Feed, columns_of, few, gather, partitions_for, rows_in, rows_of_feeds
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import Sieve, Wanted, by_address, by_hash, filter_of, scan, sieve_of, sources_of
 from lakegc_core.tables.parts import Part, read, rows_of, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
-CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
-_VERDICTS = (CANDIDATES, FREED, ASKED, SWEPT, MISSTATED)
 _FOUND, _LEFT, _LOOSE, _INDEXED = "found", "left", "loose", "indexed"
 _ASKED_PER_TASK = 200
 _INDEX_ROWS = 250_000  # of which those that count are sought out in a pass of its own
 
-_OBJECT = [field.with_nullable(True) for field in inventory.SCHEMA]
-ROWS = pa.schema(
-    [
-        KIND,
-        HASH,
-        *_OBJECT,
-        pa.field("range_id", pa.string()),  # of a retained range that holds the address
-        pa.field("carried", pa.bool_()),  # whether its unit is taken over
-        pa.field("asks", pa.bool_()),  # whether it has to lie there
-        pa.field("exact", pa.bool_()),  # of an entry: whether this is the likely reading of its address
-    ]
-)
-_COUNTED = pa.schema([KIND, HASH, ROWS.field("range_id"), ROWS.field("asks")])
-_SOUGHT_SCHEMA = pa.schema(
-    [
-        inventory.SCHEMA.field("address"),
-        HASH,
-        ROWS.field("range_id"),
-        pa.field("live", pa.bool_(), nullable=False),  # held by a retained range, or staged
-    ]
-)
-DECIDED = pa.schema(
-    [pa.field("verdict", pa.string(), nullable=False), *_OBJECT, *(_SOUGHT_SCHEMA.remove(0))],
-)
-_ANSWER = pa.schema([*_OBJECT, ROWS.field("range_id"), _SOUGHT_SCHEMA.field("live")])
-_ABSENT_SCHEMA = _SOUGHT_SCHEMA.remove(1)
+_ANSWER = pa.schema([*OBJECT_FIELDS, ROWS.field("range_id"), SOUGHT_SCHEMA.field("live")])
+_ABSENT_SCHEMA = SOUGHT_SCHEMA.remove(1)
 
 
 def against_changes(
@@ -154,7 +130,7 @@ class _ChangedAddresses:
             (STAGED, self.own, uncommitted_addresses.STAGE, ""),
         ]
         feeds = [
-            Feed(source, _COLUMNS[kind], _AddressRows(kind, units, self.listed_from), once=kind == NEW)
+            Feed(source, COLUMNS[kind], AddressRows(kind, units, self.listed_from), once=kind == NEW)
             for kind, layer, stage, dataset in told
             for source in layer.sources(stage, dataset)
         ]
@@ -167,7 +143,7 @@ class _ChangedAddresses:
         sieve = filter_of if few(sought.rows) else sieve_of  # the table of a filter for few is quicker
         index: list[Feed] = []
         for layer in every:
-            make = _Indexed(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought, sieve)
+            make = IndexRows(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought, sieve)
             sources = layer.sources(range_files.STAGE, INDEX)
             index += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in sources]
         # Of what is sought ranges hold about as much again, and some of the index comes along.
@@ -177,22 +153,23 @@ class _ChangedAddresses:
         feeds += index
         partitions = self.context.settings.scale.address_num_partitions or partitions_for(rows)
         frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
-        schemas = {CANDIDATES: inventory.SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), _SOUGHT_SCHEMA)}
+        schemas = {CANDIDATES: inventory.SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), SOUGHT_SCHEMA)}
         schemas[MISSTATED] = MISSTATED_SCHEMA
         return self._write(frame, schemas, _by_verdict)
 
     def _put_down(self, index: Sequence[Feed]) -> list[Feed]:
         """The few rows of a large index that count, in parts that all workers can read."""
         folder, own = self._folder(_INDEXED), self.own.mark_id
-        parts = write(rows_of_feeds(self.spark, index, _COUNTED), self.context.workspace, {_INDEXED: folder}, _COUNTED)
+        rows = rows_of_feeds(self.spark, index, COUNTED_SCHEMA)
+        parts = write(rows, self.context.workspace, {_INDEXED: folder}, COUNTED_SCHEMA)
         sources = sources_of(self.context.workspace, folder, parts[_INDEXED], own)
-        return [Feed(source, tuple(_COUNTED.names), columns_of) for source in sources]
+        return [Feed(source, tuple(COUNTED_SCHEMA.names), columns_of) for source in sources]
 
     def _ask(self, decided: Mapping[str, Sequence[Part]], found: Sequence[Part]) -> dict[str, list[Part]]:
         """Ask the store for what no listing knows: what is there, what of that nothing holds, and what is not there."""
         known = Wanted(self.context.workspace, ((self._folder(_FOUND), tuple(found)),), ("address",), by_address)
-        rows = self._read(ASKED, decided[ASKED], _SOUGHT_SCHEMA)
-        rows = rows.unionByName(self._read(SWEPT, decided[SWEPT], _SOUGHT_SCHEMA))
+        rows = self._read(ASKED, decided[ASKED], SOUGHT_SCHEMA)
+        rows = rows.unionByName(self._read(SWEPT, decided[SWEPT], SOUGHT_SCHEMA))
         asked = rows_of(decided[ASKED]) + rows_of(decided[SWEPT])
         width = min(4 * spark_width(self.spark), 1 + asked // _ASKED_PER_TASK)
         work = _Asking(self.context.data, self.context.namespace, known)
@@ -218,113 +195,8 @@ class _ChangedAddresses:
         return self.context.mark.stage_folder(FINDINGS, name)
 
 
-_COLUMNS = {
-    BEFORE: ("address", "size", "last_modified", "etag", "reason"),
-    ANEW: tuple(inventory.SCHEMA.names),
-    GONE_SINCE: ("address",),
-    DROPPED_SINCE: ("address",),
-    NEW: ("address", "exact", "size"),  # the size that the entry claims
-    STAGED: ("address", "exact"),
-    MISSED: ("address",),
-}
-
-
-@dataclass(frozen=True)
-class _AddressRows:
-    """Rows of one kind, as what they say of an address; a picklable value that tasks carry."""
-
-    kind: int
-    units: Units
-    listed_from: float
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        addresses = rows["address"]
-        named = {name: rows[name] for name in _OBJECT_NAMES if name in rows.schema.names}
-        told = named | {"kind": self.kind, "hash": hash_strings(addresses)}
-        if self.kind in (ANEW, GONE_SINCE):
-            return told
-        if "unit" not in told:
-            told["unit"] = unit_of(addresses)
-        told["carried"] = self.units.ages_of(told["unit"]) > 0
-        if self.kind == BEFORE:
-            told["foreign"] = pc.equal(rows["reason"], Reason.FOREIGN)
-        if self.kind in (BEFORE, DROPPED_SINCE):
-            return only(told, told["carried"])
-        asks = ~(xid_times(addresses) >= self.listed_from)
-        if "exact" in rows.schema.names:
-            told["exact"] = rows["exact"]
-            asks &= rows["exact"].to_numpy(zero_copy_only=False)
-        return told | {"asks": asks}
-
-
-_OBJECT_NAMES = tuple(inventory.SCHEMA.names)
-
-
-@dataclass(frozen=True)
-class _Indexed:
-    """Rows of a layer's index which count: those of ranges that are retained and were read there, and of addresses that
-    are sought, with a few others. A picklable value that tasks carry."""
-
-    kind: int
-    layer: str
-    held: Wanted
-    sought: Wanted
-    sieve: Callable[[Wanted], Filter | Sieve]
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        rows = rows.take(pa.array(self.sieve(self.sought).rows(rows["hash"].to_numpy())))
-        ranges = rows["range_id"].cast(pa.string())
-        held = filter_of(self.held).rows(reading_keys(ranges, pa.repeat(self.layer, len(ranges))))
-        return {"kind": self.kind, "hash": rows["hash"].to_numpy()[held], "range_id": ranges.take(pa.array(held))}
-
-
-def decide(rows: pa.Table) -> Iterator[pa.Table]:
-    """What is to be done about addresses, of which the table holds all that is told."""
-    kind, hashes = rows["kind"].to_numpy(), rows["hash"].to_numpy()
-    carried, asks, exact = (pc.fill_null(rows[name], False).to_numpy() for name in ("carried", "asks", "exact"))
-
-    def among(*kinds: int) -> np.ndarray:
-        return np.isin(hashes, hashes[np.isin(kind, kinds)])
-
-    live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)
-    known = (kind == ANEW) | ((kind == BEFORE) & ~gone)
-    lies = np.isin(hashes, hashes[known])
-    # The mark below has asked for what its ranges held; what it missed then is asked for again.
-    settled = carried & ~gone & among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)
-    verdicts = {
-        CANDIDATES: known & ~live,
-        FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
-        ASKED: asks & ~lies & ~settled & ~gone,
-        SWEPT: asks & ~lies & gone,
-        # What is not listed yet counts as well: no later optimized mark compares it.
-        MISSTATED: exact & (kind == NEW) & ~settled & ~_agree(hashes, rows["size"], known),
-    }
-    holding = rows.filter(pa.array(live & (kind >= HELD))).select(["hash", "range_id"])
-    holding = holding.sort_by([("hash", "ascending"), ("range_id", "ascending")])
-    held = holding["hash"].to_numpy()
-    shown = live | among(STAGED)
-    for verdict, chosen in verdicts.items():
-        numbers = np.flatnonzero(chosen)
-        numbers = numbers[np.unique(hashes[numbers], return_index=True)[1]]
-        if not len(numbers):
-            continue
-        found = rows.take(pa.array(numbers))
-        places = np.searchsorted(held, hashes[numbers])
-        first = pa.array(places, mask=~live[numbers])
-        found = found.set_column(found.schema.get_field_index("range_id"), "range_id", holding["range_id"].take(first))
-        found = found.append_column("live", pa.array(shown[numbers]))
-        yield found.append_column("verdict", pa.repeat(verdict, len(numbers)))
-
-
-def _agree(hashes: np.ndarray, sizes: pa.Array, known: np.ndarray) -> np.ndarray:
-    """Whether the size of a row is that of a row of the same hash which is known to lie there."""
-    pairs = mixed(hashes, pc.fill_null(sizes, -1).to_numpy())
-    agree: np.ndarray = np.isin(pairs, pairs[known])
-    return agree
-
-
 def _by_verdict(table: pa.Table) -> dict[str, pa.Table]:
-    return {name: table.filter(pc.equal(table["verdict"], name)) for name in _VERDICTS}
+    return {name: table.filter(pc.equal(table["verdict"], name)) for name in VERDICTS}
 
 
 @dataclass(frozen=True)

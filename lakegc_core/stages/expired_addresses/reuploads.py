@@ -12,12 +12,11 @@ blockstore `local` every branch is listed with the staged dump.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.lakefs.http import PAGE
@@ -26,36 +25,21 @@ from lakegc_core.names import Outcome
 from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, run_tasks
-from lakegc_core.stages.committed_addresses.range_files import (
-    INDEX_SCHEMA,
-    METARANGES_SCHEMA,
-    reading,
-)
+from lakegc_core.stages.expired_addresses.alike import AlikeEntries, Candidates
 from lakegc_core.stages.expired_addresses.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
-from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, ranked, total
+from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, total
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, ALIKE_BUT, PLACES, RangePaths, WholeRanges
 from lakegc_core.stages.expired_addresses.proofs import Known, Proofs, Proven
-from lakegc_core.tables.key_scan import LAYER, MOST, Wanted, by_address, scan
-from lakegc_core.tables.parts import Part, parts_of, read, read_part, spark_width, write
+from lakegc_core.tables.key_scan import Wanted, by_address
+from lakegc_core.tables.parts import Part, parts_of, read_part, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WAITING = "waiting"
-_SIZED = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size")])  # of the index, and of ELSEWHERE
-_HITS = pa.schema([*_SIZED, LAYER])
-_HELD = pa.schema([field for field in METARANGES_SCHEMA if field.name != "checksum"])
 _WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is asked for by the ranges of its head, side by side
 _ROUNDS = 8  # classes that no budget suffices for are left out so often, to let others have their turn
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Rows of PLANNED in parts."""
-
-    folder: str
-    parts: Sequence[Part]
 
 
 @dataclass(frozen=True)
@@ -95,29 +79,37 @@ def find_reuploads(
     """
     if context.namespace.is_local or not candidates.parts:
         return None
-    return _Search(spark, context, heads, candidates, waited, known).run()
+    return _Search(AlikeEntries(spark, context, heads, candidates, waited), known).run()
 
 
 @dataclass(frozen=True)
 class _Search:
-    spark: SparkSession
-    context: MarkContext
-    heads: Heads
-    candidates: Candidates
-    waited: tuple[str, Sequence[Part]] | None
+    entries: AlikeEntries
     known: Known | None
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.entries.spark
+
+    @property
+    def context(self) -> MarkContext:
+        return self.entries.context
+
+    @property
+    def heads(self) -> Heads:
+        return self.entries.heads
 
     def run(self) -> Reuploads | None:
         heads, whole = self.heads, min(self.context.level.whole_pages, self._budget)
         if heads.pages <= whole:
             if heads.entries <= _WHOLE_BRANCH_ENTRIES:
                 return self._asked_whole()
-            return self._asked(self._intervals(self._held(), self._whole_ranges), [])
-        classes = self._classes()
-        alike = self._alike(classes)
+            return self._asked(self._intervals(self.entries.held(), self._whole_ranges), [])
+        classes = self.entries.classes()
+        alike = self.entries.alike(classes)
         if not alike:
             return None
-        held = self._held()
+        held = self.entries.held()
         if self._pages(held, self._whole_ranges(held)).get(0, 0) <= whole:
             return self._asked(self._intervals(held, self._whole_ranges), [])
         return self._within_budget(classes, alike, held)
@@ -125,71 +117,6 @@ class _Search:
     @property
     def _budget(self) -> int:
         return self.context.settings.scale.lakefs_requests or self.context.level.requests
-
-    # --- what is alike ---
-
-    def _classes(self) -> list[Part]:
-        """The sizes of candidates: SIZES."""
-        from pyspark.sql import functions as F
-
-        rows = (
-            self._read_candidates("size")
-            .groupBy("size")
-            .agg(F.count("*").alias("objects"), F.sum("size").alias("bytes"))
-        )
-        if self.waited and self.waited[1]:
-            folder, parts = self.waited
-            before = read(self.spark, self.context.workspace, folder, parts, SIZES, ["size"])
-            rows = rows.join(many(before.distinct().withColumn("waited", F.lit(True))), "size", "left")
-            rows = rows.withColumn("waited", F.coalesce("waited", F.lit(False)))
-        else:
-            rows = rows.withColumn("waited", F.lit(False))
-        return self._put("sizes", Mapped(rows, SIZES, ranked), SIZES)
-
-    def _alike(self, classes: Sequence[Part]) -> list[Part]:
-        """Which retained ranges hold entries that are alike a candidate: ALIKE."""
-        sizes = Wanted(self.context.workspace, ((self._folder("sizes"), tuple(classes)),), ("size",), _by_size)
-        if sizes.rows <= MOST:
-            rows = self._claimed(sizes)
-        else:
-            every = self._claimed(None).as_frame()
-            of_candidates = self._read("sizes", classes, SIZES, ["size"])
-            rows = Mapped(every.join(many(of_candidates), "size", "left_semi").select(*_HITS.names), _HITS)
-        hits = self._put("hits", rows.then(_HITS, _distinct_hits), _HITS)
-        ranks = self._read("sizes", classes, SIZES, ["size", "rank"])
-        found = self._of_ranges(hits, "hits").join(many(ranks), "size").select(*ALIKE.names)
-        if self.heads.misstated.rows:
-            found = found.unionByName(self._misstated())
-        return self._put("alike", found, ALIKE) if hits or self.heads.misstated.rows else []
-
-    def _misstated(self) -> DataFrame:
-        """The ranges of entries that claim another size than their object has: ALIKE, alike to every candidate."""
-        from pyspark.sql import functions as F
-
-        wanted = self.heads.misstated
-        shape = pa.schema([*_SIZED, INDEX_SCHEMA.field("hash")])
-        sought = wanted if wanted.rows <= MOST else None  # of too many all ranges are asked for
-        rows = scan(self.spark, self.heads.sources, shape, sought, repeated=("range_id",))
-        parts = self._put("claims", rows.then(_HITS, _distinct_hits), _HITS)
-        return self._of_ranges(parts, "claims").withColumn("rank", F.lit(EVERY)).select(*ALIKE.names)
-
-    def _claimed(self, wanted: Wanted | None) -> Mapped:
-        """The sizes that entries claim, imported ones as well: a branch may hide a candidate behind either (_HITS)."""
-        sources = [*self.heads.sources, *self.heads.outside]
-        return scan(self.spark, sources, _SIZED, wanted, _by_size, repeated=("range_id",))
-
-    def _of_ranges(self, hits: Sequence[Part], name: str) -> DataFrame:
-        """Sizes of ranges that count: range_id, count, size."""
-        return self._read(name, hits, _HITS).distinct().join(many(self.heads.ranges()), ["range_id", "layer"])
-
-    def _held(self) -> DataFrame:
-        """What the heads' metaranges say of their ranges (_HELD), read from the metaranges themselves."""
-        metaranges = self.heads.branches().where("metarange_id != ''").select("metarange_id").distinct()
-        width = self.context.settings.scale.range_num_partitions or 2 * spark_width(self.spark)
-        work = reading(self.context, self.heads.folder)
-        rows = Mapped(metaranges.repartition(width), METARANGES_SCHEMA, work.metaranges).as_frame()
-        parts = self._put("held", rows.where("range_id != ''").select(*_HELD.names), _HELD)
-        return self._read("held", parts, _HELD)
 
     # --- where to ask ---
 
@@ -199,7 +126,9 @@ class _Search:
 
     def _of_heads(self, alike: Sequence[Part], held: DataFrame) -> DataFrame:
         """ALIKE, of the ranges of heads alone."""
-        return self._read("alike", alike, ALIKE).join(many(held.select("range_id").distinct()), "range_id", "left_semi")
+        return self.entries.read("alike", alike, ALIKE).join(
+            many(held.select("range_id").distinct()), "range_id", "left_semi"
+        )
 
     def _places(
         self, alike: Sequence[Part], held: DataFrame, without: Sequence[int], proven: Proven | None
@@ -217,7 +146,7 @@ class _Search:
         work = RangePaths(self.context.data, self.context.header.block_prefix)
         made = Mapped(rows.select(*ALIKE_BUT.names).repartition(width, "range_id"), PLACES, work.places)
         name = f"places-{len(without)}"
-        return self._read(name, self._put(name, made, PLACES), PLACES)
+        return self.entries.read(name, self.entries.put(name, made, PLACES), PLACES)
 
     def _branches_of(self, held: DataFrame) -> DataFrame:
         """Branch by branch, the ranges of its heads: name, range_id."""
@@ -238,7 +167,7 @@ class _Search:
     def _proven(self, alike: Sequence[Part], held: DataFrame, pages: int) -> Proven | None:
         if self.known is None:
             return None
-        candidates = self._read_candidates(*PLANNED.names)
+        candidates = self.entries.read_candidates(*PLANNED.names)
         proofs = Proofs(self.spark, self.context, self.heads.folder, self.known)
         return proofs.prove(self._of_heads(alike, held), self._times(held), candidates, pages)
 
@@ -297,11 +226,11 @@ class _Search:
     ) -> list[Part]:
         """The classes above this rank or `without` of which heads hold alike entries: SIZES."""
         sizes = proven.left if proven else self._of_heads(alike, held).select("size").distinct()
-        rows = self._read("sizes", classes, SIZES)
+        rows = self.entries.read("sizes", classes, SIZES)
         rows = rows.where((rows["rank"] > last) | rows["rank"].isin(list(without)))
         if last >= EVERY or not self.heads.misstated.rows:
             rows = rows.join(many(sizes), "size", "left_semi")
-        return self._put(WAITING, rows, SIZES, summarise=total)
+        return self.entries.put(WAITING, rows, SIZES, summarise=total)
 
     # --- asking ---
 
@@ -335,10 +264,10 @@ class _Search:
             repository=self.context.header.repository,
             namespace=self.context.namespace,
             artifacts=self.context.workspace,
-            folder=self._folder(SHOWN),
+            folder=self.entries.folder(SHOWN),
             candidates=Wanted(
                 self.context.workspace,
-                ((self.candidates.folder, tuple(self.candidates.parts)),),
+                ((self.entries.candidates.folder, tuple(self.entries.candidates.parts)),),
                 ("address",),
                 by_address,
             ),
@@ -349,49 +278,15 @@ class _Search:
         from pyspark.sql import functions as F
 
         asked_at = clock.now().timestamp()
-        shown = self._read(SHOWN, parts_of(results, [SHOWN])[SHOWN], SHOWN_SCHEMA).distinct()
+        shown = self.entries.read(SHOWN, parts_of(results, [SHOWN])[SHOWN], SHOWN_SCHEMA).distinct()
         verdicts = shown.withColumn("verdict", F.lit(Outcome.RESCUED))
         if waiting:
-            sizes = many(self._read(WAITING, waiting, SIZES, ["size"]))
-            left = self._read_candidates("address", "size").join(sizes, "size", "left_semi").select("address")
+            sizes = many(self.entries.read(WAITING, waiting, SIZES, ["size"]))
+            left = self.entries.read_candidates("address", "size").join(sizes, "size", "left_semi").select("address")
             verdicts = verdicts.unionByName(left.withColumn("verdict", F.lit(Outcome.UNCONFIRMED)))
             verdicts = verdicts.groupBy("address").agg(F.min("verdict").alias("verdict"))  # "rescued" is the lesser
         return Reuploads(verdicts, asked_at, sum(each.get("pages", 0) for each in results), waiting)
 
-    # --- parts ---
-
-    def _read_candidates(self, *columns: str) -> DataFrame:
-        parts = self.candidates.parts
-        return read(self.spark, self.context.workspace, self.candidates.folder, parts, PLANNED, columns)
-
-    def _folder(self, name: str) -> str:
-        return f"{self.heads.folder}/{name}"
-
-    def _put(
-        self,
-        name: str,
-        rows: DataFrame | Mapped,
-        schema: pa.Schema,
-        summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
-    ) -> list[Part]:
-        return write(rows, self.context.workspace, {name: self._folder(name)}, schema, summarise=summarise)[name]
-
-    def _read(
-        self, name: str, parts: Sequence[Part], schema: pa.Schema, columns: Sequence[str] | None = None
-    ) -> DataFrame:
-        return read(self.spark, self.context.workspace, self._folder(name), parts, schema, columns)
-
 
 def _with(found: Reuploads | None, proven: Proven | None) -> Reuploads | None:
     return replace(found, digests=proven.digests, heads=proven.heads) if found and proven else found
-
-
-def _by_size(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
-    return (rows["size"].to_numpy(),)
-
-
-def _distinct_hits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Every size of a range once, as far as a batch shows."""
-    for batch in batches:
-        found = pa.Table.from_batches([batch]).group_by(_HITS.names).aggregate([])
-        yield from found.select(_HITS.names).cast(_HITS).to_batches()

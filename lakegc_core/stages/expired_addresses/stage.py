@@ -22,12 +22,13 @@ from lakegc_core.marks.previous import previous_findings, previous_mark
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
 from lakegc_core.policy.facts import Amount, CommittedFacts, ExpiredFacts, ListingFacts, Previous, StagedFacts
-from lakegc_core.policy.guards import shrunk
+from lakegc_core.policy.judgements import shrunk
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.spark.session import Mapped, many, run_tasks
 from lakegc_core.stages.committed_addresses import held_paths, range_files
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
 from lakegc_core.stages.expired_addresses import statistics
+from lakegc_core.stages.expired_addresses.alike import Candidates
 from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, Unreferenced, against_all
 from lakegc_core.stages.expired_addresses.heads import heads_of_mark
 from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
@@ -35,7 +36,7 @@ from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
 from lakegc_core.stages.expired_addresses.optimized import against_changes
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
 from lakegc_core.stages.expired_addresses.reasons import Judge, Keeper
-from lakegc_core.stages.expired_addresses.reuploads import WAITING, Candidates, find_reuploads
+from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, moment, with_since
 from lakegc_core.stages.expired_addresses.summary import STRANGE, Summary, amount_of, groups_of, sums_of
 from lakegc_core.stages.expired_addresses.text_lists import TEXT_FOLDER, TextLists

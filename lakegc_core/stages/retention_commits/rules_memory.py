@@ -14,8 +14,8 @@ from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.errors import MarkError
-from lakegc_core.marks.artifacts import decode, digest, encode
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.policy.retention import Rules
 from lakegc_core.store.base import connect
 

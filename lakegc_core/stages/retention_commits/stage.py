@@ -65,16 +65,9 @@ def find_retained(
     """
     began = clock.now().timestamp()
     client, header = context.client, context.header
-    rules = client.gc_rules(header.repository)
-    if rules is None and header.rules != KEEP_ALL:
-        raise RefusedError(
-            f"Repository {header.repository} has no garbage collection rules, so nothing says which commits may go. "
-            f"Set rules in lakeFS; or, to collect only what no commit refers to, say so: --rules {KEEP_ALL} "
-            f"(or `rules: {KEEP_ALL}` in lakegc.yaml)."
-        )
-    in_force = None if rules is None else Rules(rules.default_retention_days, dict(rules.branches))
+    in_force = _rules_in_force(context)
     judged_by, memories = remember(context, in_force)
-    prepared = client.prepare_commits(header.repository) if rules is not None else None
+    prepared = client.prepare_commits(header.repository) if in_force is not None else None
     dump = client.dump(header.repository)
     digest, refs = _refs(context, f"{folder}/{REFS}")
     refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
@@ -110,6 +103,21 @@ def find_retained(
     )
     parts = parts_of(results, [STAGE, OTHERS, REFS])
     return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: [*refs, *parts[REFS]]}, facts)
+
+
+def _rules_in_force(context: MarkContext) -> Rules | None:
+    """lakeFS's rules; None where there are none and every commit counts. RefusedError where that is not wanted."""
+    header = context.header
+    rules = context.client.gc_rules(header.repository)
+    if rules is not None:
+        return Rules(rules.default_retention_days, dict(rules.branches))
+    if header.rules == KEEP_ALL:
+        return None
+    raise RefusedError(
+        f"Repository {header.repository} has no garbage collection rules, so nothing says which commits may go. "
+        f"Set rules in lakeFS; or, to collect only what no commit refers to, say so: --rules {KEEP_ALL} "
+        f"(or `rules: {KEEP_ALL}` in lakegc.yaml)."
+    )
 
 
 @dataclass(frozen=True)

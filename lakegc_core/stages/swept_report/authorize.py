@@ -12,8 +12,9 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.marks.backups import backup_facts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy import guards
+from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
-from lakegc_core.policy.guards import Evidence, Verdict
+from lakegc_core.policy.guards import Verdict
 from lakegc_core.stages.swept_report.read_sample import Sample
 from lakegc_core.stages.swept_report.what_counts import effective_level
 

@@ -17,18 +17,19 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Outcome, Stage
-from lakegc_core.policy import guards
+from lakegc_core.policy import judgements
 from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import LOOKS
 from lakegc_core.spark.session import many
 from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.expired_addresses.alike import Candidates
 from lakegc_core.stages.expired_addresses.classes import PLANNED
 from lakegc_core.stages.expired_addresses.heads import heads_of_mark
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
 from lakegc_core.stages.expired_addresses.reasons import MinimumAge, Names
-from lakegc_core.stages.expired_addresses.reuploads import WAITING, Candidates, find_reuploads
+from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.look import Look, take_look
@@ -168,7 +169,7 @@ class Planner:
 
     def _check_neighbours(self, look: Look) -> None:
         """The look reads what neighbours noted, which no guard does. RefusedError where all of it must read."""
-        is_known, said = guards.well_known(look.found.neighbours)
+        is_known, said = judgements.well_known(look.found.neighbours)
         if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
             raise RefusedError(f"{said} Nothing more was deleted.")
 

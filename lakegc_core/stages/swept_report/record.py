@@ -11,14 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
-from lakegc_core.errors import (
-    IncompleteError,
-    MarkError,
-    PreconditionFailedError,
-    RefusedError,
-)
-from lakegc_core.marks.artifacts import decode, digest, encode
+from lakegc_core.errors import IncompleteError, MarkError, PreconditionFailedError, RefusedError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import Outcome
 from lakegc_core.spark.session import clear_errors, many

@@ -34,12 +34,7 @@ from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.spinning import Spinning
 from lakegc_core.stages.swept_report.waves import Waves
-from lakegc_core.stages.swept_report.what_counts import (
-    as_swept,
-    check_min_age,
-    effective_level,
-    stricter_than_mark,
-)
+from lakegc_core.stages.swept_report.what_counts import as_swept, check_min_age, effective_level, stricter_than_mark
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.parts import read, write
 

@@ -19,9 +19,7 @@ from lakegc_core.errors import StoreError
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.store.azure.access import ABSENT, code_of, told_by, told_by_status
 from lakegc_core.store.azure.container import Container
-from lakegc_core.store.base import (
-    Deletes,
-)
+from lakegc_core.store.base import Deletes
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
 

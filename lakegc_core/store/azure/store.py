@@ -21,13 +21,7 @@ import pyarrow as pa
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 
-from lakegc_core.errors import (
-    IncompleteError,
-    ObjectNotFoundError,
-    PreconditionFailedError,
-    SettingsError,
-    StoreError,
-)
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, SettingsError, StoreError
 from lakegc_core.store.azure import access as azure_access
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.azure.deletes import BEST, BlobDeletes

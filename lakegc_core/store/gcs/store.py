@@ -27,13 +27,7 @@ from google.api_core.exceptions import NotFound, from_http_response
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud import storage
 
-from lakegc_core.errors import (
-    IncompleteError,
-    ObjectNotFoundError,
-    PreconditionFailedError,
-    SettingsError,
-    StoreError,
-)
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, SettingsError, StoreError
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import BACKOFF, MD5_DIGEST, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
 from lakegc_core.store.gcs import access as gcs_access

@@ -24,15 +24,7 @@ import pyarrow as pa
 
 from lakegc_core.errors import IncompleteError, PreconditionFailedError, StoreError
 from lakegc_core.names import FAILED, Outcome
-from lakegc_core.store.base import (
-    NOT_ASKED,
-    PROBE_KEY,
-    Deletes,
-    Level,
-    ObjectInfo,
-    StoreConfig,
-    StoreProbe,
-)
+from lakegc_core.store.base import NOT_ASKED, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
 from lakegc_core.store.local import listing, writes
 from lakegc_core.store.local.files import HIDDEN, Files, etag_of, modified_at
 from lakegc_core.store.pace import Gate

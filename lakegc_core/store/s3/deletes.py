@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lakegc_core.names import FAILED, Outcome
-from lakegc_core.store.base import (
-    Deletes,
-)
+from lakegc_core.store.base import Deletes
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
 from lakegc_core.store.s3.access import ABSENT, BATCH_REFUSED, SDK_ERRORS, code_of, failure, told

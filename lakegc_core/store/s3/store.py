@@ -20,13 +20,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
 
-from lakegc_core.errors import (
-    IncompleteError,
-    ObjectNotFoundError,
-    PreconditionFailedError,
-    SettingsError,
-    StoreError,
-)
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, SettingsError, StoreError
 from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.s3 import access as s3_access

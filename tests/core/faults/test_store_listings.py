@@ -10,7 +10,7 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.policy import guards
-from lakegc_core.policy.guards import Evidence
+from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.safety import FULL
 from tests.support.fault_bench import LISTING, STAGED, Bench
 from tests.support.proxy import Answer, Forward, Hook, Request, pass_on

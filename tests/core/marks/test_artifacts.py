@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from lakegc_core.errors import LakegcError, MarkError, SettingsError
-from lakegc_core.marks.artifacts import Header, Manifest, MarkArtifacts, check_mark_id, digest, marks, new_mark_id
+from lakegc_core.marks.artifacts import Header, Manifest, MarkArtifacts, check_mark_id, marks, new_mark_id
+from lakegc_core.marks.json_files import digest
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import StageFacts

@@ -10,9 +10,10 @@ import pytest
 
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.names import STAGES
-from lakegc_core.policy import guards
+from lakegc_core.policy import guards, judgements
+from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import Amount, BackupFacts, Compared, NeighbourFacts
-from lakegc_core.policy.guards import BY_NAME, GUARDS, Evidence, Verdict
+from lakegc_core.policy.guards import BY_NAME, GUARDS, Verdict
 from lakegc_core.policy.safety import FULL, NONE, STANDARD, Level
 from tests.core.marks.test_artifacts import HEADER
 from tests.support.facts import whole_facts
@@ -127,9 +128,9 @@ def _live(**objects: int) -> Compared:
 
 def test_what_only_a_hold_keeps_is_live_and_its_loss_is_a_loss_of_committed_objects() -> None:
     had = _live(committed=600, held=400)
-    assert guards.shrunk(had, _live(committed=1000), FULL) == []
-    assert guards.shrunk(had, _live(committed=600), FULL) == ["committed objects went from 1,000 to 600"]
-    assert guards.shrunk(_live(committed=1000), had, FULL) == []
+    assert judgements.shrunk(had, _live(committed=1000), FULL) == []
+    assert judgements.shrunk(had, _live(committed=600), FULL) == ["committed objects went from 1,000 to 600"]
+    assert judgements.shrunk(_live(committed=1000), had, FULL) == []
     facts = {"committed": {"objects": 0, "bytes": 0}, "held": {"objects": 9_980, "bytes": 1}}
     assert verdict("live-in-listing", evidence(expired_addresses=facts | {"missing": 9})).passed
 

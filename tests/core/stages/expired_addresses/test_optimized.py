@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakegc_core.stages.expired_addresses.optimized import (
+from lakegc_core.stages.expired_addresses.address_rows import (
     ANEW,
     ASKED,
     BEFORE,

@@ -1,0 +1,97 @@
+"""What the guards judge by: the records of a mark, its level, and the present. Nothing is read or asked here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from lakegc_core.policy.facts import (
+    BackupFacts,
+    CommitsFacts,
+    CommittedFacts,
+    ExpiredFacts,
+    F,
+    ListingFacts,
+    NeighbourFacts,
+    Previous,
+    StagedFacts,
+    read_facts,
+)
+from lakegc_core.policy.safety import Level
+
+
+class MarkTerms(Protocol):
+    """What the guards need of a mark's header. Times are unix seconds."""
+
+    @property
+    def repository(self) -> str: ...
+    @property
+    def mark_id(self) -> str: ...
+    @property
+    def storage_namespace(self) -> str: ...
+    @property
+    def started_at(self) -> float: ...
+    @property
+    def cutoff(self) -> float: ...
+    @property
+    def collect_unknown_names(self) -> bool: ...
+
+
+class FinishedStage(Protocol):
+    """What the guards need of a stage's manifest. Times are unix seconds."""
+
+    @property
+    def started_at(self) -> float: ...
+    @property
+    def finished_at(self) -> float: ...
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that the guards judge by: the mark's own records, its level, and the present (unix seconds)."""
+
+    header: MarkTerms
+    manifests: Mapping[str, FinishedStage]
+    level: Level
+    now: float
+    previous: Previous | None = None
+    """What the mark is compared with; None on the first mark."""
+    unreadable: Mapping[str, int] | None = None
+    """Paths of the sample that did not read, with their status; None while none were asked for."""
+    sampled: int = 0
+    backup_required: bool = False
+    backup: BackupFacts | None = None
+    """The backup of this very mark; None where there is none."""
+    neighbours: NeighbourFacts | None = None
+    """What is known of other repositories, asked anew at the sweep; None: what the mark found counts."""
+    neighbours_strict: bool = False
+    """Whether a neighbour that is not known well enough stops a sweep (`neighbours: {strict: true}`)."""
+    skew_now: float | None = None
+    """Seconds by which the store's clock is ahead of the collector's at the sweep; None while nobody asked."""
+
+    def _read(self, kind: type[F]) -> F:
+        return read_facts(kind, self.manifests[kind.stage].facts)
+
+    @cached_property
+    def listing(self) -> ListingFacts:
+        return self._read(ListingFacts)
+
+    @cached_property
+    def staged(self) -> StagedFacts:
+        return self._read(StagedFacts)
+
+    @cached_property
+    def commits(self) -> CommitsFacts:
+        return self._read(CommitsFacts)
+
+    @cached_property
+    def committed(self) -> CommittedFacts:
+        return self._read(CommittedFacts)
+
+    @cached_property
+    def expired(self) -> ExpiredFacts:
+        return self._read(ExpiredFacts)

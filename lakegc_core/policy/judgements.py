@@ -1,0 +1,256 @@
+"""How each guard judges: a pure function from the evidence to a verdict and its sentence. Which guards there are is in
+`guards`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from lakegc_core.names import STAGES
+from lakegc_core.policy.evidence import Evidence
+from lakegc_core.policy.facts import Compared, NeighbourFacts
+from lakegc_core.policy.safety import Level
+
+Finding = tuple[bool, str]
+
+
+def _if_meant(name: str) -> str:
+    return f'If that was meant, sweep with --accept {name} --because "…" (in Dagster, accept: {{{name}: "…"}}).'
+
+
+def order(evidence: Evidence) -> Finding:
+    before = evidence.header.started_at
+    for stage in STAGES:
+        manifest = evidence.manifests[stage]
+        if manifest.started_at < before or manifest.finished_at < manifest.started_at:
+            return False, (
+                f"{stage} began before the stage that it rests on had ended, so that data could move between the two "
+                "unseen. Was the clock set back? Make a new mark."
+            )
+        before = manifest.finished_at
+    return True, "The stages ran strictly one after the other, each on the digest of the one before it."
+
+
+def completeness(evidence: Evidence) -> Finding:
+    staged, commits, committed = evidence.staged, evidence.commits, evidence.committed
+    wrong = []
+    if staged.files < staged.pages_with_location:
+        wrong.append(f"{staged.files} of {staged.pages_with_location} files of the staged dump were read")
+    if commits.retained < 1 or commits.known < commits.retained:
+        wrong.append(f"{commits.retained} commits are retained of {commits.known} known")
+    if committed.metaranges != commits.retained_metaranges:
+        wrong.append(f"{committed.metaranges} of {commits.retained_metaranges} metaranges were read")
+    if committed.references_read != committed.references:
+        wrong.append(f"ranges stand for {committed.references_read} of {committed.references} references")
+    if committed.checksum_read != committed.checksum:
+        wrong.append("the ranges that were read are not those that the metaranges refer to")
+    if wrong:
+        return False, f"Not everything was read: {'; '.join(wrong)}. Make a new mark."
+    return True, (
+        f"Everything was read: {staged.pages:,} pages of the staged dump, {committed.metaranges:,} metaranges, "
+        f"{committed.ranges:,} ranges with {committed.entries:,} entries."
+    )
+
+
+def heads_and_tags(evidence: Evidence) -> Finding:
+    commits = evidence.commits
+    tags = f"{commits.tags:,} tags" if commits.tags_protected else "no tags (protect_tags is off)"
+    if commits.branches < 1 or commits.refs_not_retained:
+        return False, (
+            f"{commits.refs_not_retained:,} heads or tags of {commits.branches:,} branches are not among the "
+            "retained commits. Make a new mark; if it stays so, report it."
+        )
+    return True, f"The heads of {commits.branches:,} branches and {tags} are retained."
+
+
+def candidates(evidence: Evidence) -> Finding:
+    wrong = evidence.expired.violations
+    cutoff = datetime.fromtimestamp(evidence.header.cutoff, UTC)
+    if wrong:
+        return (
+            False,
+            f"{wrong:,} expired addresses are too young or not lakeFS's. Make a new mark and report this.",
+        )
+    named = "has a name that lakeFS gives to data"
+    if evidence.header.collect_unknown_names:
+        named += ", or lies below data/ (collect_unknown_names),"
+    return True, f"Every expired address {named} and is older than {cutoff:%Y-%m-%d %H:%M:%S} UTC."
+
+
+def live_in_listing(evidence: Evidence) -> Finding:
+    missing = evidence.expired.missing
+    live = evidence.expired.committed_and_held + evidence.expired.uncommitted.objects
+    share = missing / (live + missing) if missing else 0.0
+    if share > evidence.level.missing_live:
+        return False, (
+            f"{missing:,} live objects are not in the store ({share:.2%} of {live + missing:,}; limit "
+            f"{evidence.level.missing_live:.2%}): reads of them fail. Either data was lost before, or listing and "
+            "references do not speak of the same place. The mark's dataset expired_addresses/missing names them. "
+            f"{_if_meant('live-in-listing')}"
+        )
+    if missing:
+        return (
+            True,
+            f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already.",
+        )
+    return True, f"All {live:,} live objects are in the store."
+
+
+def blast_radius(evidence: Evidence) -> Finding:
+    expired, listed = evidence.expired.expired, evidence.expired.listed
+    level = evidence.level
+    shares = {
+        "objects": (expired.objects / max(1, listed.objects), level.blast_radius_objects),
+        "bytes": (expired.bytes / max(1, listed.bytes), level.blast_radius_bytes),
+    }
+    figures = " and ".join(f"{share:.1%} of the {of}" for of, (share, _) in shares.items())
+    beyond = [f"{limit:.0%} of the {of}" for of, (share, limit) in shares.items() if share > limit]
+    if beyond:
+        return False, (
+            f"{figures} would go; one sweep may take at most {' and '.join(beyond)}. A changed rule, an emptied "
+            f"branch or a dropped table looks like this. {_if_meant('blast-radius')}"
+        )
+    return True, f"{figures} would go."
+
+
+def mark_age(evidence: Evidence) -> Finding:
+    age = evidence.now - evidence.header.started_at
+    limit = evidence.level.mark_validity.total_seconds()
+    if age > limit:
+        return (
+            False,
+            f"The mark is {age / 86400:.1f} days old, the limit is {limit / 86400:.0f}. Make a new mark.",
+        )
+    return True, f"The mark is {age / 3600:.1f} hours old."
+
+
+def clocks(evidence: Evidence) -> Finding:
+    skew = max(evidence.listing.clock_skew, evidence.skew_now or 0.0, key=abs)
+    limit = evidence.level.clock_skew.total_seconds()
+    if abs(skew) > limit:
+        return False, (
+            f"The store's clock and the collector's differ by {skew:.0f} s, the limit is {limit:.0f} s: neither the "
+            "age of objects nor the time since the mark can be judged. Set the clocks right, and make a new mark."
+        )
+    return True, f"The store's clock and the collector's agree to {abs(skew):.0f} s."
+
+
+def namespace(evidence: Evidence) -> Finding:
+    listing = evidence.listing
+    if listing.overlapping:
+        return False, (
+            f"The namespace is shared with, or nested in or around, that of {', '.join(listing.overlapping)}: "
+            "their data would look like garbage here. Such repositories cannot be collected one by one."
+        )
+    if listing.nested:
+        return False, (
+            f"{listing.nested:,} metadata files of another repository lie below data/. Its data would look like "
+            "garbage here. Move that repository out of this namespace."
+        )
+    return True, f"No other repository has its data in {evidence.header.storage_namespace}."
+
+
+def shrink(evidence: Evidence) -> Finding:
+    if evidence.previous is None:
+        return True, "This is the first mark of the repository: there is nothing to compare with."
+    if lost := shrunk(evidence.previous.expired_addresses, evidence.expired, evidence.level):
+        return False, (
+            f"Since the last mark that was in order {' and '.join(lost)}, more than {evidence.level.shrink:.0%} less. "
+            f"A short answer of the server looks like this; so does a big clean-up. {_if_meant('shrink')}"
+        )
+    return True, "The live objects have not shrunk suspiciously since the last mark."
+
+
+def shrunk(before: Compared, now: Compared, level: Level) -> list[str]:
+    """In which groups much less is live by the facts `now` of a mark than by those `before`, in words."""
+    groups = (
+        ("committed", before.committed_and_held, now.committed_and_held),
+        ("staged", before.uncommitted.objects, now.uncommitted.objects),
+    )
+    return [
+        f"{title} objects went from {had:,} to {has:,}"
+        for title, had, has in groups
+        if had - has > max(level.shrink * had, _FEW)
+    ]
+
+
+def known_heads(evidence: Evidence) -> Finding:
+    lost = evidence.commits.former_heads_unknown
+    if lost:
+        return False, (
+            f"{lost:,} heads that earlier marks saw are unknown to lakeFS now. Commits are never deleted, so this "
+            "server was restored from a backup or re-created, and its references are older than the objects in the "
+            "store. Do not collect before the server is whole again. If what it lacks is given up for good, remove "
+            "the marks from before."
+        )
+    return True, "All heads that the last mark saw are still known to lakeFS."
+
+
+def reads(evidence: Evidence) -> Finding:
+    if evidence.unreadable is None:
+        return True, "Reads of paths on branch heads are tried when the mark is swept."
+    if evidence.unreadable:
+        shown = ", ".join(f"{path} ({status})" for path, status in list(evidence.unreadable.items())[:5])
+        return False, (
+            f"{len(evidence.unreadable)} of {evidence.sampled} paths on branch heads do not read: {shown}. Data was "
+            "lost before this sweep, or the store is not reached. Find out which, before anything more is deleted."
+        )
+    return True, f"{evidence.sampled} random paths on branch heads read."
+
+
+def backup(evidence: Evidence) -> Finding:
+    found, wanted = evidence.backup, evidence.expired.expired.objects
+    if not evidence.backup_required:
+        return True, "lakegc.yaml does not ask for a backup before a sweep."
+    how = f"Make it: lakegc backup {evidence.header.repository} {evidence.header.mark_id} DEST."
+    if found is None:
+        return False, f"lakegc.yaml asks for a backup before a sweep, and this mark has none. {how}"
+    if found.problem or found.objects != wanted:
+        problem = found.problem or (
+            f"it has {found.objects:,} objects of {wanted:,}; if the others are gone from the store, make a new mark"
+        )
+        return False, f"The backup of this mark in {found.place} is not whole: {problem}. {how}"
+    return True, f"All {wanted:,} objects are backed up in {found.place}."
+
+
+def neighbours(evidence: Evidence) -> Finding:
+    facts = evidence.neighbours if evidence.neighbours is not None else evidence.expired.neighbours
+    passed, description = well_known(facts)
+    if not passed and evidence.neighbours_strict:
+        return False, f"{description} {_if_meant('neighbours')}"
+    return passed, description
+
+
+def well_known(facts: NeighbourFacts) -> Finding:
+    """Whether enough is known of the other repositories of the same lakeFS (see `marks.neighbours.facts_of`)."""
+    count, unknown, days = facts.repositories, facts.unknown, facts.within / 86400
+    if not count:
+        return True, "No other repository is on this lakeFS."
+    if not unknown:
+        return True, f"The other {count:,} repositories of this lakeFS are known: each was marked within {days:g} days."
+    shown = "; ".join(f"{name} ({why})" for name, why in facts.named)
+    more = f"; and {unknown - len(facts.named):,} more" if unknown > len(facts.named) else ""
+    example = facts.named[0][0]
+    return False, (
+        f"{unknown:,} of the {count:,} other repositories of this lakeFS were not marked within {days:g} days: {shown}"
+        f"{more}. If they have imported objects of this one by address, that is not known, and a sweep deletes what "
+        f"nothing refers to here. Mark them (lakegc mark {example}), or name those that import nothing from here in "
+        f"lakegc.yaml: neighbours: {{ignore: [{example}]}}."
+    )
+
+
+def holds(evidence: Evidence) -> Finding:
+    commits, paths = evidence.commits, evidence.committed
+    idle = [*commits.holds_idle, *paths.holds_idle]
+    named, untold = commits.holds, paths.holds_untold
+    if idle:
+        return False, (
+            f"{len(idle):,} of {len(named):,} holds hold nothing: {', '.join(idle)}. What they were meant to keep may "
+            f"go. Correct them in lakegc.yaml, and mark again: lakegc mark {evidence.header.repository}."
+        )
+    if untold:
+        return True, f"No hold is known to hold nothing; not all was looked through for {', '.join(untold)}."
+    return True, f"All holds ({len(named):,}) hold something." if named else "lakegc.yaml names no holds."
+
+
+_FEW = 20  # a change of so few objects is no sign of anything
