@@ -72,7 +72,6 @@ class Planner:
     context: MarkContext
     record: SweepRecord
     accepted: Mapping[str, str]
-    _left: Amount | None = None
 
     def plan(self, candidates: DataFrame, here: str, attempt: int, waiting: int) -> Plan:
         """Look until no head moves meanwhile; write what may be deleted as plan parts, and journal what may not.
@@ -85,19 +84,22 @@ class Planner:
         if self.context.level.gap:
             candidates = findings.with_later_findings(self.spark, self.context, candidates)
         judged = candidates.withColumn("h", F.xxhash64("address")).withColumn("outcome", F.lit(_PLANNED))
+        left: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = f"{here}/look" if number == 1 else f"{here}/look-{number}"
             look = take_look(self.spark, self.context, folder)
             self._check_neighbours(look)
-            judged = self._judged(judged, look, f"{folder}/reuploads")
+            judged, more = self._judged(judged, look, f"{folder}/reuploads")
+            left = more if left is None else left + (more or Amount())
             if number == LOOKS or not look.heads_moved(self.context):
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
         parts = self._write_plan(judged.drop("h"), here, attempt, waiting)
-        return Plan(f"{here}/plan", parts, look, self._left)
+        return Plan(f"{here}/plan", parts, look, left)
 
-    def _judged(self, judged: DataFrame, look: Look, folder: str) -> DataFrame:
-        """The candidates (with `h` and `outcome`), after what a look saw and what branches showed then."""
+    def _judged(self, judged: DataFrame, look: Look, folder: str) -> tuple[DataFrame, Amount | None]:
+        """The candidates (with `h` and `outcome`), after what a look saw and what branches showed then; and what could
+        not be asked for (None: nothing had to be)."""
         from pyspark.sql import functions as F
 
         ready = look.began_at - self.context.level.gap.total_seconds()
@@ -125,9 +127,8 @@ class Planner:
         candidates = Candidates(planned, parts)
         asked = find_reuploads(self.spark, self.context, heads, candidates, waited, self._known())
         if asked is None:
-            return judged
-        self._left = asked.left
-        return (
+            return judged, None
+        judged = (
             judged.join(many(asked.verdicts), "address", "left")
             .withColumn(
                 "outcome",
@@ -135,6 +136,7 @@ class Planner:
             )
             .drop("verdict")
         )
+        return judged, asked.left
 
     def _known(self) -> Known:
         """What the mark proved of contents. A look makes no HEADs: what is new is asked for by pages."""

@@ -13,6 +13,7 @@ from lakegc_core import pipeline
 from lakegc_core.copies.backup import backup, restore
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.backups import backup_facts
+from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.base import connect
 from tests.support import servers
@@ -42,7 +43,7 @@ def test_a_repository_swept_by_mistake_is_brought_back_whole(
         assert backup_facts(context) is None
         saved = backup(spark, context, place)
         assert saved.outcomes["copied"] == len(garbage) and not saved.failed
-        assert backup_facts(context) == {"place": place, "objects": len(garbage), "problem": None}
+        assert backup_facts(context) == BackupFacts(place, len(garbage))
         again = backup(spark, context, place)
         assert again.outcomes["already_there"] == len(garbage) and again.bytes == 0
 

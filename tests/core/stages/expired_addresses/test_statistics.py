@@ -75,4 +75,4 @@ def test_the_largest_prefixes_are_folders_by_bytes(
         Folder("data/a\n/", 1, 4),
         Folder("", 1, 3),
     )
-    assert [each["prefix"] for each in found[4:]] == sorted(f"more/{number}/" for number in range(20))[:6]
+    assert [each.prefix for each in found[4:]] == sorted(f"more/{number}/" for number in range(20))[:6]
