@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
+from lakegc_core.stages.committed_addresses.range_files import RANGES, RANGES_SCHEMA
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
 from lakegc_sandbox import Repository
 from tests.support.lake import Lake, lake, quick
@@ -36,8 +37,11 @@ class World:
 
 
 @contextmanager
-def path_world(spark: SparkSession, folder: Path) -> Iterator[World]:
-    """The repository with its bytes below `folder`, and Spark quick on few rows, until the block ends."""
+def path_world(spark: SparkSession, folder: Path, ranges_known: int | None = None) -> Iterator[World]:
+    """The repository with its bytes below `folder`, and Spark quick on few rows, until the block ends.
+
+    `ranges_known`: up to which of the ranges the mark has read, as in a slice.
+    """
     with lake(folder) as served, quick(spark):
         repo = served.create("lake")
         addresses = {path: repo.upload("main", path, path.encode(), age=timedelta(days=9)) for path in PATHS}
@@ -53,5 +57,9 @@ def path_world(spark: SparkSession, folder: Path) -> Iterator[World]:
         finish(context, STAGES[0])
         finish(context, STAGES[1])
         finish(context, STAGES[2], {STAGES[2]: (COMMITS_SCHEMA, commits), "refs": (REFS_SCHEMA, refs)})
-        finish(context, STAGES[3])
+        known = [
+            {"range_id": row["range_id"], "references": 1, "count": row["count"], "read_in": "m1"}
+            for row in ranges[:ranges_known]
+        ]
+        finish(context, STAGES[3], {RANGES: (RANGES_SCHEMA, known)})
         yield World(served, repo, context, addresses, commits, ranges)
