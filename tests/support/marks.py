@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import STAGES
 from lakegc_core.tables.parts import Part, PartWriter
 from tests.support.facts import whole_facts
+from tests.support.lake import NOW, Lake
 
 Rows = list[dict[str, Any]]
+Marked = Callable[..., MarkContext]
 
 
 def parts(context: MarkContext, folder: str, schema: pa.Schema, rows: Rows) -> list[Part]:
@@ -22,8 +27,10 @@ def parts(context: MarkContext, folder: str, schema: pa.Schema, rows: Rows) -> l
     return writer.close()
 
 
-def finish(context: MarkContext, stage: str, datasets: Mapping[str, tuple[pa.Schema, Rows]] | None = None) -> None:
-    """Write the datasets of a stage, and the manifest that makes it count."""
+def finish(
+    context: MarkContext, stage: str, datasets: Mapping[str, tuple[pa.Schema, Rows]] | None = None, **facts: Any
+) -> None:
+    """Write the datasets of a stage, and the manifest that makes it count. `facts`: those that are not of nothing."""
     written = {
         name: parts(context, context.mark.stage_folder(stage, name), schema, rows)
         for name, (schema, rows) in (datasets or {}).items()
@@ -39,8 +46,21 @@ def finish(context: MarkContext, stage: str, datasets: Mapping[str, tuple[pa.Sch
             finished_at=at,
             seconds=0.0,
             datasets=written,
-            facts=whole_facts(stage),
+            facts=whole_facts(stage, facts),
             rows=0,
             bytes=0,
         )
     )
+
+
+def marker(served: Lake, patch: pytest.MonkeyPatch) -> Marked:
+    """Begins a mark of repository `lake` on a day from NOW, and finishes so many of its stages."""
+
+    def mark(day: int, stages: int = len(STAGES)) -> MarkContext:
+        patch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=day)).timestamp()))
+        context = served.begin("lake", f"m{day}")
+        for stage in STAGES[:stages]:
+            finish(context, stage)
+        return context
+
+    return mark

@@ -2,18 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.artifacts import Header, Manifest, MarkArtifacts
 from lakegc_core.marks.json_files import encode
 from lakegc_core.names import STAGES
-from tests.core.marks.test_artifacts import HEADER, manifest
+from lakegc_core.policy.safety import FULL
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.parts import Part
 from tests.support.facts import whole_facts
+
+Made = Callable[..., Any]
+
+HEADER = Header(
+    repository="lake",
+    mark_id="m1",
+    storage_namespace="s3://b/ns",
+    repository_created=1_700_000_000,
+    started_at=1_790_000_000.25,
+    cutoff=1_789_910_000.25,
+    min_age=90_000.0,
+    grace_period=86_400.0,
+    safety="full",
+    protect_tags=True,
+    holds=("tag:v*",),
+    rules="required",
+    server_version="dev",
+    blockstore_type="s3",
+    block_prefix="_lakefs",
+    allow_list=1,
+)
 
 DAY = 86_400.0
 START = HEADER.started_at
 TODAY = 100.0  # days after START
+
+
+def manifest(stage: str, upstream: str) -> Manifest:
+    return Manifest(
+        stage=stage,
+        repository="lake",
+        mark_id="m1",
+        upstream=upstream,
+        started_at=1.0,
+        finished_at=2.0,
+        seconds=1.0,
+        datasets={stage: (Part("part-1-a.parquet", 3, 100, "0" * 64, {"bytes": 7}),)},
+        facts={"pages": 1},
+        rows=3,
+        bytes=100,
+    )
+
+
+def file_of(artifacts: MarkArtifacts, tmp_path: Path, stage: str | None = None) -> Path:
+    return tmp_path / artifacts.folder / (f"{stage}/manifest.json" if stage else "mark.json")
+
+
+def alter(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def write_mark(
@@ -54,3 +105,48 @@ def write_sweep(artifacts: MarkArtifacts, *, deleted: int, over: bool = True, lo
             "finished_at": START + day * DAY,
         }
         artifacts.store.write(f"{folder}/report.json", encode(report))
+
+
+def maker(folder: Path) -> Made:
+    """Makes a mark, so many days after the first one and so many stages long; returns its context. `resumed`: days
+    after the first one, if it broke off once the namespace was listed and was resumed then."""
+
+    def make(
+        mark_id: str,
+        days: float,
+        stages: int = 5,
+        *,
+        resumed: float | None = None,
+        heads_unknown: int = 0,
+        live: int = 100,
+        previous: Any = None,
+        **header: Any,
+    ) -> Any:
+        config = LocalConfig(str(folder))
+        own = replace(HEADER, mark_id=mark_id, started_at=HEADER.started_at + days * DAY, **header)
+        artifacts = MarkArtifacts(config, mark_id)
+        artifacts.begin(own)
+        for stage in STAGES[:stages]:
+            facts: dict[str, Any] = {}
+            if stage == "retention_commits":
+                facts = {"former_heads_unknown": heads_unknown}
+            if stage == "expired_addresses":
+                groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
+                groups["committed"] = {"objects": live, "bytes": live}
+                facts = {**groups, "previous": asdict(previous) if previous else None}
+            at = HEADER.started_at + (days if resumed is None or stage == STAGES[0] else resumed) * DAY
+            done = replace(
+                manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=whole_facts(stage, facts)
+            )
+            done = replace(done, facts=whole_facts(stage, facts), started_at=at, finished_at=at + 60)
+            artifacts.finish(done)
+        return SimpleNamespace(
+            header=own,
+            level=FULL,
+            workspace=config,
+            home=artifacts.home,
+            mark=artifacts,
+            artifacts=lambda name: MarkArtifacts(config, name),
+        )
+
+    return make

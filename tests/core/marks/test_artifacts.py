@@ -1,45 +1,21 @@
-"""A mark as a chain of manifests: what makes a stage count, what breaks the chain, and what a resumed mark redoes."""
+"""A mark as a chain of manifests: what makes a stage count, and what breaks the chain."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lakegc_core.errors import LakegcError, MarkError, SettingsError
-from lakegc_core.marks.artifacts import Header, Manifest, MarkArtifacts, check_mark_id, marks, new_mark_id
+from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, check_mark_id, marks, new_mark_id
 from lakegc_core.marks.json_files import digest
-from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES
-from lakegc_core.policy.facts import StageFacts
-from lakegc_core.store.local import LocalConfig, LocalStore
-from lakegc_core.tables.parts import Part
-
-HEADER = Header(
-    repository="lake",
-    mark_id="m1",
-    storage_namespace="s3://b/ns",
-    repository_created=1_700_000_000,
-    started_at=1_790_000_000.25,
-    cutoff=1_789_910_000.25,
-    min_age=90_000.0,
-    grace_period=86_400.0,
-    safety="full",
-    protect_tags=True,
-    holds=("tag:v*",),
-    rules="required",
-    server_version="dev",
-    blockstore_type="s3",
-    block_prefix="_lakefs",
-    allow_list=1,
-)
+from lakegc_core.store.local import LocalConfig
+from tests.support.old_marks import HEADER, alter, file_of, manifest
 
 
 @pytest.fixture
@@ -50,56 +26,11 @@ def artifacts(tmp_path: Path) -> MarkArtifacts:
     return found
 
 
-def manifest(stage: str, upstream: str) -> Manifest:
-    return Manifest(
-        stage=stage,
-        repository="lake",
-        mark_id="m1",
-        upstream=upstream,
-        started_at=1.0,
-        finished_at=2.0,
-        seconds=1.0,
-        datasets={stage: (Part("part-1-a.parquet", 3, 100, "0" * 64, {"bytes": 7}),)},
-        facts={"pages": 1},
-        rows=3,
-        bytes=100,
-    )
-
-
 def finish_all(artifacts: MarkArtifacts) -> list[Manifest]:
     done = []
     for stage in STAGES:
         done.append(artifacts.finish(manifest(stage, artifacts.upstream_digest(stage))))
     return done
-
-
-def file_of(artifacts: MarkArtifacts, tmp_path: Path, stage: str | None = None) -> Path:
-    return tmp_path / artifacts.folder / (f"{stage}/manifest.json" if stage else "mark.json")
-
-
-@dataclass(frozen=True)
-class Of(StageFacts):
-    of: str
-
-
-def alter(file: Path, **changes: Any) -> None:
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
-def run(
-    artifacts: MarkArtifacts, stage: str, body: Callable[[Any, Any], StageOutput[Of]] | None = None
-) -> tuple[StageResult, list[str]]:
-    """One stage with a body that says that it ran."""
-    ran: list[str] = []
-
-    def work(spark: Any, context: Any) -> StageOutput[Of]:
-        ran.append(stage)
-        return body(spark, context) if body else StageOutput({stage: []}, Of(stage))
-
-    context = SimpleNamespace(
-        mark=artifacts, header=HEADER, say=lambda message: None, lease=lambda verb: contextlib.nullcontext()
-    )
-    return run_stage(stage, None, context, work), ran  # type: ignore[arg-type]
 
 
 # --- ids ---
@@ -297,77 +228,3 @@ def test_the_marks_of_a_home_are_listed_newest_id_first(tmp_path: Path) -> None:
         MarkArtifacts(config, mark_id).begin(replace(HEADER, mark_id=mark_id))
     assert marks(config) == ["test", "20261121T020000Z", "20261120T020000Z"]
     assert marks(config, "elsewhere") == []
-
-
-# --- stages ---
-
-
-def test_a_stage_whose_manifest_stands_is_not_redone(artifacts: MarkArtifacts) -> None:
-    first, ran = run(artifacts, STAGES[0])
-    assert ran == [STAGES[0]] and not first.resumed
-    again, ran = run(artifacts, STAGES[0])
-    assert ran == [] and again.resumed
-    assert again.manifest.digest == first.manifest.digest
-
-
-def test_a_stage_half_written_is_redone(artifacts: MarkArtifacts, tmp_path: Path) -> None:
-    def dies(spark: Any, context: Any) -> StageOutput[Of]:
-        artifacts.store.write(f"{artifacts.stage_folder(STAGES[0])}/part-3-left-over.parquet", b"half")
-        raise LakegcError("the store is gone")
-
-    with pytest.raises(LakegcError, match="gone"):
-        run(artifacts, STAGES[0], dies)
-    assert artifacts.manifest(STAGES[0]) is None
-    result, ran = run(artifacts, STAGES[0])
-    assert ran == [STAGES[0]]
-    assert result.manifest.datasets == {STAGES[0]: []}, "what the failed attempt left does not count"
-
-
-@pytest.mark.parametrize("stage", STAGES[1:])
-def test_a_stage_whose_upstream_manifest_is_missing_is_an_error(artifacts: MarkArtifacts, stage: str) -> None:
-    before = STAGES[: STAGES.index(stage) - 1]
-    for each in before:
-        run(artifacts, each)
-    with pytest.raises(MarkError, match="Run the stages in order"):
-        run(artifacts, stage)
-    assert artifacts.manifest(stage) is None
-
-
-def test_a_stage_made_from_another_input_is_not_taken_over(artifacts: MarkArtifacts, tmp_path: Path) -> None:
-    for stage in STAGES[:2]:
-        run(artifacts, stage)
-    file_of(artifacts, tmp_path, STAGES[0]).unlink()
-    run(artifacts, STAGES[0], lambda spark, context: StageOutput({STAGES[0]: []}, Of("another listing")))
-    with pytest.raises(MarkError, match="another input"):
-        run(artifacts, STAGES[1])
-
-
-def test_a_stage_asks_for_what_is_sealed_once_and_for_what_is_not_there_again(
-    artifacts: MarkArtifacts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    read = LocalStore.read
-
-    def counted(store: LocalStore, key: str) -> bytes:
-        asked.append(key.rpartition("/m1/")[2])
-        return read(store, key)
-
-    def body(*_: object) -> StageOutput[Of]:
-        asked.clear()
-        for _turn in range(2):
-            assert artifacts.header() == HEADER
-            assert artifacts.manifest(STAGES[0]) is None
-        return StageOutput({}, Of(""))
-
-    monkeypatch.setattr(LocalStore, "read", counted)
-    run(artifacts, STAGES[0], body)
-    assert asked.count("mark.json") == 0 and asked.count(f"{STAGES[0]}/manifest.json") == 2
-    artifacts.header()
-    artifacts.header()
-    assert asked.count("mark.json") == 2, "outside of stages each look is a fresh one"
-
-
-def test_stages_run_one_after_the_other_make_a_whole_mark(artifacts: MarkArtifacts) -> None:
-    for stage in STAGES:
-        run(artifacts, stage)
-    assert [one.facts["of"] for one in artifacts.chain().values()] == list(STAGES)

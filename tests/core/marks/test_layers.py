@@ -15,7 +15,7 @@ import pytest
 import lakegc_core
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
-from lakegc_core.errors import CorruptFileError
+from lakegc_core.errors import CorruptFileError, MarkError
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Basis, all_layers, choose, likely
@@ -26,6 +26,7 @@ from lakegc_core.stages.namespace_listing import inventory
 from lakegc_sandbox import Repository
 from tests.support.crowded import large_index
 from tests.support.lake import NOW, Lake, lake, quick
+from tests.support.units import layer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -226,3 +227,10 @@ def test_what_an_older_mark_s_sweep_was_told_to_delete_again_is_not_subtracted_f
     assert again.outcomes, "the second sweep had something to do"
     assert last.mark.require(STAGES[0]).facts["rests_on"], "m3 rests on m2"
     assert facts["objects"] == len(lying) == 3
+
+
+def test_a_dataset_that_a_manifest_does_not_name_is_no_empty_one(tmp_path: Path) -> None:
+    below = layer(tmp_path, {})
+    assert below.parts("expired_addresses", inventory.LEARNT) == ()
+    with pytest.raises(MarkError, match="has no dataset gone"):
+        below.parts(inventory.STAGE, inventory.GONE)

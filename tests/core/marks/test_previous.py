@@ -2,72 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
-from lakegc_core.names import STAGES
-from lakegc_core.policy.safety import FULL
-from lakegc_core.stages.expired_addresses.stage import _previous
-from lakegc_core.stages.swept_report.authorize import confirmed_at
-from lakegc_core.store.local import LocalConfig
-from tests.core.marks.test_artifacts import HEADER, alter, file_of, manifest
-from tests.support.facts import whole_facts
-
-DAY = 86_400.0
-Made = Callable[..., Any]
+from tests.support.lake import Lake, lake
+from tests.support.marks import Marked, marker
+from tests.support.old_marks import HEADER, Made, alter, file_of, maker
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """Makes a mark, so many days after the first one and so many stages long; returns its context. `resumed`: days
-    after the first one, if it broke off once the namespace was listed and was resumed then."""
-
-    def make(
-        mark_id: str,
-        days: float,
-        stages: int = 5,
-        *,
-        resumed: float | None = None,
-        heads_unknown: int = 0,
-        live: int = 100,
-        previous: Any = None,
-        **header: Any,
-    ) -> Any:
-        config = LocalConfig(str(tmp_path))
-        own = replace(HEADER, mark_id=mark_id, started_at=HEADER.started_at + days * DAY, **header)
-        artifacts = MarkArtifacts(config, mark_id)
-        artifacts.begin(own)
-        for stage in STAGES[:stages]:
-            facts: dict[str, Any] = {}
-            if stage == "retention_commits":
-                facts = {"former_heads_unknown": heads_unknown}
-            if stage == "expired_addresses":
-                groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
-                groups["committed"] = {"objects": live, "bytes": live}
-                facts = {**groups, "previous": asdict(previous) if previous else None}
-            at = HEADER.started_at + (days if resumed is None or stage == STAGES[0] else resumed) * DAY
-            done = replace(
-                manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=whole_facts(stage, facts)
-            )
-            done = replace(done, facts=whole_facts(stage, facts), started_at=at, finished_at=at + 60)
-            artifacts.finish(done)
-        return SimpleNamespace(
-            header=own,
-            level=FULL,
-            workspace=config,
-            home=artifacts.home,
-            mark=artifacts,
-            artifacts=lambda name: MarkArtifacts(config, name),
-        )
-
-    return make
+    return maker(tmp_path)
 
 
 def name(found: MarkArtifacts | None) -> str | None:
@@ -176,21 +127,42 @@ def test_a_mark_whose_header_is_damaged_may_have_read_last(made: Made, tmp_path:
     assert later_marks(own).unfinished
 
 
-def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept(made: Made) -> None:
-    """Otherwise a short answer of the server, given twice, would pass the guard the second time."""
-    made("m1", 0)
-    first = _previous(made("none", 0.5, stages=0))
-    assert first and first.mark_id == "m1"
-    short = made("m2", 1, live=10, previous=first)
-    assert _previous(made("m3", 2, stages=0)) == first
-    short.mark.store.write(f"{short.mark.folder}/sweeps/1/plan.json", b"{}")  # somebody has accepted it
-    found = _previous(made("m4", 3, stages=0))
-    assert found and found.mark_id == "m2"
+# --- marks of a served repository ---
 
 
-def test_the_gap_begins_when_the_commits_had_been_read(made: Made) -> None:
-    """What was referred to while they were being read may have been let go before the end."""
-    context = made("m1", 0)
-    context.policy = SimpleNamespace(safety=None)
-    read = context.mark.require("retention_commits")
-    assert confirmed_at(context) == read.finished_at + FULL.gap.total_seconds() > read.started_at + DAY
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Lake]:
+    with lake(tmp_path) as found:
+        found.create("lake")
+        yield found
+
+
+@pytest.fixture
+def marked(served: Lake, monkeypatch: pytest.MonkeyPatch) -> Marked:
+    return marker(served, monkeypatch)
+
+
+def before(context: MarkContext) -> tuple[str | None, str | None]:
+    """The ids of the mark it is compared with, and of the one whose findings it carries on."""
+    found = previous_mark(context), previous_findings(context)
+    return found[0] and found[0].mark_id, found[1] and found[1].mark_id
+
+
+def test_the_first_mark_has_none_before_it(marked: Marked) -> None:
+    assert before(marked(1, 0)) == (None, None)
+
+
+def test_a_mark_that_ended_before_its_staged_dump_stands_in_nobodys_way(marked: Marked) -> None:
+    marked(1)
+    marked(2, 1)
+    assert before(marked(3, 0)) == ("m1", "m1")
+
+
+@pytest.mark.parametrize(
+    "other", [{"repository_created": 1}, {"allow_list": 0}, {"storage_namespace": "s3://bucket/else"}], ids=str
+)
+def test_a_mark_of_another_repository_or_allow_list_is_not_carried_on(marked: Marked, other: dict[str, object]) -> None:
+    marked(1)
+    context = marked(2, 0)
+    assert before(context) == ("m1", "m1")
+    assert before(replace(context, header=replace(context.header, **other))) == (None, None)

@@ -27,9 +27,8 @@ from lakegc_core.policy.safety import FULL, LEAST_MARKS, RETIREMENT
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_sandbox import Sandbox, SandboxServer
-from tests.core.marks.test_artifacts import HEADER, alter
 from tests.support.lake import lake
-from tests.support.old_marks import DAY, START, TODAY, write_mark, write_sweep
+from tests.support.old_marks import DAY, HEADER, START, TODAY, alter, write_mark, write_sweep
 from tests.support.replays import environment
 
 Mark = Callable[..., MarkArtifacts]

@@ -15,8 +15,8 @@ from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import Amount, BackupFacts, Compared, NeighbourFacts
 from lakegc_core.policy.guards import BY_NAME, GUARDS, Verdict
 from lakegc_core.policy.safety import FULL, NONE, STANDARD, Level
-from tests.core.marks.test_artifacts import HEADER
 from tests.support.facts import whole_facts
+from tests.support.old_marks import HEADER
 
 START = HEADER.started_at
 WARNING = {"holds", "neighbours"}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
-from lakegc_core.policy.holds import fixed_prefix, patterns_of, problem_of
+from lakegc_core.policy.holds import PathGlobs, fixed_prefix, patterns_of, problem_of
 
 ID = "0123456789abcdef" * 4
 
@@ -62,3 +63,28 @@ def test_the_fixed_prefix_of_a_glob_is_of_bytes() -> None:
     assert fixed_prefix("é/a*b") == b"\xc3\xa9/a"
     assert fixed_prefix("a\udcff?") == b"a\xff"
     assert fixed_prefix("**") == b""
+
+
+def holds(glob: str, *paths: str) -> list[bool]:
+    found: list[bool] = PathGlobs((glob,)).any(pa.array(paths)).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "held"),
+    [
+        ("legal/**", "legal/a", True),
+        ("legal/**", "legal/2024/a.pdf", True),
+        ("legal/**", "legalese/a", False),
+        ("legal/*", "legal/a", True),
+        ("legal/*", "legal/2024/a.pdf", False),
+        ("**/contract.pdf", "a/b/contract.pdf", True),
+        ("a?c", "abc", True),
+        ("a?c", "a/c", False),
+        ("a+b(1).csv", "a+b(1).csv", True),
+        ("exact", "exact", True),
+        ("exact", "exactly", False),
+    ],
+)
+def test_a_glob_holds_what_people_expect(glob: str, path: str, held: bool) -> None:
+    assert holds(glob, path) == [held]

@@ -1,9 +1,8 @@
-"""Which mark a mark is compared with, and whose findings it carries on."""
+"""Since when an object has been unreferenced, without a break."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,18 +12,15 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.marks import sweeps
-from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.previous import previous_findings, previous_mark
 from lakegc_core.names import STAGES
 from lakegc_core.spark.session import Mapped
 from lakegc_core.stages.expired_addresses import since as findings
 from tests.support.lake import NOW, Lake, lake
-from tests.support.marks import finish, parts
+from tests.support.marks import Marked, finish, marker, parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Marked = Callable[..., MarkContext]
 ADDRESS = pa.schema([findings.SCHEMA.field("address")])
 
 
@@ -37,42 +33,7 @@ def served(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def marked(served: Lake, monkeypatch: pytest.MonkeyPatch) -> Marked:
-    """Begins a mark on a day from NOW, and finishes so many of its stages."""
-
-    def mark(day: int, stages: int = len(STAGES)) -> MarkContext:
-        monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=day)).timestamp()))
-        context = served.begin("lake", f"m{day}")
-        for stage in STAGES[:stages]:
-            finish(context, stage)
-        return context
-
-    return mark
-
-
-def before(context: MarkContext) -> tuple[str | None, str | None]:
-    """The ids of the mark it is compared with, and of the one whose findings it carries on."""
-    found = previous_mark(context), previous_findings(context)
-    return found[0] and found[0].mark_id, found[1] and found[1].mark_id
-
-
-def test_the_first_mark_has_none_before_it(marked: Marked) -> None:
-    assert before(marked(1, 0)) == (None, None)
-
-
-def test_a_mark_that_ended_before_its_staged_dump_stands_in_nobodys_way(marked: Marked) -> None:
-    marked(1)
-    marked(2, 1)
-    assert before(marked(3, 0)) == ("m1", "m1")
-
-
-@pytest.mark.parametrize(
-    "other", [{"repository_created": 1}, {"allow_list": 0}, {"storage_namespace": "s3://bucket/else"}], ids=str
-)
-def test_a_mark_of_another_repository_or_allow_list_is_not_carried_on(marked: Marked, other: dict[str, object]) -> None:
-    marked(1)
-    context = marked(2, 0)
-    assert before(context) == ("m1", "m1")
-    assert before(replace(context, header=replace(context.header, **other))) == (None, None)
+    return marker(served, monkeypatch)
 
 
 @pytest.mark.parametrize("held", [findings.MOST_CARRIED, -1], ids=["looked up by workers", "joined by Spark"])

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lakegc_core.errors import MarkError
-from lakegc_core.marks.artifacts import HOME, MarkArtifacts
-from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.stages.namespace_listing.inventory import (
-    COUNTS,
-    GONE,
-    LEARNT,
-    STAGE,
-    UNITS,
-    UNITS_SCHEMA,
     carried_units,
     known_slices,
     unit_of,
 )
-from lakegc_core.store.local import LocalConfig
-from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox.files.names import Names
-from tests.core.marks.test_artifacts import manifest
 from tests.support.lake import NOW
+from tests.support.units import layer
 
 DAY = 86_400.0
 BEGUN = NOW.timestamp()
@@ -40,27 +27,6 @@ SLICE = "gqv3epl4fd2o8m3men70"
 def slice_of(seconds: float) -> str:
     """The unit of a slice that began then."""
     return Names(seed=1).data_address(seconds).rpartition("/")[0] + "/"
-
-
-def layer(folder: Path, listed_at: dict[str, float], listed_in: str = "m1") -> Layer:
-    """A mark that says so of its units."""
-    mark = MarkArtifacts(LocalConfig(str(folder)), "m1", HOME)
-    writer = PartWriter(mark.config, mark.stage_folder(STAGE, UNITS), UNITS_SCHEMA)
-    rows: list[dict[str, Any]] = [
-        {"unit": unit, "listed_in": listed_in, "listed_at": at, **dict.fromkeys(COUNTS, 1)}
-        for unit, at in listed_at.items()
-    ]
-    writer.write(pa.RecordBatch.from_pylist(rows, schema=UNITS_SCHEMA))
-    listing = replace(manifest(STAGE, "x"), datasets={UNITS: writer.close()})
-    last = replace(manifest("expired_addresses", "x"), datasets={LEARNT: ()})
-    return Layer(mark, {STAGE: listing, "expired_addresses": last})
-
-
-def test_a_dataset_that_a_manifest_does_not_name_is_no_empty_one(tmp_path: Path) -> None:
-    below = layer(tmp_path, {})
-    assert below.parts("expired_addresses", LEARNT) == ()
-    with pytest.raises(MarkError, match="has no dataset gone"):
-        below.parts(STAGE, GONE)
 
 
 def test_a_slice_is_taken_over_once_it_was_listed_a_week_after_it_began(tmp_path: Path) -> None:

@@ -1,65 +1,30 @@
-"""The waves of a sweep: executors whose clocks are hours wrong, and a sweep that gets nowhere."""
+"""The waves of a sweep: when one is sent, and executors whose clocks are hours wrong."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core import pipeline
-from lakegc_core.errors import IncompleteError
-from lakegc_core.marks.context import MarkContext
+from lakegc_core.errors import RefusedError
 from lakegc_core.spark.session import run_tasks
-from lakegc_core.stages.swept_report import deletion, planning, spinning, waves
-from lakegc_core.stages.swept_report import stage as swept_report
-from lakegc_core.stages.swept_report.deletion import Piece
-from lakegc_core.stages.swept_report.result import SweepResult
-from tests.support.lake import NOW, Lake, lake, leave, quick
+from lakegc_core.stages.swept_report import deletion, waves
+from lakegc_core.stages.swept_report.deletion import Deletion, Piece
+from lakegc_core.stages.swept_report.planning import Plan
+from lakegc_core.stages.swept_report.spinning import Spinning
+from lakegc_core.tables.parts import Part
+from tests.support.lake import NO_SPARK, NOW, lake, quick
+from tests.support.swept import Swept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ACCEPTED = {"blast-radius": "half of a test's repository is garbage"}
 HOUR = 3600.0
-
-
-class Swept:
-    """A mark with three objects to delete; `waves` and `looks` count what its sweep takes."""
-
-    def __init__(self, spark: SparkSession, found: Lake, patch: pytest.MonkeyPatch) -> None:
-        self.spark, self.lake, self.patch = spark, found, patch
-        repository = found.create("lake")
-        repository.set_rules(7)
-        self.garbage = [leave(repository, f"data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii54909{n}0", 30) for n in range(3)]
-        self.context: MarkContext = found.begin("lake", "m1")
-        pipeline.mark(spark, self.context)
-        self.waves = self.looks = 0
-        take_look = swept_report.take_look
-
-        def look(*arguments: Any) -> Any:
-            self.looks += 1
-            return take_look(*arguments)
-
-        for module in (planning, swept_report):
-            patch.setattr(module, "take_look", look)
-
-    def sweep(self) -> SweepResult:
-        return swept_report.swept_report(self.spark, self.context, accepted=ACCEPTED)
-
-    def left(self) -> list[str]:
-        return [key for key in self.garbage if (self.lake.files("lake") / key).exists()]
-
-    def each_wave(self, wave: Callable[..., list[Piece]]) -> None:
-        """Replace what sends a wave."""
-
-        def counted(*arguments: Any) -> list[Piece]:
-            self.waves += 1
-            return wave(*arguments)
-
-        self.patch.setattr(waves, "run_wave", counted)
 
 
 @pytest.fixture
@@ -85,41 +50,91 @@ def test_a_sweep_on_executors_whose_clocks_are_two_hours_wrong_takes_one_wave(sw
     assert (swept.left(), swept.waves, swept.looks) == ([], 1, 2)
 
 
-def test_waves_that_delete_nothing_end_the_sweep_with_an_error(swept: Swept) -> None:
-    swept.each_wave(lambda spark, pieces, work, tasks: list(pieces))
-    with pytest.raises(IncompleteError, match=r"5 waves of deletes in a row deleted nothing.* 3 objects are left"):
-        swept.sweep()
-    assert swept.waves == spinning.MOST
-    assert len(swept.left()) == 3
+# --- when a wave is sent ---
 
 
-def test_the_next_sweep_goes_on_where_one_that_got_nowhere_stopped(swept: Swept) -> None:
-    with swept.patch.context() as patch:
-        patch.setattr(waves, "run_wave", lambda spark, pieces, work, tasks: list(pieces))
-        with pytest.raises(IncompleteError, match="lakegc sweep lake m1"):
-            swept.sweep()
-    assert swept.sweep().outcomes["deleted"] == 3
-    assert swept.left() == []
+class Glances:
+    """What glances see, in order; then nothing new."""
+
+    def __init__(self, *seen: str) -> None:
+        self.seen = list(seen)
+
+    def __call__(self, *_: object) -> Glances:
+        return self
+
+    def rules_changed(self) -> bool:
+        return bool(self.seen) and self.seen.pop(0) == "rules"
+
+    def new_metaranges(self) -> list[str]:
+        return []
 
 
-def test_looks_that_lead_to_nothing_end_the_sweep_with_an_error(swept: Swept) -> None:
-    swept.patch.setattr(waves.Waves, "_came_back", lambda *arguments: True)
-    with pytest.raises(IncompleteError, match=r"5 looks in a row led to nothing.* 3 objects are left"):
-        swept.sweep()
-    assert swept.looks == spinning.MOST
-    assert len(swept.left()) == 3
+@dataclass
+class Lease:
+    """A lease that is lost after so many checks."""
+
+    checks: int = 100
+    proof: None = None
+
+    def check(self) -> None:
+        self.checks -= 1
+        if self.checks < 0:
+            raise RefusedError("somebody else took the lease")
 
 
-def test_a_wave_that_deletes_something_begins_the_count_anew(swept: Swept) -> None:
-    def one_row_every_other_time(spark: Any, pieces: list[Piece], work: Any, tasks: Any) -> list[Piece]:
-        if swept.waves % 3:
-            return list(pieces)
-        (start, stop), *more = pieces[0].ranges
-        first = Piece(pieces[0].part, ((start, start + 1),))
-        assert deletion.run_wave(spark, [first], work, tasks) == []
-        left = tuple(each for each in ((start + 1, stop), *more) if each[0] < each[1])
-        return [*([Piece(pieces[0].part, left)] if left else []), *pieces[1:]]
+@dataclass
+class Bench:
+    """A plan of two parts of three rows, and what is sent of it."""
 
-    swept.each_wave(one_row_every_other_time)
-    assert swept.sweep().outcomes["deleted"] == 3
-    assert swept.waves == 9 > spinning.MOST
+    patch: pytest.MonkeyPatch
+    context: Any
+    sent: list[int] = field(default_factory=list)
+
+    def delete(self, glances: Glances, *, lease: Lease | None = None, began_at: float = NOW.timestamp()) -> bool:
+        def run_wave(spark: object, pieces: list[Piece], work: Deletion, tasks: object) -> list[Piece]:
+            self.sent.append(sum(piece.rows for piece in pieces))
+            assert work.until <= NOW.timestamp() + self.context.level.watch_interval.total_seconds()
+            return pieces[1:]
+
+        self.patch.setattr(waves, "Glance", glances)
+        self.patch.setattr(waves, "run_wave", run_wave)
+        look: Any = SimpleNamespace(began_at=began_at)
+        plan = Plan("plan", [Part(name, 3, 1, "0") for name in "ab"], look, None)
+        record: Any = SimpleNamespace(journal="outcomes")
+        every = waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context))  # type: ignore[arg-type]
+        with self.patch.context() as patch:
+            patch.setattr(waves, "spark_width", lambda spark: 2)
+            return every.delete(plan, "here", 1)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with lake(tmp_path) as found:
+        found.create("lake")
+        yield Bench(monkeypatch, found.begin("lake", "m1"))
+
+
+def test_a_plan_is_deleted_wave_by_wave_with_a_glance_before_each(bench: Bench) -> None:
+    glances = Glances("nothing", "nothing", "rules")
+    assert bench.delete(glances, lease=Lease())
+    assert bench.sent == [6, 3]
+    assert glances.seen == ["rules"], "one glance a wave, and none after the last"
+
+
+@pytest.mark.parametrize(("seen", "sent"), [(["rules"], []), (["nothing", "rules"], [6])])
+def test_no_wave_is_sent_once_rules_or_refs_have_changed(bench: Bench, seen: list[str], sent: list[int]) -> None:
+    assert not bench.delete(Glances(*seen))
+    assert bench.sent == sent
+
+
+def test_no_wave_is_sent_on_a_look_that_is_too_old(bench: Bench) -> None:
+    validity = bench.context.level.look_validity.total_seconds()
+    assert not bench.delete(Glances(), began_at=NOW.timestamp() - validity)
+    assert bench.sent == []
+    assert bench.delete(Glances(), began_at=NOW.timestamp() - validity + 1)
+
+
+def test_no_wave_is_sent_without_the_lease(bench: Bench) -> None:
+    with pytest.raises(RefusedError, match="somebody else"):
+        bench.delete(Glances(), lease=Lease(checks=1))
+    assert bench.sent == [6]

@@ -1,0 +1,77 @@
+"""What sweeps leave for marks to read; what is damaged is an error, and no sweep that never was."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core.errors import MarkError
+from lakegc_core.marks import sweeps
+from lakegc_core.marks.json_files import encode
+from lakegc_core.store.local import LocalConfig, LocalStore
+from tests.support.marks import parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalConfig(str(tmp_path)).connect()
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Any:
+    return SimpleNamespace(
+        workspace=LocalConfig(str(tmp_path)), home="home", mark=SimpleNamespace(folder="home/marks/m1")
+    )
+
+
+def test_sweeps_are_numbered_and_dry_runs_and_strange_folders_are_none(store: LocalStore) -> None:
+    for name in ("sweeps/10", "sweeps/9", "sweeps/old", "dry-runs/11", "sweeps-12"):
+        store.write(f"m1/{name}/plan.json", b"{}")
+    assert sweeps.sweeps_of(store, "m1") == [9, 10]
+    assert sweeps.sweeps_of(store, "m2") == []
+
+
+def test_what_lies_at_the_top_of_a_sweep_tells_how_far_it_came(store: LocalStore) -> None:
+    for name in ("plan.json", "outcomes/part-1.parquet", "attempt-1/plan/part-1.parquet"):
+        store.write(f"m1/sweeps/1/{name}", b"")
+    assert sweeps.files_of(store, "m1", 1) == {"plan.json", "outcomes", "attempt-1"}
+    assert sweeps.files_of(store, "m1", 2) == set()
+
+
+def test_only_sweeps_that_are_over_have_a_report_and_a_damaged_one_is_an_error(store: LocalStore, context: Any) -> None:
+    folder = context.mark.folder
+    for number in (1, 2, 3):
+        store.write(f"{folder}/sweeps/{number}/plan.json", b"{}")
+    for number in (1, 3):
+        store.write(f"{folder}/sweeps/{number}/report.json", encode({"sweep": number}))
+    assert sweeps.finished_sweeps(context) == [{"sweep": 1}, {"sweep": 3}]
+    assert sweeps.report_of(store, folder, 2) is None
+    store.write(f"{folder}/sweeps/3/report.json", b"")
+    with pytest.raises(MarkError, match="not a JSON object"):
+        sweeps.finished_sweeps(context)
+
+
+def test_of_an_address_that_was_rescued_twice_the_last_time_counts(quick: SparkSession, context: Any) -> None:
+    assert sweeps.last_rescues(quick, context).collect() == []
+    folder = sweeps.rescues_folder(context)
+    for days in (1, 5, 3):
+        rows = [{"address": "a", "at": NOW + timedelta(days=days)}, {"address": f"b{days}", "at": NOW}]
+        parts(context, folder, sweeps.RESCUES_SCHEMA, rows)
+    last = sweeps.last_rescues(quick, context).selectExpr("address", "unix_micros(rescued_at)").collect()
+    found = {address: at / 1e6 for address, at in last}
+    assert found == {"a": (NOW + timedelta(days=5)).timestamp()} | dict.fromkeys(("b1", "b3", "b5"), NOW.timestamp())
+
+
+def test_a_strange_file_in_the_journal_of_rescues_is_an_error(store: LocalStore, context: Any) -> None:
+    store.write(f"{sweeps.rescues_folder(context)}/part-1.parquet", b"half")
+    with pytest.raises(MarkError, match="not a part that lakegc wrote"):
+        sweeps.last_rescues(None, context)  # type: ignore[arg-type]

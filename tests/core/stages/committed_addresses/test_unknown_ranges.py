@@ -1,0 +1,70 @@
+"""A look reads what the mark did not know, and nothing twice; what it cannot read whole is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core.errors import LakegcError
+from lakegc_core.stages.committed_addresses.range_files import INDEX, RANGES, STAGE
+from lakegc_core.stages.committed_addresses.unknown_ranges import read_unknown
+from lakegc_core.tables.parts import read_part
+from tests.support.path_world import World, path_world
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A mark that knows all ranges of its only commit, but for the last one."""
+    with path_world(spark, tmp_path_factory.mktemp("look"), ranges_known=-1) as found:
+        yield found
+
+
+def of(spark: SparkSession, *metarange_ids: str) -> DataFrame:
+    return spark.createDataFrame([(each,) for each in metarange_ids], "metarange_id string")
+
+
+def test_what_the_mark_read_is_not_read_again(spark: SparkSession, world: World) -> None:
+    known = world.commits[0]["metarange_id"]
+    assert 0 < sum(part.rows for part in world.context.mark.require(STAGE).datasets[RANGES]) < len(world.ranges)
+    found = read_unknown(spark, world.context, of(spark, known, known, ""), "look-1")
+    assert not any(found.datasets.values())
+    assert found.facts.metaranges == found.facts.ranges == 0
+
+
+def test_of_a_new_commit_the_ranges_are_read_that_the_mark_did_not_know(spark: SparkSession, world: World) -> None:
+    world.repo.upload("main", "zzz/new", b"new")
+    commit = world.repo.commit("main", "one more")
+    found = read_unknown(spark, world.context, of(spark, commit.meta_range_id), "look-2")
+    rows = [
+        row["address"]
+        for part in found.datasets[STAGE]
+        for batch in read_part(world.context.workspace, "look-2", part)
+        for row in batch.to_pylist()
+    ]
+    shown = dict(world.repo.objects("main"))
+    assert shown["zzz/new"].address in rows
+    assert world.addresses["legal/2024/é b.pdf"] not in rows, "its range is one that the mark has read"
+    assert sum(part.rows for part in found.datasets[INDEX]) == len(rows)
+    assert found.facts.metaranges == 1 and found.facts.entries == len(rows)
+
+
+def test_a_new_range_that_is_missing_or_short_is_an_error_and_not_empty(spark: SparkSession, world: World) -> None:
+    metadata = world.lake.files("lake") / "_lakefs"
+    before = {each.name for each in metadata.iterdir()}
+    world.repo.upload("main", "zzzz/newest", b"newest")
+    commit = world.repo.commit("main", "and one more")
+    (new,) = {each.name for each in metadata.iterdir() if len(each.name) == 64} - before - {commit.meta_range_id}
+    whole = (metadata / new).read_bytes()
+    for damage in (whole[: len(whole) // 2], None):
+        (metadata / new).unlink() if damage is None else (metadata / new).write_bytes(damage)
+        with pytest.raises(LakegcError, match=new):
+            read_unknown(spark, world.context, of(spark, commit.meta_range_id), "look-3")
+    (metadata / new).write_bytes(whole)
+    (metadata / commit.meta_range_id).unlink()
+    with pytest.raises(LakegcError, match=commit.meta_range_id):
+        read_unknown(spark, world.context, of(spark, commit.meta_range_id), "look-4")

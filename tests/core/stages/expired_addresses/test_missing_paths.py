@@ -1,0 +1,45 @@
+"""Live objects that the store lacks are named with the paths under which users know them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.stages.expired_addresses.missing_paths import SHOWN, missing_paths
+from tests.support.path_world import PATHS, World, path_world
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with path_world(spark, tmp_path_factory.mktemp("paths")) as found:
+        yield found
+
+
+def entries(spark: SparkSession, world: World) -> object:
+    """What the mark would know of the ranges: address and range_id."""
+    found = [
+        (address, row["range_id"])
+        for row in world.ranges
+        for address in graveler.read_range((world.lake.files("lake") / "_lakefs" / row["range_id"]).read_bytes())[
+            "address"
+        ].to_pylist()
+    ]
+    return spark.createDataFrame(found, "address string, range_id string")
+
+
+def test_missing_objects_are_named_with_the_paths_that_show_them(spark: SparkSession, world: World) -> None:
+    lost = {world.addresses[path]: path for path in PATHS} | {"data/staged/x": ""}
+    missing = spark.createDataFrame([(address,) for address in lost], "address string")
+    found = missing_paths(spark, world.context, missing, entries(spark, world))
+    assert found == [{"address": address, "path": lost[address]} for address in sorted(lost)]
+
+
+def test_of_many_missing_objects_a_hundred_are_named(spark: SparkSession, world: World) -> None:
+    missing = spark.range(SHOWN + 50).selectExpr("concat('data/', id) as address")
+    assert len(missing_paths(spark, world.context, missing, entries(spark, world))) == SHOWN

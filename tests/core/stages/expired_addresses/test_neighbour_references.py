@@ -1,0 +1,130 @@
+"""What other repositories of the same lakeFS refer to is kept, as their newest complete marks noted it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.config.settings import NeighbourSettings, RepositoryPolicy, ServerSettings, Settings
+from lakegc_core.errors import RefusedError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.marks.artifacts import HOME
+from lakegc_core.marks.context import begin_mark, open_mark, open_repository
+from lakegc_core.store.local import LocalConfig
+from lakegc_sandbox import Sandbox, SandboxServer
+from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
+from tests.support.lake import MIN_AGE, NOW, Lake, leave
+from tests.support.neighbourhood import garbage, imported, kept, mark, neighbourhood, warning
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Lake]:
+    with neighbourhood(tmp_path) as found:
+        yield found
+
+
+def test_what_a_neighbours_mark_refers_to_is_no_garbage_until_its_next_mark_refers_to_it_no_more(
+    quick: SparkSession, served: Lake
+) -> None:
+    key, other = garbage(served), garbage(served, 2)
+    far = imported(served, key)
+    mark(quick, served, "far", "f1")
+    review = mark(quick, served, "lake", "m1")
+    assert (kept(review), review.report["objects"]["expired"]) == (1, 1)
+    assert warning(review).passed
+    assert pipeline.sweep(quick, open_mark(served.open("lake"), "m1")).outcomes["deleted"] == 1
+    assert far.read("main", f"a/{key}")
+    assert not (served.files("lake") / other).exists()
+    far.delete("main", f"a/{key}")
+    far.commit("main", "gone")
+    far.set_rules(-1)
+    mark(quick, served, "far", "f2")
+    assert kept(mark(quick, served, "lake", "m2")) == 0, "the range that held it is not retained any more"
+
+
+def test_what_a_neighbour_holds_by_path_counts_as_well(quick: SparkSession, served: Lake) -> None:
+    key = garbage(served)
+    far = served.sandbox.repository("far")
+    far.create_branch("old", "main")
+    imported(served, key, branch="old", path="legal")
+    far.delete_branch("old")
+    far.set_rules(-1)
+    mark(quick, served, "far", "f1")
+    assert kept(mark(quick, served, "lake", "m1")) == 0
+    held = RepositoryPolicy(match="far", holds=("path:legal/**",))
+    mark(quick, served, "far", "f2", repositories=(held,))
+    assert kept(mark(quick, served, "lake", "m2")) == 1
+
+
+def test_marks_of_a_neighbour_are_found_where_lakegc_yaml_puts_them(
+    quick: SparkSession, served: Lake, tmp_path: Path
+) -> None:
+    workspace = f"local:/{tmp_path}/marks"
+    more: Any = {"repositories": (RepositoryPolicy(match="far", workspace=workspace),)}
+    imported(served, garbage(served))
+    placed = LocalConfig(str(tmp_path / "marks"))
+    context = replace(served.open("far", **more), workspace=placed, home="far")
+    pipeline.mark(quick, begin_mark(context, "f1", min_age=MIN_AGE, safety_level="none"))
+    assert kept(mark(quick, served, "lake", "m1", **more)) == 1
+
+
+def test_a_mark_reads_on_where_the_newest_of_a_neighbour_was_damaged(quick: SparkSession, served: Lake) -> None:
+    one, two = garbage(served), garbage(served, 2)
+    imported(served, one)
+    mark(quick, served, "far", "f1", mode="clean")
+    imported(served, two, path="b")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 60))
+        mark(quick, served, "far", "f2", mode="clean")
+    [part] = (served.files("far") / HOME / "marks/f2/committed_addresses/elsewhere").glob("*.parquet")
+    part.write_bytes(b"damaged")
+    review = mark(quick, served, "lake", "m1")
+    assert kept(review) == 1
+    assert not warning(review).passed and "far (its newest mark does not read: " in warning(review).description
+
+
+def test_on_local_what_a_neighbour_has_only_staged_counts_too(
+    quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp()))
+    with SandboxServer(Sandbox(tmp_path, clock=NOW.timestamp, seed=1)) as server:
+        for name in ("lake", "far"):
+            repository = server.sandbox.create_repository(name, age=timedelta(days=100))
+            repository.set_rules(7)
+            repository.upload("main", "own", b"own", age=timedelta(days=50))
+        mine = server.sandbox.repository("lake")
+        key = leave(mine, "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menag", days=50)
+        far = server.sandbox.repository("far")
+        far.stage("main", "linked", mine.place.qualify(key), size=11, checksum="0" * 32)
+        settings = Settings(server=ServerSettings(server.url, ACCESS_KEY, SECRET_KEY))
+        for name in ("far", "lake"):
+            context = open_repository(settings, name, client=LakeFSClient(settings.server))
+            review = pipeline.mark(quick, begin_mark(context, "m1", min_age=MIN_AGE, safety_level="none"))
+        assert kept(review) == 1
+
+
+def test_a_strict_sweep_is_refused_where_the_look_cannot_read_what_a_neighbour_noted(
+    quick: SparkSession, served: Lake
+) -> None:
+    strict = {"neighbours": NeighbourSettings(strict=True)}
+    imported(served, garbage(served))
+    garbage(served, 2)
+    mark(quick, served, "far", "f1")
+    assert mark(quick, served, "lake", "m1", **strict).authorized
+    for part in (served.files("far") / HOME / "marks/f1/committed_addresses/elsewhere").glob("*.parquet"):
+        part.write_bytes(b"damaged")
+    context = open_mark(served.open("lake", **strict), "m1")
+    with pytest.raises(RefusedError, match="does not read"):
+        pipeline.sweep(quick, context)
+    accepted = {"neighbours": "it is an archive"}
+    assert pipeline.sweep(quick, context, accepted=accepted).outcomes["deleted"] == 1

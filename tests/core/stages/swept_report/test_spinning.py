@@ -1,0 +1,64 @@
+"""A sweep that gets nowhere fails, and does not go on without end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core.errors import IncompleteError
+from lakegc_core.stages.swept_report import deletion, spinning, waves
+from lakegc_core.stages.swept_report.deletion import Piece
+from tests.support.lake import lake, quick
+from tests.support.swept import Swept
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def swept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Swept]:
+    with lake(tmp_path) as found, quick(spark):
+        yield Swept(spark, found, monkeypatch)
+
+
+def test_waves_that_delete_nothing_end_the_sweep_with_an_error(swept: Swept) -> None:
+    swept.each_wave(lambda spark, pieces, work, tasks: list(pieces))
+    with pytest.raises(IncompleteError, match=r"5 waves of deletes in a row deleted nothing.* 3 objects are left"):
+        swept.sweep()
+    assert swept.waves == spinning.MOST
+    assert len(swept.left()) == 3
+
+
+def test_the_next_sweep_goes_on_where_one_that_got_nowhere_stopped(swept: Swept) -> None:
+    with swept.patch.context() as patch:
+        patch.setattr(waves, "run_wave", lambda spark, pieces, work, tasks: list(pieces))
+        with pytest.raises(IncompleteError, match="lakegc sweep lake m1"):
+            swept.sweep()
+    assert swept.sweep().outcomes["deleted"] == 3
+    assert swept.left() == []
+
+
+def test_looks_that_lead_to_nothing_end_the_sweep_with_an_error(swept: Swept) -> None:
+    swept.patch.setattr(waves.Waves, "_came_back", lambda *arguments: True)
+    with pytest.raises(IncompleteError, match=r"5 looks in a row led to nothing.* 3 objects are left"):
+        swept.sweep()
+    assert swept.looks == spinning.MOST
+    assert len(swept.left()) == 3
+
+
+def test_a_wave_that_deletes_something_begins_the_count_anew(swept: Swept) -> None:
+    def one_row_every_other_time(spark: Any, pieces: list[Piece], work: Any, tasks: Any) -> list[Piece]:
+        if swept.waves % 3:
+            return list(pieces)
+        (start, stop), *more = pieces[0].ranges
+        first = Piece(pieces[0].part, ((start, start + 1),))
+        assert deletion.run_wave(spark, [first], work, tasks) == []
+        left = tuple(each for each in ((start + 1, stop), *more) if each[0] < each[1])
+        return [*([Piece(pieces[0].part, left)] if left else []), *pieces[1:]]
+
+    swept.each_wave(one_row_every_other_time)
+    assert swept.sweep().outcomes["deleted"] == 3
+    assert swept.waves == 9 > spinning.MOST

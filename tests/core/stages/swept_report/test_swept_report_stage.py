@@ -1,0 +1,86 @@
+"""A sweep deletes nothing before it may, and a second one nothing again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core.errors import MarkError, RefusedError, StoreError
+from lakegc_core.names import STAGES
+from lakegc_core.stages.swept_report import stage
+from lakegc_core.stages.swept_report.stage import _keeps, swept_report
+from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalConfig, LocalStore
+from tests.support.lake import NO_SPARK, lake, quick
+from tests.support.marks import finish
+from tests.support.swept import ACCEPTED, Swept
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def swept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Swept]:
+    with lake(tmp_path) as found, quick(spark):
+        yield Swept(spark, found, monkeypatch)
+
+
+def folders(swept: Swept) -> set[str]:
+    """What lies in the mark's folder beside its stages."""
+    mark = swept.lake.files("lake") / swept.context.mark.folder
+    return {path.name for path in mark.iterdir() if path.is_dir()} - set(STAGES) - {"deleted.text"}
+
+
+def test_a_mark_whose_stages_are_not_all_finished_is_not_swept(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        served.create("lake")
+        context = served.begin("lake", "m1")
+        for each in STAGES[:-1]:
+            finish(context, each)
+        with pytest.raises(MarkError, match="expired_addresses of mark m1 is not finished"):
+            swept_report(NO_SPARK, context)
+
+
+def test_what_a_guard_refuses_is_not_deleted_and_leaves_no_plan(swept: Swept, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = SimpleNamespace(stops=True, name="blast-radius", description="too much")
+    monkeypatch.setattr(stage, "judge", lambda *_: [refusing])
+    with pytest.raises(RefusedError, match=r"Nothing was deleted\.\n  blast-radius: too much"):
+        swept.sweep()
+    assert swept.left() == swept.garbage and folders(swept) == set() and swept.looks == 0
+
+
+def test_a_dry_run_deletes_nothing_and_is_no_sweep(swept: Swept) -> None:
+    found = swept_report(swept.spark, swept.context, accepted=ACCEPTED, dry_run=True)
+    assert (found.planned, found.dry_run, found.bytes_deleted) == (3, True, 0)
+    assert swept.left() == swept.garbage and folders(swept) == {"dry-runs"}
+
+
+def test_a_sweep_deletes_its_plan_and_the_next_one_finds_nothing_left(swept: Swept) -> None:
+    found = swept.sweep()
+    assert found.outcomes["deleted"] == found.planned == 3 and swept.left() == []
+    again = swept.sweep()
+    assert (again.sweep, again.planned, sum(again.outcomes.values()), again.report) == (1, 0, 0, None)
+
+
+def test_what_was_lost_before_is_said_again_when_nothing_is_left_to_delete(swept: Swept) -> None:
+    swept.sweep()
+    (report,) = (swept.lake.files("lake") / swept.context.mark.folder).glob("sweeps/1/report.json")
+    report.write_text(report.read_text().replace('"deleted": 3', '"deleted": 1, "lost": 2'))
+    assert swept.sweep().lost == 2
+
+
+def test_a_store_that_does_not_say_what_it_keeps_does_not_fail_a_sweep_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = connect(LocalConfig(str(tmp_path)))
+    assert _keeps(store) == {"versioned": False, "recoverable_until": None}
+
+    def fails(own: LocalStore) -> None:
+        raise StoreError("403")
+
+    monkeypatch.setattr(LocalStore, "probe", fails)
+    assert _keeps(store) == {}
