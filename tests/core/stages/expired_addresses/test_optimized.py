@@ -1,86 +1,73 @@
-"""What is to be done about an address, from all that is told of it: against a definition address by address."""
+"""An optimized mark asks the store for what no listing knows; what it does not answer for is never taken for absent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 
-from lakegc_core.stages.expired_addresses.address_rows import (
-    ANEW,
-    ASKED,
-    BEFORE,
-    CANDIDATES,
-    DROPPED_SINCE,
-    FREED,
-    GONE_SINCE,
-    HELD,
-    HELD_BEFORE,
-    MISSED,
-    NEW,
-    ROWS,
-    STAGED,
-    SWEPT,
-    decide,
-)
+from lakegc_core.errors import StoreError
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.stages.expired_addresses import optimized
+from lakegc_core.stages.expired_addresses.address_rows import SOUGHT_SCHEMA
+from lakegc_core.stages.expired_addresses.clean import ABSENT
+from lakegc_core.stages.namespace_listing.inventory import LEARNT
+from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import Wanted, by_address
+from lakegc_core.tables.parts import PartWriter
+
+SLICE = "data/gk5b63g7lm5ii54909u0"
+HERE, HELD, GONE, LISTED = (f"{SLICE}/ca5b63g7lm5ii549090{letter}" for letter in "ghij")
+_ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False)])
 
 
-@dataclass(frozen=True)
-class Row:
-    kind: int
-    hash: int
-    carried: bool
-    asks: bool
-    range_id: str
+@pytest.fixture
+def asking(tmp_path: Path) -> optimized._Asking:
+    """Asks a store that holds HERE, HELD and LISTED; LISTED is known from a listing."""
+    config = LocalConfig(str(tmp_path / "data"))
+    for address in (HERE, HELD, LISTED):
+        LocalStore(config).write(address, b"12345")
+    writer = PartWriter(LocalConfig(str(tmp_path / "marks")), "known", _ADDRESSES)
+    writer.write(pa.RecordBatch.from_pylist([{"address": LISTED}], schema=_ADDRESSES))
+    known = Wanted(LocalConfig(str(tmp_path / "marks")), (("known", tuple(writer.close())),), ("address",), by_address)
+    return optimized._Asking(config, Namespace("local://lake"), known)
 
-    def table(self) -> dict[str, object]:
-        is_held = self.kind in (HELD, HELD_BEFORE)
-        return {
-            "kind": self.kind,
-            "hash": self.hash,
-            "address": None if is_held else f"data/s/{self.hash}",
-            "range_id": self.range_id if is_held else None,
-            "carried": self.carried,
-            "asks": self.asks if self.kind in (NEW, STAGED, MISSED) else None,
+
+def asked(asking: optimized._Asking, *addresses: str) -> dict[str, list[str]]:
+    """The addresses by the dataset that they come to; HELD is held by a range."""
+    rows: list[dict[str, Any]] = [
+        {
+            "address": address,
+            "hash": int(hash_strings(pa.array([address]))[0]),
+            "range_id": "r" if address == HELD else None,
+            "live": True,
         }
-
-
-rows = st.lists(
-    st.builds(Row, st.integers(0, 8), st.integers(-3, 3), st.booleans(), st.booleans(), st.sampled_from("abc")),
-    max_size=25,
-)
-
-
-def told(every: list[Row]) -> Iterator[tuple[str, int, str | None, bool]]:
-    """Verdict, hash, the first range that holds it, whether it is live or staged."""
-    for number in {row.hash for row in every}:
-        own = [row for row in every if row.hash == number]
-        kinds = {row.kind for row in own}
-        ranges = sorted(row.range_id for row in own if row.kind in (HELD, HELD_BEFORE))
-        rest = (ranges[0] if ranges else None, bool(ranges) or STAGED in kinds)
-        lies = ANEW in kinds or (BEFORE in kinds and GONE_SINCE not in kinds)
-        if lies and not ranges:
-            yield (CANDIDATES, number, *rest)
-        if not lies and not ranges and DROPPED_SINCE in kinds and GONE_SINCE not in kinds:
-            yield (FREED, number, *rest)
-        asking = [row for row in own if row.kind in (NEW, STAGED, MISSED) and row.asks]
-        was_there = kinds & {HELD_BEFORE, DROPPED_SINCE}
-        if not lies and asking and GONE_SINCE in kinds:
-            yield (SWEPT, number, *rest)
-        elif not lies and any(not (was_there and row.carried and row.kind != MISSED) for row in asking):
-            yield (ASKED, number, *rest)
-
-
-@settings(deadline=None)
-@given(rows)
-def test_what_is_decided_of_an_address_follows_from_all_that_is_told_of_it(every: list[Row]) -> None:
-    table = pa.Table.from_pylist([row.table() for row in every], schema=ROWS)
-    found = [
-        (row["verdict"], row["hash"], row["range_id"], row["live"])
-        for each in decide(table)
-        for row in each.to_pylist()
+        for address in addresses
     ]
-    assert sorted(found, key=str) == sorted(told(every), key=str)
+    answers = pa.Table.from_batches(asking.ask(iter([pa.RecordBatch.from_pylist(rows, schema=SOUGHT_SCHEMA)])))
+    return {name: found["address"].to_pylist() for name, found in optimized._by_answer(answers).items()}
+
+
+def test_what_lies_there_is_learnt_and_loose_unless_a_range_holds_it_and_what_does_not_is_absent(
+    asking: optimized._Asking,
+) -> None:
+    found = asked(asking, HERE, HELD, GONE)
+    assert found == {LEARNT: [HERE, HELD], optimized._LOOSE: [HERE], ABSENT: [GONE]}
+
+
+def test_what_a_listing_knows_is_not_asked_for(asking: optimized._Asking) -> None:
+    assert asked(asking, LISTED, GONE)[LEARNT] == []
+
+
+def test_a_store_that_does_not_answer_makes_nothing_absent(
+    asking: optimized._Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(store: LocalStore, key: str) -> None:
+        raise StoreError(f"{key}: no answer")
+
+    monkeypatch.setattr(LocalStore, "head", broken)
+    with pytest.raises(StoreError, match="no answer"):
+        asked(asking, GONE)
