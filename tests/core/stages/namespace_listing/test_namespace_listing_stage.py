@@ -114,3 +114,17 @@ def test_a_mark_whose_lease_another_collector_holds_lists_nothing(served: Lake) 
     lease.write_bytes(b"of another form")
     with pytest.raises(RefusedError):
         namespace_listing(NO_SPARK, context)
+
+
+def test_metadata_that_lies_within_a_unit_is_not_listed_either(served: Lake) -> None:
+    """The server may keep it under a prefix such as `exports/2024`."""
+    context = served.begin("lake", "m1")
+    listing = replace(_Listing.of(context, 0.0), metadata=("_lakefs/", "exports/2024/"))
+    leave(served.sandbox.repository("lake"), "exports/2025/x.csv", 30)
+    (batch,) = context.data.connect().list("exports/")
+    assert batch.num_rows == 2
+    writer = listing.writer()
+    assert listing.write(writer, batch, "exports/").num_rows == 1
+    (part,) = writer.close()
+    (rows,) = read_part(context.workspace, listing.folder, part)
+    assert rows["address"].to_pylist() == ["exports/2025/x.csv"]

@@ -132,8 +132,11 @@ def test_a_server_that_retains_what_its_dump_lacks_or_contradicts_is_not_believe
 
 def test_a_file_of_the_dump_that_is_missing_cut_off_or_another_one_is_an_error(world: World) -> None:
     metadata = world.served.files("lake") / "_lakefs"
-    for damage in (b"", (metadata / world.walk.tags_metarange).read_bytes()):
-        (metadata / world.walk.commits_metarange).write_bytes(damage)
+    world.repository.upload("main", "later", b"1")
+    world.repository.commit("main", "later")
+    later = world.served.client.dump("lake").commits_metarange_id
+    for other in (b"", *((metadata / each).read_bytes() for each in (world.walk.tags_metarange, later))):
+        (metadata / world.walk.commits_metarange).write_bytes(other)
         with pytest.raises(LakegcError):
             list(world.walk.run())
     (metadata / world.walk.commits_metarange).unlink()

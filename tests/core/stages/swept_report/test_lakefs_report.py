@@ -64,6 +64,7 @@ def test_an_empty_plan_is_a_report_of_nothing_that_reads(served: Lake) -> None:
     lakefs_report.write(NO_SPARK, context, "none", [], ())
     folder = served.files("lake") / lakefs_report.HOME / "m1"
     assert listed(folder) == (set(), set(), 0)
+    assert len(list((folder / "deleted").glob("*.parquet"))) == 1, "Spark reads no folder without a file"
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["run_id"], summary["success"], summary["start_time"][:10]) == ("m1", True, "2025-03-31")
 

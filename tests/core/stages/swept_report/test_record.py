@@ -104,6 +104,7 @@ def test_of_several_outcomes_of_an_object_the_last_attempts_counts_and_in_it_the
     sweep = record(context, quick)
     journal(context, sweep, ("a", "failed:503", 1), ("b", "deleted", 1), ("c", "deleted", 1), ("d", "unconfirmed", 1))
     journal(context, sweep, ("a", "deleted", 2), ("b", "already_gone", 1), ("c", "lost", 2), ("e", "failed:403", 2))
+    journal(context, sweep, ("f", "rescued", 1), ("f", "failed:503", 2))
     totals = sweep.totals()
     assert totals.outcomes == {
         "deleted": 2,  # a; and b, which a task that ran twice found gone
@@ -112,6 +113,7 @@ def test_of_several_outcomes_of_an_object_the_last_attempts_counts_and_in_it_the
         "unconfirmed": 1,
         "lost": 1,
         "failed:403": 1,
+        "failed:503": 1,
     }
     assert totals.bytes_deleted == 30
 
