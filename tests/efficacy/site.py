@@ -30,6 +30,7 @@ from lakegc_core.store.base import StoreConfig
 from lakegc_sandbox import Repository, Sandbox, SandboxServer
 from tests.support import oracle
 from tests.support.azurite import AzureServer, azurite
+from tests.support.proxy import Proxy, proxy
 from tests.support.replays import AWS, AZURE, azure_container, environment
 from tests.support.servers import S3Server, seaweedfs
 
@@ -168,6 +169,20 @@ def site(spark: SparkSession, bucket: Bucket, folder: Path, name: str) -> Iterat
         repository.set_rules(7)
         found.append(Site(spark, bucket, server, repository, began))
         yield found[0]
+
+
+@contextmanager
+def s3_behind_proxy(folder: Path) -> Iterator[tuple[Bucket, Proxy]]:
+    """A real S3 server behind a proxy, which everybody talks to."""
+    with ExitStack() as stack:
+        running: list[Proxy] = []
+
+        def through(endpoint: str) -> str:
+            running.append(stack.enter_context(proxy(endpoint)))
+            return running[0].endpoint
+
+        bucket = stack.enter_context(s3_bucket(folder, through))
+        yield bucket, running[0]
 
 
 @contextmanager

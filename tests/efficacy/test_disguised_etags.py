@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.efficacy.site import Bucket, Site, s3_bucket, site
+from tests.efficacy.site import Bucket, Site, s3_behind_proxy, site
 from tests.support.disguise import Disguise
-from tests.support.proxy import Proxy, proxy
+from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,15 +27,8 @@ Encrypt = Callable[[Callable[[str], bool]], Disguise]
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bucket, Proxy]]:
     """A real S3 server behind a proxy."""
-    with ExitStack() as stack:
-        running: list[Proxy] = []
-
-        def through(endpoint: str) -> str:
-            running.append(stack.enter_context(proxy(endpoint)))
-            return running[0].endpoint
-
-        bucket = stack.enter_context(s3_bucket(tmp_path_factory.mktemp("disguised"), through))
-        yield bucket, running[0]
+    with s3_behind_proxy(tmp_path_factory.mktemp("disguised")) as found:
+        yield found
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,15 +14,8 @@ from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.catalogue import list_marks, newest_to_sweep
 from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL
-from tests.support.lake import NOW, Lake, lake
+from tests.support.lake import NOW, Lake
 from tests.support.marks import finish
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        found.create("lake")
-        yield found
 
 
 @pytest.fixture

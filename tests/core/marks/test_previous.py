@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
-from tests.support.lake import Lake, lake
+from tests.support.lake import Lake
 from tests.support.marks import Marked, marker
 from tests.support.old_marks import HEADER, Made, alter, file_of, maker
 
@@ -128,13 +127,6 @@ def test_a_mark_whose_header_is_damaged_may_have_read_last(made: Made, tmp_path:
 
 
 # --- marks of a served repository ---
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        found.create("lake")
-        yield found
 
 
 @pytest.fixture

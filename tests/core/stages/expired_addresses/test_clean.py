@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +20,7 @@ from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as STAGED_SCHE
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import read_part
 from tests.support.crowded import crowded
-from tests.support.lake import NO_SPARK, NOW, Lake, lake
+from tests.support.lake import NO_SPARK, NOW, Lake
 from tests.support.marks import Rows, finish
 
 if TYPE_CHECKING:
@@ -61,13 +59,6 @@ def hashed(rows: Rows) -> Rows:
     return [
         {"range_id": "r1", "hash": each, "size": row["size"], "tag": 0} for row, each in zip(rows, hashes, strict=True)
     ]
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        found.create("lake")
-        yield found
 
 
 def mark(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,9 +15,9 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy import safety
 from lakegc_core.stages.expired_addresses import proofs
 from lakegc_core.stages.swept_report.stage import swept_report
-from tests.efficacy.site import DAY, LATER, Bucket, Site, s3_bucket, site
+from tests.efficacy.site import DAY, LATER, Bucket, Site, s3_behind_proxy, site
 from tests.support.disguise import Disguise
-from tests.support.proxy import Answer, Forward, Proxy, Request, pass_on, proxy
+from tests.support.proxy import Answer, Forward, Proxy, Request, pass_on
 from tests.support.replays import rows
 
 if TYPE_CHECKING:
@@ -31,15 +30,8 @@ SIZE = 500
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bucket, Proxy]]:
     """A real S3 server behind a proxy."""
-    with ExitStack() as stack:
-        running: list[Proxy] = []
-
-        def through(endpoint: str) -> str:
-            running.append(stack.enter_context(proxy(endpoint)))
-            return running[0].endpoint
-
-        bucket = stack.enter_context(s3_bucket(tmp_path_factory.mktemp("proofs"), through))
-        yield bucket, running[0]
+    with s3_behind_proxy(tmp_path_factory.mktemp("proofs")) as found:
+        yield found
 
 
 @dataclass

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,20 +13,13 @@ from lakegc_core.marks import sweeps
 from lakegc_core.names import STAGES
 from lakegc_core.spark.session import Mapped
 from lakegc_core.stages.expired_addresses import since as findings
-from tests.support.lake import NOW, Lake, lake
+from tests.support.lake import NOW, Lake
 from tests.support.marks import Marked, finish, marker, parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ADDRESS = pa.schema([findings.SCHEMA.field("address")])
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        found.create("lake")
-        yield found
 
 
 @pytest.fixture

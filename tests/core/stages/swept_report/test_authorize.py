@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from lakegc_core.policy.guards import GUARDS, Verdict
 from lakegc_core.policy.safety import FULL, STANDARD, Level
 from lakegc_core.stages.swept_report.authorize import check_look_delay, confirmed_at, judge, ready_at, refusal
 from lakegc_core.stages.swept_report.read_sample import Sample
-from tests.support.lake import NOW, Lake, lake
+from tests.support.lake import NOW, Lake
 from tests.support.marks import finish
 from tests.support.old_marks import DAY, Made, maker
 
@@ -38,13 +37,6 @@ def test_the_gap_begins_when_the_commits_had_been_read(made: Made) -> None:
 
 
 # --- a served mark ---
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        found.create("lake")
-        yield found
 
 
 def whole(served: Lake, level: Level = FULL, **expired: Any) -> MarkContext:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,18 +14,11 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.stages.swept_report import lakefs_report
 from lakegc_core.stages.swept_report.deletion import PLAN_SCHEMA
 from lakegc_core.tables.parts import Part
-from tests.support.lake import NO_SPARK, NOW, Lake, lake
+from tests.support.lake import NO_SPARK, NOW, Lake
 from tests.support.marks import parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        found.create("lake")
-        yield found
 
 
 def planned(context: MarkContext, folder: str, *addresses: str) -> list[Part]:
