@@ -14,12 +14,12 @@ from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import freed, human_bytes
 from lakegc_dagster.metadata.shown import Metadata, cost, place, table
 
-_OUTCOMES = {
-    Outcome.DELETED: "gone from the store",
-    Outcome.ALREADY_GONE: "somebody else had deleted it",
-    "rescued": "live again: kept",
-    "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
-    "lost": "found referenced after it was deleted: restore it from a backup, and report this",
+_OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
+    Outcome.DELETED.value: "gone from the store",
+    Outcome.ALREADY_GONE.value: "somebody else had deleted it",
+    Outcome.RESCUED.value: "live again: kept",
+    Outcome.UNCONFIRMED.value: "not yet unreferenced for long enough: kept for a later sweep",
+    Outcome.LOST.value: "found referenced after it was deleted: restore it from a backup, and report this",
 }
 
 

@@ -107,6 +107,11 @@ class SweepRecord:
             lost += report.get("outcomes", {}).get(Outcome.LOST, 0)
         return lost
 
+    def nothing_to_do(self) -> dict[str, int]:
+        """The outcomes of a sweep that finds nothing left. A retry must not turn green what was lost before."""
+        lost = self.lost_before()
+        return {each.value: 0 for each in _ALWAYS_SHOWN} | ({Outcome.LOST.value: lost} if lost else {})
+
     def plan(self) -> dict[str, Any]:
         """plan.json, after checking that nobody changed it and that it belongs to this mark."""
         return self._plan(self.folder)
@@ -174,7 +179,7 @@ class SweepRecord:
                 .agg(F.count("*").alias("objects"), F.sum("deleted").alias("bytes"))
                 .collect()
             )
-        found = dict.fromkeys(_ALWAYS_SHOWN, 0) | {row["outcome"]: row["objects"] for row in rows}
+        found = {each.value: 0 for each in _ALWAYS_SHOWN} | {row["outcome"]: row["objects"] for row in rows}
         return Totals(found, sum(row["bytes"] or 0 for row in rows))
 
     def check_sums(self) -> int:

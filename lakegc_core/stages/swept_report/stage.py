@@ -113,14 +113,7 @@ class _Sweep:
                 candidates = self._restricted(candidates, self.only)
         waiting = _count(candidates)
         if waiting == 0 and self.only is None and not self.record.is_begun:
-            none: dict[str, int] = {
-                Outcome.DELETED: 0,
-                Outcome.ALREADY_GONE: 0,
-                Outcome.RESCUED: 0,
-                Outcome.UNCONFIRMED: 0,
-            }
-            lost = self.record.lost_before()  # a retry must not turn green what was lost
-            return self._result(none | ({Outcome.LOST: lost} if lost else {}), 0, 0)
+            return self._result(self.record.nothing_to_do(), 0, 0)
         while True:
             attempt = self.record.next_attempt()
             here = f"{self.record.folder}/attempt-{attempt}"
