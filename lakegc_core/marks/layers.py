@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAMP, Manifest, MarkArtifacts, facts_of, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
-from lakegc_core.marks.previous import previous_findings
+from lakegc_core.marks.previous import CLOCKS, findings_before
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.tables.key_scan import Source, Wanted, sources_of
@@ -29,8 +29,6 @@ Seals = tuple[tuple[str, str], ...]
 
 _LISTING = STAGES[0]
 _LAST = STAGES[-1]
-CLOCKS = 3600.0
-"""Seconds by which the clocks of two collectors may differ where one has to know what the other did."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +94,11 @@ def choose(context: MarkContext) -> Basis:
     """What a mark that begins now may rest on."""
     if context.header.mode == CLEAN:
         return Basis((), "asked for")
-    before = previous_findings(context)
-    if before is None:
-        return Basis((), "the first of its kind, or the last one did not come to its end")
+    before = findings_before(context)
+    if before.mark is None:
+        return Basis((), before.why)
     try:
-        layers = layers_of(before)
+        layers = layers_of(before.mark)
         problem = _problem(context, layers)
     except LakegcError as error:
         return Basis((), str(error))

@@ -6,11 +6,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import CommitsFacts
+
+CLOCKS = 3600.0
+"""Seconds by which the clocks of two collectors may differ where one has to know what the other did."""
 
 
 def newest_complete(
@@ -66,15 +71,37 @@ def asked_at(mark: MarkArtifacts) -> float:
     return max((manifest.started_at for manifest in manifests if manifest is not None), default=0.0)
 
 
-def previous_findings(context: MarkContext) -> MarkArtifacts | None:
-    """The mark before this one, if no other may have found objects live since it read.
+def unreadable_until(mark: MarkArtifacts) -> float:
+    """When a mark that does not read (damaged, or of another version) can have asked lakeFS last, unix seconds: the
+    newest time of its files by the store's clock, and CLOCKS more. Endless if it has no files."""
+    times = [pc.max(batch.column("last_modified")).as_py() for batch in mark.store.list(f"{mark.folder}/")]
+    return max((time.timestamp() for time in times if time is not None), default=math.inf) + CLOCKS
 
-    A mark that asked what is staged and got no further may have; so may a damaged one, and one that was begun earlier
-    and resumed later: None then, so that every object is waited for anew.
+
+@dataclass(frozen=True)
+class FindingsBefore:
+    """The mark whose findings the next one carries on; or None, and why in words."""
+
+    mark: MarkArtifacts | None
+    why: str = ""
+
+
+def previous_findings(context: MarkContext) -> MarkArtifacts | None:
+    """The mark before this one, if no other may have found objects live since it read."""
+    return findings_before(context).mark
+
+
+def findings_before(context: MarkContext) -> FindingsBefore:
+    """The same, with the reason where there is none: every object is waited for anew then.
+
+    A mark that asked what is staged and got no further may have found objects live; so may one that was begun earlier
+    and resumed later. A mark that does not read counts as one that found everything live as long as it was written to:
+    once, not for ever.
     """
     before = previous_mark(context)
     if before is None:
-        return None
+        return FindingsBefore(None, "the first of its kind")
+    read = read_at(before)
     for mark_id in marks(context.workspace, context.home):
         if mark_id in (before.mark_id, context.header.mark_id):
             continue
@@ -83,11 +110,13 @@ def previous_findings(context: MarkContext) -> MarkArtifacts | None:
             other = mark.header()
             if other is None or not _is_comparable(other, context.header):
                 continue
-            if asked_at(mark) >= read_at(before):
-                return None
-        except MarkError:
-            return None
-    return before
+            if asked_at(mark) >= read:
+                how = "" if mark.manifest(STAGES[-1]) else ", and did not come to its end"
+                return FindingsBefore(None, f"mark {mark_id} asked lakeFS after mark {before.mark_id} had read{how}")
+        except MarkError as error:
+            if unreadable_until(mark) >= read:
+                return FindingsBefore(None, f"mark {mark_id} does not read: {error}")
+    return FindingsBefore(before)
 
 
 def former_state(context: MarkContext) -> MarkArtifacts | None:
@@ -117,8 +146,8 @@ class LaterMarks:
 
 
 def later_marks(context: MarkContext) -> LaterMarks:
-    """The marks that read after this one, also those that were begun before it and resumed. Nobody knows when a
-    damaged one read: it counts as one that did not finish, and asked after all others."""
+    """The marks that read after this one, also those that were begun before it and resumed. A mark that does not read
+    counts as one that did not finish, and asked lakeFS as long as it was written to."""
     finished: tuple[float, MarkArtifacts] | None = None
     unfinished = 0.0
     for mark_id in marks(context.workspace, context.home):
@@ -129,7 +158,7 @@ def later_marks(context: MarkContext) -> LaterMarks:
                 continue
             asked, complete = asked_at(mark), mark.manifest(STAGES[-1]) is not None
         except MarkError:
-            asked, complete = math.inf, False
+            asked, complete = unreadable_until(mark), False
         if asked < read_at(context.mark):
             continue
         if not complete:

@@ -21,9 +21,9 @@ from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, marks, retired_
 from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, digest, encode
-from lakegc_core.marks.layers import CLOCKS, restored_at, rests_on
+from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
-from lakegc_core.marks.previous import asked_at, read_at, series_of
+from lakegc_core.marks.previous import CLOCKS, asked_at, read_at, series_of
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import FAILED, STAGES, Outcome
 from lakegc_core.policy import safety

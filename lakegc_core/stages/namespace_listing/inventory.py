@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from lakegc_core.marks.artifacts import MarkArtifacts, marks
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.layers import CLOCKS, Layer
+from lakegc_core.marks.layers import Layer
+from lakegc_core.marks.previous import CLOCKS
 from lakegc_core.marks.sweeps import report_of, sweeps_of
 from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety

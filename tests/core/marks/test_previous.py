@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
+from lakegc_core.marks.previous import (
+    findings_before,
+    former_state,
+    later_marks,
+    previous_findings,
+    previous_mark,
+    unreadable_until,
+)
 from tests.support.lake import Lake
 from tests.support.marks import Marked, marker
-from tests.support.old_marks import HEADER, Made, alter, file_of, maker
+from tests.support.old_marks import DAY, HEADER, Made, alter, file_of, maker
 
 
 @pytest.fixture
@@ -124,6 +134,60 @@ def test_a_mark_whose_header_is_damaged_may_have_read_last(made: Made, tmp_path:
     alter(file_of(made("m2", 1).mark, tmp_path), cutoff=1.0)
     made("m3", 2)
     assert later_marks(own).unfinished
+
+
+# --- marks that do not read ---
+
+
+def written(context: Any, tmp_path: Path, days: float) -> None:
+    """The files of a mark were last written so many days after the first mark."""
+    for file in (tmp_path / context.mark.folder).rglob("*"):
+        os.utime(file, (HEADER.started_at + days * DAY,) * 2)
+
+
+def test_a_mark_that_does_not_read_counts_once_and_not_for_ever(made: Made, tmp_path: Path) -> None:
+    """Before, no mark after it confirmed anything, however old it was."""
+    made("m1", 0)
+    damaged = made("m2", 1)
+    alter(file_of(damaged.mark, tmp_path, "expired_addresses"), rows=4)
+    written(damaged, tmp_path, 1)
+    found = findings_before(made("m3", 2))
+    assert found.mark is None and found.why.startswith("mark m2 does not read: ")
+    assert name(previous_findings(made("m4", 3, stages=0))) == "m3"
+
+
+def test_a_mark_of_another_version_is_passed_over_like_a_damaged_one(made: Made, tmp_path: Path) -> None:
+    old = made("m1", 0)
+    alter(file_of(old.mark, tmp_path), format=1)
+    written(old, tmp_path, 0)
+    assert findings_before(made("m2", 1)).why == "the first of its kind"
+    assert name(previous_findings(made("m3", 2, stages=0))) == "m2"
+
+
+def test_a_mark_that_does_not_read_and_is_still_written_to_may_find_anything_live(made: Made, tmp_path: Path) -> None:
+    made("m1", 0)
+    damaged = made("m2", 1)
+    alter(file_of(damaged.mark, tmp_path), cutoff=1.0)
+    written(damaged, tmp_path, 1)
+    made("m3", 2)
+    assert name(previous_findings(made("m4", 3, stages=0))) == "m3"
+    written(damaged, tmp_path, 2)
+    assert previous_findings(made("m4", 3, stages=0)) is None
+
+
+def test_a_sweep_trusts_a_mark_that_came_after_one_that_does_not_read(made: Made, tmp_path: Path) -> None:
+    own = made("m1", 0)
+    damaged = made("m2", 1)
+    alter(file_of(damaged.mark, tmp_path, "expired_addresses"), rows=4)
+    written(damaged, tmp_path, 1)
+    assert later_marks(own).unfinished
+    made("m3", 2)
+    found = later_marks(own)
+    assert (name(found.finished), found.unfinished) == ("m3", False)
+
+
+def test_a_mark_that_does_not_read_and_has_no_files_vouches_for_nothing(made: Made) -> None:
+    assert unreadable_until(made("m1", 0, stages=0).artifacts("nothing")) == math.inf
 
 
 # --- marks of a served repository ---
