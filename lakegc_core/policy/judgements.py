@@ -162,15 +162,19 @@ def shrink(evidence: Evidence) -> Finding:
 
 
 def shrunk(before: Compared, now: Compared, level: Level) -> list[str]:
-    """In which groups much less is live by the facts `now` of a mark than by those `before`, in words."""
+    """In which groups much less is live by the facts `now` of a mark than by those `before`, in words.
+
+    What was staged and is committed now is no loss: of staged objects only those are missed that commits did not gain.
+    """
+    gained = max(0, now.committed_and_held - before.committed_and_held)
     groups = (
-        ("committed", before.committed_and_held, now.committed_and_held),
-        ("staged", before.uncommitted.objects, now.uncommitted.objects),
+        ("committed", before.committed_and_held, now.committed_and_held, 0),
+        ("staged", before.uncommitted.objects, now.uncommitted.objects, gained),
     )
     return [
         f"{title} objects went from {had:,} to {has:,}"
-        for title, had, has in groups
-        if had - has > max(level.shrink * had, _FEW)
+        for title, had, has, committed in groups
+        if had - has - committed > max(level.shrink * had, _FEW)
     ]
 
 

@@ -126,6 +126,15 @@ def _live(**objects: int) -> Compared:
     return Compared(*(Amount(objects.get(group, 0)) for group in groups))
 
 
+def test_what_was_staged_and_is_committed_now_is_no_loss() -> None:
+    """Before, a night in which a large upload was committed refused every mark after it."""
+    had = _live(committed=1000, uncommitted=500)
+    assert judgements.shrunk(had, _live(committed=1500), FULL) == []
+    assert judgements.shrunk(had, _live(committed=1100, uncommitted=100), FULL) == [
+        "staged objects went from 500 to 100"
+    ]
+
+
 def test_what_only_a_hold_keeps_is_live_and_its_loss_is_a_loss_of_committed_objects() -> None:
     had = _live(committed=600, held=400)
     assert judgements.shrunk(had, _live(committed=1000), FULL) == []
