@@ -64,4 +64,4 @@ lock: $(STAMP)  ## resolve the dependencies anew into requirements.lock
 		--group dev pyproject.toml --output-file requirements.lock
 
 clean:  ## remove what the other verbs made
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .dagster_home .demo
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis .dagster_home .demo
