@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -126,7 +126,7 @@ class Manifest:
 
     def sealed(self) -> Manifest:
         """The same manifest with its digest filled in."""
-        return Manifest(**{**_shallow(self), "digest": digest(_unsealed(self))})
+        return replace(self, digest=digest(_unsealed(self)))
 
 
 def facts_of(manifests: Mapping[str, Manifest], kind: type[F]) -> F:
@@ -339,10 +339,6 @@ def retired_marks(config: StoreConfig, home: str = HOME) -> list[str]:
         for key in level.objects["address"].to_pylist()
     ]
     return sorted(found, reverse=True)
-
-
-def _shallow(manifest: Manifest) -> dict[str, Any]:
-    return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
 
 
 def _unsealed(manifest: Manifest) -> dict[str, Any]:
