@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core.marks.artifacts import HOME
+from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.stages.expired_addresses import neighbour_references
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.neighbour_references import References
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FAR, BROKEN = "far", "broken"
-NOTHING: Any = {"repositories": 0, "unknown": 0, "named": [], "within": 1, "addresses": 0}
+NOTHING = NeighbourFacts(repositories=0, unknown=0, named=(), within=1.0)
 
 
 def _nothing(spark: object, context: object, folder: str) -> References:
