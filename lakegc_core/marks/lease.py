@@ -146,14 +146,17 @@ class Lease:
             raise RefusedError("Another collector has just taken the lease. Wait for it.") from None
 
     def _renew(self) -> None:
-        while not self._stop.wait(LEASE_RENEWAL.total_seconds()):
-            try:
-                self._etag = self._store.write(self._key, self._body(), if_match=self._etag)
-            except PreconditionFailedError:
-                self._lost = "somebody else took it"
-                return
-            except LakegcError:
-                continue  # `check` judges by the time of the last renewal
+        while self._lost is None and not self._stop.wait(LEASE_RENEWAL.total_seconds()):
+            self.renew()
+
+    def renew(self) -> None:
+        """Hold the lease for its whole time from now on, unless somebody else has taken it."""
+        try:
+            self._etag = self._store.write(self._key, self._body(), if_match=self._etag)
+        except PreconditionFailedError:
+            self._lost = "somebody else took it"
+        except LakegcError:
+            return  # `check` judges by the time of the last renewal
 
     def _body(self, expires_at: float | None = None) -> bytes:
         if expires_at is None:

@@ -25,6 +25,7 @@ from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import RefusedError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import Http
+from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import AUTO
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.stages.swept_report.result import SweepResult
@@ -242,6 +243,8 @@ class Town:
                 try:
                     self.player.play(meddling.steps)
                     self.pass_time(meddling.seconds)
+                    for held, _ in list(lease._held.values()):
+                        held.renew()  # as its thread does every two minutes, which have passed many times
                     self.counts["times users meddled"] += 1
                 except Exception as error:  # in the server's thread
                     failed.append(error)
