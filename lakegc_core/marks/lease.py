@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.errors import (
@@ -107,7 +108,7 @@ class Lease:
     def take(self) -> None:
         """Take the lease, or a dead collector's. RefusedError if a living one holds it."""
         try:
-            self._etag = self._store.write(self._key, self._body(), if_absent=True)
+            self._write(if_absent=True)
         except PreconditionFailedError:
             self._take_over()
         self._thread.start()
@@ -125,7 +126,7 @@ class Lease:
         self._thread.join(timeout=10)
         if self._lost is None:
             with suppress(StoreError):
-                self._store.write(self._key, self._body(expires_at=0.0), if_match=self._etag)
+                self._store.write(self._key, self._body(0.0), if_match=self._etag)
 
     def _take_over(self) -> None:
         try:
@@ -141,7 +142,7 @@ class Lease:
                 "runs out by itself."
             )
         try:
-            self._etag = self._store.write(self._key, self._body(), if_match=found.etag)
+            self._write(if_match=found.etag)
         except PreconditionFailedError:
             raise RefusedError("Another collector has just taken the lease. Wait for it.") from None
 
@@ -151,16 +152,32 @@ class Lease:
 
     def renew(self) -> None:
         """Hold the lease for its whole time from now on, unless somebody else has taken it."""
-        try:
-            self._etag = self._store.write(self._key, self._body(), if_match=self._etag)
-        except PreconditionFailedError:
-            self._lost = "somebody else took it"
-        except LakegcError:
-            return  # `check` judges by the time of the last renewal
+        with suppress(LakegcError):  # `check` judges by the time of the last renewal that succeeded
+            try:
+                self._write(if_match=self._etag)
+            except PreconditionFailedError:
+                self._look_whose()
 
-    def _body(self, expires_at: float | None = None) -> bytes:
-        if expires_at is None:
-            expires_at = self._expires_at = clock.now().timestamp() + LEASE.total_seconds()
+    def _write(self, **condition: Any) -> None:
+        """Take or renew the lease; it counts only from when the store has said so."""
+        expires_at = clock.now().timestamp() + LEASE.total_seconds()
+        self._etag = self._store.write(self._key, self._body(expires_at), **condition)
+        self._expires_at = expires_at
+
+    def _look_whose(self) -> None:
+        """The lease is not the one that was written last: somebody took it, or a renewal landed whose answer was
+        lost. What is ours we go on with; the next renewal notices whoever comes between."""
+        try:
+            etag = self._store.head(self._key).etag
+            ours = self.proof.stands()
+        except ObjectNotFoundError:
+            etag, ours = None, False
+        if etag is None or not ours:
+            self._lost = "somebody else took it"
+        else:
+            self._etag = etag
+
+    def _body(self, expires_at: float) -> bytes:
         holder = Holder(
             owner=self._owner,
             verb=self._verb,

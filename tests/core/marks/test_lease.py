@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lakegc_core.errors import RefusedError
+from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks import lease
 from lakegc_core.policy.safety import LEASE
-from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.local import LocalConfig, LocalStore
 
 HOME = "_lakefs/retention/gc/lakegc"
 
@@ -178,3 +179,41 @@ def test_an_external_lease_is_the_operators_business(config: LocalConfig) -> Non
     with lease.held(config, HOME, "mark", external=True, demanded=True) as held:
         assert held is None
     assert not (Path(config.path) / HOME / lease.NAME).exists()
+
+
+def test_a_renewal_that_landed_and_whose_answer_was_lost_leaves_the_lease_ours(
+    config: LocalConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _held(config) as found:
+        assert found is not None
+        write = LocalStore.write
+
+        def deaf(store: LocalStore, key: str, data: bytes, **condition: Any) -> str:
+            write(store, key, data, **condition)
+            raise StoreError("no answer")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalStore, "write", deaf)
+            found.renew()
+        found.renew()  # its condition fails, and the lease is ours all the same
+        found.renew()
+        found.check()
+
+
+def test_a_renewal_that_fails_does_not_lengthen_the_lease(config: LocalConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the collector went on for ten minutes more than the store knew of."""
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    with _held(config) as found:
+        assert found is not None
+
+        def broken(store: LocalStore, key: str, data: bytes, **condition: Any) -> str:
+            raise StoreError("no answer")
+
+        until = float(str(_stored(config)["expires_at"]))
+        monkeypatch.setattr(LocalStore, "write", broken)
+        monkeypatch.setenv("LAKEGC_NOW", str(until - 1))
+        found.renew()
+        found.check()
+        monkeypatch.setenv("LAKEGC_NOW", str(until + 1))
+        with pytest.raises(RefusedError, match="could not be renewed in time"):
+            found.check()
