@@ -125,15 +125,20 @@ def sight(neighbour: Neighbour, before: float = math.inf) -> Sighting:
     return Sighting(neighbour.name, problem=next(iter(problems.values()), ""))
 
 
-def what_is_known(found: Sequence[Sighting], wanted: NeighbourSettings, now: float) -> NeighbourFacts:
-    """What the guard judges by: how many neighbours there are, and of which nothing, or too little, is known."""
+def what_is_known(
+    found: Sequence[Sighting], wanted: NeighbourSettings, now: float, addresses: int = 0
+) -> NeighbourFacts:
+    """What the guard judges by: how many neighbours there are, and of which nothing, or too little, is known.
+
+    `addresses`: how many they refer to here, where that was read.
+    """
     told = [
         (each.name, why)
         for each in sorted(found, key=lambda each: each.name)
         if not any(fnmatch.fnmatchcase(each.name, pattern) for pattern in wanted.ignore)
         and (why := _unknown(each, wanted, now))
     ]
-    return NeighbourFacts(len(found), len(told), tuple(told[:_NAMED]), wanted.within.total_seconds())
+    return NeighbourFacts(len(found), len(told), tuple(told[:_NAMED]), wanted.within.total_seconds(), addresses)
 
 
 def unread(error: Exception) -> str:

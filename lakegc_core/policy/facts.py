@@ -1,28 +1,36 @@
 """What each marking stage found, in figures: the facts that manifests carry, guards judge and reports show.
 
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
-back. Counts are of objects unless the name says otherwise; bytes are bytes; times are unix seconds.
+back. No field has a default: a key that a manifest lacks must never be read as "nothing found". Counts are of objects
+unless the name says otherwise; bytes are bytes; times are unix seconds.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lakegc_core.errors import MarkError
 from lakegc_core.names import Stage
 
 
+class _Whole:
+    """Read from a manifest only with all of its keys, and no others."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+
 @dataclass(frozen=True)
-class Amount:
+class Amount(_Whole):
     """A group of objects."""
 
-    objects: int = 0
-    bytes: int = 0
+    objects: int
+    bytes: int
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(self.objects + other.objects, self.bytes + other.bytes)
@@ -31,8 +39,11 @@ class Amount:
         return Amount(self.objects - other.objects, self.bytes - other.bytes)
 
 
+NOTHING = Amount(0, 0)
+
+
 @dataclass(frozen=True)
-class AgeOrSize:
+class AgeOrSize(_Whole):
     """The expired objects of one class of age, or of size."""
 
     name: str
@@ -41,7 +52,7 @@ class AgeOrSize:
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(_Whole):
     """The objects of one folder."""
 
     prefix: str
@@ -50,7 +61,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class StageFacts:
+class StageFacts(_Whole):
     """What a stage found. `stage`: which one."""
 
     stage: ClassVar[Stage]
@@ -92,7 +103,7 @@ class StagedFacts(StageFacts):
     files: int
     rows: int  # addresses in the files
     rows_of_branch_listings: int  # addresses that branches show, where every branch is listed
-    elsewhere: Mapping[str, int] = field(default_factory=dict)  # addresses outside the namespace, by authority
+    elsewhere: Mapping[str, int]  # addresses outside the namespace, by authority
 
 
 @dataclass(frozen=True)
@@ -130,41 +141,50 @@ class ReadFacts(StageFacts):
 
     stage: ClassVar[Stage] = Stage.COMMITTED_ADDRESSES
 
-    metaranges: int = 0
-    ranges: int = 0
-    entries: int = 0
-    references: int = 0  # of metaranges to ranges, as the metaranges say
-    references_read: int = 0  # for which the ranges that were read stand
-    checksum: int = 0
-    checksum_read: int = 0
-    addresses: int = 0
+    metaranges: int
+    ranges: int
+    entries: int
+    references: int  # of metaranges to ranges, as the metaranges say
+    references_read: int  # for which the ranges that were read stand
+    checksum: int
+    checksum_read: int
+    addresses: int
+
+
+NOTHING_READ = ReadFacts(**dict.fromkeys((each.name for each in fields(ReadFacts)), 0))
 
 
 @dataclass(frozen=True)
-class CommittedFacts(ReadFacts):
+class ChangedFacts(ReadFacts):
+    """What was read, and how much that changed since the mark below."""
+
+    ranges_added: int
+    ranges_dropped: int
+
+
+@dataclass(frozen=True)
+class CommittedFacts(ChangedFacts):
     """What the retained commits refer to."""
 
-    ranges_added: int = 0  # since the mark below
-    ranges_dropped: int = 0
-    held_by_path: int = 0
-    holds_idle: tuple[str, ...] = ()  # holds by path that hold nothing
-    holds_untold: tuple[str, ...] = ()  # and those of which that was not found out
-    elsewhere: Mapping[str, int] = field(default_factory=dict)  # addresses outside the namespace, by authority
+    held_by_path: int
+    holds_idle: tuple[str, ...]  # holds by path that hold nothing
+    holds_untold: tuple[str, ...]  # and those of which that was not found out
+    elsewhere: Mapping[str, int]  # addresses outside the namespace, by authority
 
 
 @dataclass(frozen=True)
-class NeighbourFacts:
+class NeighbourFacts(_Whole):
     """What is known of the other repositories of the same lakeFS."""
 
     repositories: int
     unknown: int  # of which too little is known
     named: tuple[tuple[str, str], ...]  # some of these, with the reason
     within: float  # seconds
-    addresses: int = 0  # which they refer to here
+    addresses: int  # which they refer to here
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(_Whole):
     """What the guards compare with the mark before."""
 
     listed: Amount
@@ -192,7 +212,7 @@ class Groups(Compared):
 
 
 @dataclass(frozen=True)
-class Previous:
+class Previous(_Whole):
     """The mark that a mark is compared with."""
 
     mark_id: str
@@ -219,7 +239,7 @@ class ExpiredFacts(Groups, StageFacts):
     previous: Previous | None
     neighbours: NeighbourFacts
     refers_elsewhere: Mapping[str, int]  # addresses outside the namespace that entries refer to, by authority
-    missing_paths: tuple[Mapping[str, str], ...] = ()
+    missing_paths: tuple[Mapping[str, str], ...]  # some of the missing: address and path
 
     @property
     def compared(self) -> Compared:
@@ -243,7 +263,7 @@ def read_facts(kind: type[F], value: Mapping[str, Any]) -> F:
     """The facts of a stage from a manifest. MarkError if they are not those of this version."""
     try:
         anything: Any = kind
-        found: F = _adapter(anything).validate_python(value)
+        found: F = _adapter(anything).validate_json(json.dumps(value), strict=True)
         return found
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

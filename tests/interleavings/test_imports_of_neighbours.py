@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FAR, BROKEN = "far", "broken"
-NOTHING = NeighbourFacts(repositories=0, unknown=0, named=(), within=1.0)
+NOTHING = NeighbourFacts(repositories=0, unknown=0, named=(), within=1.0, addresses=0)
 
 
 def _nothing(spark: object, context: object, folder: str) -> References:

@@ -10,6 +10,10 @@ _GROUPS = (
     *("listed", "committed", "uncommitted", "held", "expired", "neighbour", "young", "unasked"),
     *("foreign", "unknown", "confirmed", "waiting"),
 )
+_READ = (
+    *("metaranges", "ranges", "entries", "references", "references_read", "checksum", "checksum_read", "addresses"),
+    *("ranges_added", "ranges_dropped", "held_by_path"),
+)
 _EMPTY: Mapping[str, Mapping[str, Any]] = {
     "namespace_listing": {
         **dict.fromkeys(("objects", "bytes", "foreign", "foreign_bytes", "nested", "units", "units_listed"), 0),
@@ -38,7 +42,11 @@ _EMPTY: Mapping[str, Mapping[str, Any]] = {
         "dump": "",
         "run_id": None,
     },
-    "committed_addresses": {},
+    "committed_addresses": {
+        **dict.fromkeys(_READ, 0),
+        **dict.fromkeys(("holds_idle", "holds_untold"), ()),
+        "elsewhere": {},
+    },
     "expired_addresses": {
         **dict.fromkeys(_GROUPS, NOTHING),
         **dict.fromkeys(("missing", "violations", "pages_asked", "heads"), 0),
@@ -46,7 +54,8 @@ _EMPTY: Mapping[str, Mapping[str, Any]] = {
         "asked_at": None,
         "previous": None,
         "refers_elsewhere": {},
-        "neighbours": {"repositories": 0, "unknown": 0, "named": [], "within": 0.0},
+        "missing_paths": (),
+        "neighbours": {"repositories": 0, "unknown": 0, "named": [], "within": 0.0, "addresses": 0},
     },
 }
 

@@ -166,7 +166,7 @@ class Collector:
             "expired": len(old),
         }
         facts |= {name: {"objects": count, "bytes": count} for name, count in groups.items()}
-        facts["neighbours"] = {"repositories": 0, "unknown": 0, "named": [], "within": 0}
+        facts["neighbours"] = {"repositories": 0, "unknown": 0, "named": [], "within": 0, "addresses": 0}
         facts["violations"] = len(old - _COLLECTABLE)
         facts["missing"] = len((mark.committed | mark.staged) - mark.listing.keys())
         facts["previous"] = None

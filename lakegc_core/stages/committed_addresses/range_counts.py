@@ -20,7 +20,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.policy.facts import CommittedFacts
+from lakegc_core.policy.facts import ChangedFacts
 from lakegc_core.spark.session import Json, run_on_rows
 from lakegc_core.stages.committed_addresses.range_files import (
     CHECKSUMS,
@@ -93,7 +93,7 @@ def read_changes(
     folder: str,
     *,
     expected: int,
-) -> StageOutput[CommittedFacts]:
+) -> StageOutput[ChangedFacts]:
     """What the metaranges of the retained commits refer to, from what the mark below knew of its own.
 
     `layers`: that mark and those that it rests on, newest first; none for a clean mark. `commits`: parts of the commits
@@ -106,7 +106,7 @@ def read_changes(
     read = summary(metaranges[CHECKSUMS], parts[RANGES], parts)
     check_references(read)
     added, dropped = (sum(each[name] for each in results if name in each) for name in (_ADDED, _GONE))
-    facts = CommittedFacts(**read.as_json(), ranges_added=added, ranges_dropped=dropped)
+    facts = ChangedFacts(**read.as_json(), ranges_added=added, ranges_dropped=dropped)
     datasets = {**parts, METARANGES: metaranges[METARANGES], CHECKSUMS: metaranges[CHECKSUMS]}
     return StageOutput(datasets, facts)
 

@@ -6,7 +6,6 @@ is whole or an error: every count is compared with what the level above says.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakegc_core.marks.context import MarkContext
@@ -46,8 +45,8 @@ def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResul
         search = idle_paths(spark, context, held.idle)
         away = [*output.datasets[ELSEWHERE], *held.elsewhere]
         every = (away, *(each.parts(STAGE, ELSEWHERE) for each in layers))
-        facts = replace(
-            output.facts,
+        facts = CommittedFacts(
+            **output.facts.as_json(),
             held_by_path=rows_of(held.parts),
             holds_idle=tuple(f"{PATH}:{glob}" for glob in search.idle),
             holds_untold=tuple(f"{PATH}:{glob}" for glob in search.untold),

@@ -11,7 +11,7 @@ from lakegc_core.errors import IncompleteError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.policy.facts import ReadFacts
+from lakegc_core.policy.facts import NOTHING_READ, ReadFacts
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows
 from lakegc_core.stages.committed_addresses.range_files import (
     CHECKSUMS,
@@ -47,7 +47,7 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
     with clear_errors():
         expected = unknown.count()
     if expected == 0:  # the usual case: nothing was committed since
-        return StageOutput(dict.fromkeys((STAGE, INDEX, ELSEWHERE, RANGES), ()), ReadFacts())
+        return StageOutput(dict.fromkeys((STAGE, INDEX, ELSEWHERE, RANGES), ()), NOTHING_READ)
     work, width = reading(context, folder), spark_width(spark)
     told = context.settings.scale.range_num_partitions
     found = write(

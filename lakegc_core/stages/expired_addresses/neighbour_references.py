@@ -76,10 +76,10 @@ def read_references(spark: SparkSession, context: MarkContext, folder: str) -> R
         seen |= {name: replace(left[name], problem=problem) for name, problem in problems.items()}
         if not left:
             break
-    facts = what_is_known(list(seen.values()), context.settings.neighbours, clock.now().timestamp())
+    facts = what_is_known(list(seen.values()), context.settings.neighbours, clock.now().timestamp(), rows_of(parts))
     if broken := [each for each in seen.values() if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
-    return References(parts, replace(facts, addresses=rows_of(parts)), folder)
+    return References(parts, facts, folder)
 
 
 @dataclass(frozen=True)

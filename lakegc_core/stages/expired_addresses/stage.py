@@ -21,7 +21,7 @@ from lakegc_core.marks.layers import Layer, all_layers
 from lakegc_core.marks.previous import previous_findings, previous_mark
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
-from lakegc_core.policy.facts import Amount, CommittedFacts, ExpiredFacts, ListingFacts, Previous, StagedFacts
+from lakegc_core.policy.facts import NOTHING, CommittedFacts, ExpiredFacts, ListingFacts, Previous, StagedFacts
 from lakegc_core.policy.judgements import shrunk
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.spark.session import Mapped, many, run_tasks
@@ -169,7 +169,7 @@ def _without_reuploads(
     heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE), misstated=misstated)
     found = find_reuploads(spark, context, heads, candidates, _waited(context), _known(context))
     if found is None:
-        return _Asked(parts, {"asked_at": None, "pages_asked": 0, "heads": 0, "waiting": Amount()})
+        return _Asked(parts, {"asked_at": None, "pages_asked": 0, "heads": 0, "waiting": NOTHING})
     expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA)
     again = write(
         expired.join(many(found.verdicts), "address", "left"),

@@ -18,7 +18,7 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import judgements
-from lakegc_core.policy.facts import Amount
+from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import LOOKS
 from lakegc_core.spark.session import many
@@ -90,7 +90,7 @@ class Planner:
             look = take_look(self.spark, self.context, folder)
             self._check_neighbours(look)
             judged, more = self._judged(judged, look, f"{folder}/reuploads")
-            left = more if left is None else left + (more or Amount())
+            left = more if left is None else left + (more or NOTHING)
             if number == LOOKS or not look.heads_moved(self.context):
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")

@@ -123,7 +123,7 @@ def test_a_hold_that_was_not_looked_for_to_the_end_is_not_said_to_hold_nothing()
 
 def _live(**objects: int) -> Compared:
     groups = ("listed", "committed", "uncommitted", "held", "expired")
-    return Compared(*(Amount(objects.get(group, 0)) for group in groups))
+    return Compared(*(Amount(objects.get(group, 0), 0) for group in groups))
 
 
 def test_what_was_staged_and_is_committed_now_is_no_loss() -> None:
@@ -306,7 +306,8 @@ def _known(told: Mapping[str, Any]) -> NeighbourFacts:
     return NeighbourFacts(**told)
 
 
-UNKNOWN = {"repositories": 15, "unknown": 12, "named": [["a", "no complete mark"], ["b", "last marked 9.0 days ago"]]}
+NAMED = [["a", "no complete mark"], ["b", "last marked 9.0 days ago"]]
+UNKNOWN = {"repositories": 15, "unknown": 12, "named": NAMED, "addresses": 0}
 
 
 def test_neighbours_that_are_not_known_are_named_and_stop_nothing() -> None:
@@ -327,7 +328,7 @@ def test_neighbours_that_are_not_known_refuse_where_lakegc_yaml_is_strict_unless
 
 
 def test_what_a_sweep_asks_of_neighbours_counts_instead_of_what_the_mark_found() -> None:
-    known = {"repositories": 15, "unknown": 0, "named": [], "within": 1.0}
+    known = {"repositories": 15, "unknown": 0, "named": [], "within": 1.0, "addresses": 0}
     found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours=_known(known))
     assert verdict("neighbours", found).passed
     assert not verdict("neighbours", replace(evidence(), neighbours=_known(UNKNOWN | {"within": 1.0}))).passed

@@ -89,7 +89,7 @@ class Neighbours:
     @property
     def found(self) -> Any:
         named = (("far", "its newest mark does not read"),) * self.unknown
-        return SimpleNamespace(neighbours=NeighbourFacts(3, self.unknown, named, 7 * 86_400.0))
+        return SimpleNamespace(neighbours=NeighbourFacts(3, self.unknown, named, 7 * 86_400.0, 0))
 
 
 def checked(look: Any, *, strict: bool, accepted: dict[str, str]) -> None:

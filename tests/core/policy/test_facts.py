@@ -1,0 +1,92 @@
+"""Facts come back from a manifest whole, or not at all: what is missing must never count as "nothing"."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from lakegc_core.errors import MarkError
+from lakegc_core.policy.facts import (
+    CommitsFacts,
+    CommittedFacts,
+    ExpiredFacts,
+    ListingFacts,
+    StagedFacts,
+    StageFacts,
+    read_facts,
+)
+from tests.support.facts import whole_facts
+
+KINDS: tuple[type[StageFacts], ...] = (ListingFacts, StagedFacts, CommitsFacts, CommittedFacts, ExpiredFacts)
+Path = tuple[str, ...]
+
+
+def written(kind: type[StageFacts]) -> dict[str, Any]:
+    """Facts as a manifest holds them."""
+    found: dict[str, Any] = json.loads(json.dumps(whole_facts(kind.stage)))
+    if kind is ExpiredFacts:
+        groups = {name: found[name] for name in ("listed", "committed", "uncommitted", "held", "expired")}
+        found["previous"] = json.loads(json.dumps({"mark_id": "m0", "expired_addresses": groups}))
+    return found
+
+
+def keys_of(value: Mapping[str, Any]) -> Iterator[Path]:
+    for key, below in value.items():
+        yield (key,)
+        if isinstance(below, dict):
+            yield from ((key, *path) for path in keys_of(below))
+
+
+def changed(value: dict[str, Any], path: Path, *instead: object) -> dict[str, Any]:
+    """A copy without the key at `path`, or with something else there."""
+    copy: dict[str, Any] = json.loads(json.dumps(value))
+    at = copy
+    for key in path[:-1]:
+        at = at[key]
+    del at[path[-1]]
+    if instead:
+        at[path[-1]] = instead[0]
+    return copy
+
+
+EVERY = [(kind, path) for kind in KINDS for path in keys_of(written(kind))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> None:
+    assert json.loads(json.dumps(read_facts(kind, written(kind)).as_json())) == written(kind)
+
+
+@pytest.mark.parametrize(("kind", "path"), EVERY)
+def test_a_manifest_that_lacks_a_key_is_refused(kind: type[StageFacts], path: Path) -> None:
+    with pytest.raises(MarkError, match=rf"stage {kind.stage} .*{path[-1]}.*Make a new mark"):
+        read_facts(kind, changed(written(kind), path))
+
+
+@pytest.mark.parametrize(("kind", "path"), EVERY)
+def test_a_value_of_another_kind_is_refused(kind: type[StageFacts], path: Path) -> None:
+    with pytest.raises(MarkError, match="are not those of this version"):
+        read_facts(kind, changed(written(kind), path, [{"a": 1}]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_number_that_stands_as_a_text_is_refused(kind: type[StageFacts]) -> None:
+    whole = written(kind)
+    number = next(path for path in keys_of(whole) if isinstance(whole[path[0]], int | float))
+    with pytest.raises(MarkError, match=number[0]):
+        read_facts(kind, changed(whole, number, "7"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_that_nobody_knows_is_refused(kind: type[StageFacts]) -> None:
+    with pytest.raises(MarkError, match="more"):
+        read_facts(kind, {**written(kind), "more": 1})
+
+
+def test_a_key_that_nobody_knows_is_refused_below_the_top_too() -> None:
+    whole = written(ExpiredFacts)
+    with pytest.raises(MarkError, match=r"listed\.more"):
+        read_facts(ExpiredFacts, {**whole, "listed": {"objects": 1, "bytes": 1, "more": 1}})
