@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,8 @@ from lakegc_core.stages.swept_report import planning, waves
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.deletion import Piece
 from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.store.pace import Gate
 from tests.support.lake import Lake, leave
 
 if TYPE_CHECKING:
@@ -55,3 +58,16 @@ class Swept:
             return wave(*arguments)
 
         self.patch.setattr(waves, "run_wave", counted)
+
+
+@dataclass(frozen=True)
+class ForgetfulConfig(LocalConfig):
+    """A folder as a store that calls whatever is not there deleted."""
+
+    def connect(self) -> ForgetfulStore:
+        return ForgetfulStore(self)
+
+
+class ForgetfulStore(LocalStore):
+    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> list[str]:
+        return [outcome.replace("already_gone", "deleted") for outcome in super().delete_many(keys, gate)]

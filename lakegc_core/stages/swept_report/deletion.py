@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, MarkError
 from lakegc_core.marks.lease import Proof, lost
+from lakegc_core.names import NO_ANSWER, Outcome
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
@@ -92,6 +93,7 @@ class Deletion:
     owner and compares no clocks.
     `rate`: objects a second, at most, for each task; 0: no ceiling. `unknown_names`: whether objects below data/ may go
     whose names lakeFS never gives.
+    `asked_before`: whether an earlier run, which broke off, may have asked for these objects and told nobody.
     `ahead`: seconds by which the data's store is at least ahead of the collector's clock, as `run_wave` measures it.
 
     An executor's own clock is never compared with the collector's. A task learns what time it is for the collector from
@@ -111,6 +113,7 @@ class Deletion:
     lease: Proof | None
     rate: float = 0.0
     unknown_names: bool = False
+    asked_before: bool = False
     ahead: float = 0.0
 
     def now(self, *, ask: bool = True) -> float:
@@ -214,6 +217,7 @@ class _Journal:
     def __init__(self, work: Deletion, rows: int) -> None:
         self._work = work
         self._most = max(_JOURNAL, rows // 8)  # as many parts for a large piece as for a small one
+        self._asked_before = work.asked_before or _is_repeated()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._written_at = time.monotonic()
@@ -233,6 +237,8 @@ class _Journal:
             pa.repeat(pa.scalar(at, _MOMENT), batch.num_rows),
         ]
         found = pa.RecordBatch.from_arrays(columns, schema=OUTCOMES_SCHEMA)
+        if self._asked_before:
+            self._waiting.append(_unanswered(found))
         if NOT_ASKED in outcomes:
             for number, outcome in enumerate(outcomes, row):
                 if outcome == NOT_ASKED:
@@ -256,6 +262,21 @@ class _Journal:
             writer.write(batch)
         writer.close()
         self._waiting, self._rows, self._written_at = [], 0, time.monotonic()
+
+
+def _unanswered(outcomes: pa.RecordBatch) -> pa.RecordBatch:
+    """For what is gone already: that an earlier delete of it had no answer, so that it counts as this sweep's."""
+    gone = outcomes.filter(pc.equal(outcomes["outcome"], Outcome.ALREADY_GONE))
+    said = pa.repeat(pa.scalar(NO_ANSWER), gone.num_rows)
+    return gone.set_column(gone.schema.get_field_index("outcome"), OUTCOMES_SCHEMA.field("outcome"), said)
+
+
+def _is_repeated() -> bool:
+    """Whether Spark runs this task once more: the one before may have deleted, and died before it told."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return task is not None and task.attemptNumber() > 0
 
 
 def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> list[Piece]:

@@ -34,7 +34,7 @@ from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.look import Look, take_look
 from lakegc_core.stages.swept_report.lost import told_apart
-from lakegc_core.stages.swept_report.record import SweepRecord
+from lakegc_core.stages.swept_report.record import SweepRecord, deleted_by_other_marks
 from lakegc_core.stages.swept_report.what_counts import unknown_names
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.parts import Part, write
@@ -84,6 +84,11 @@ class Planner:
         if self.context.level.gap:
             candidates = findings.with_later_findings(self.spark, self.context, candidates)
         judged = candidates.withColumn("h", F.xxhash64("address")).withColumn("outcome", F.lit(_PLANNED))
+        elsewhere = None if self.record.is_begun else deleted_by_other_marks(self.spark, self.context)
+        if elsewhere is not None:
+            gone = F.when(F.col("gone"), Outcome.ALREADY_GONE).otherwise(F.col("outcome"))
+            judged = judged.join(many(elsewhere.withColumn("gone", F.lit(True))), "address", "left")
+            judged = judged.withColumn("outcome", gone).drop("gone")
         left: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = f"{here}/look" if number == 1 else f"{here}/look-{number}"
@@ -94,7 +99,8 @@ class Planner:
             if number == LOOKS or not look.heads_moved(self.context):
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
-        parts = self._write_plan(judged.drop("h"), here, attempt, waiting)
+        may_be_gone = self.record.may_have_deleted or elsewhere is not None
+        parts = self._write_plan(judged.drop("h"), here, attempt, _parts(waiting), may_be_gone=may_be_gone)
         return Plan(f"{here}/plan", parts, look, left)
 
     def _judged(self, judged: DataFrame, look: Look, folder: str) -> tuple[DataFrame, Amount | None]:
@@ -143,7 +149,9 @@ class Planner:
         stage, mark = findings.STAGE, self.context.mark
         return Known(mark.stage_folder(stage, DIGESTS), mark.require(stage).datasets.get(DIGESTS, ()), 0)
 
-    def _write_plan(self, judged: DataFrame, here: str, attempt: int, waiting: int) -> list[Part]:
+    def _write_plan(
+        self, judged: DataFrame, here: str, attempt: int, partitions: int, *, may_be_gone: bool
+    ) -> list[Part]:
         from pyspark.sql import functions as F
 
         stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn(
@@ -151,7 +159,7 @@ class Planner:
         )
         ordered = (
             # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
-            stamped.repartition(_parts(waiting), F.expr(_UNIT), F.expr(_SHARE))
+            stamped.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
             .sortWithinPartitions("address")
             .select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since")
         )
@@ -161,7 +169,7 @@ class Planner:
             {"plan": f"{here}/plan", "outcomes": self.record.journal, "rescues": sweeps.rescues_folder(self.context)},
             PLAN_SCHEMA,
             split=_SplitPlan(
-                self.context.data if self.record.may_have_deleted else None,
+                self.context.data if may_be_gone else None,
                 MinimumAge.of(self.context, xid_times),
                 None if unknown_names(self.context) else self.context.namespace.unknown,
             ),

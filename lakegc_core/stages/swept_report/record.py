@@ -6,19 +6,23 @@ the sweep. What is planned and what is deleted is decided elsewhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
-from lakegc_core.errors import IncompleteError, MarkError, PreconditionFailedError, RefusedError
+from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, PreconditionFailedError, RefusedError
+from lakegc_core.marks.artifacts import marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
-from lakegc_core.names import Outcome
+from lakegc_core.names import NO_ANSWER, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.stages.expired_addresses.since import moment
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.store.base import connect
+from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.parts import Part, list_parts, read
 
 if TYPE_CHECKING:
@@ -30,6 +34,10 @@ FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.LOST)
 _ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
 _WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
 """Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
+
+
+_OURS = f"asked AND outcome = '{Outcome.ALREADY_GONE}'"
+"""Gone when it was asked for once more: the delete that had no answer did it."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +83,12 @@ class SweepRecord:
     def unfinished(self, expired: DataFrame) -> DataFrame:
         """The expired rows that no sweep of this mark has finished with."""
         for number in range(1, self.number):
-            expired = self._without_finished(expired, f"{self._context.mark.folder}/sweeps/{number}/outcomes")
+            expired = self._without_finished(expired, self._sealed_outcomes(number))
         return expired
 
     def left(self) -> DataFrame:
         """What this sweep planned at first and its journal does not call finished."""
-        return self._without_finished(self.planned(), self.journal)
+        return self._without_finished(self.planned(), self.outcomes())
 
     def planned(self) -> DataFrame:
         """All that this sweep planned at first; whatever it asks for, then or later, is among it."""
@@ -158,25 +166,38 @@ class SweepRecord:
             ) from None
 
     def outcomes(self) -> DataFrame:
-        """The journal of this sweep: every outcome of every attempt."""
-        return self._outcomes(self.journal)
+        """The journal of this sweep: every outcome of every attempt since its plan was sealed."""
+        return self._sealed_outcomes(self.number) if self.is_begun else self._outcomes(self.journal)
 
     def totals(self) -> Totals:
-        """Final outcomes: of several outcomes of an object, that of the last attempt counts."""
+        """Final outcomes: of several outcomes of an object, that of the last attempt counts.
+
+        What is gone after a delete that had no answer, in this sweep or one before it, is `deleted`: that did it.
+        """
         from pyspark.sql import functions as F
 
         weight = F.coalesce(*(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)))
-        deleted = F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))
         with clear_errors():
             rows = (
                 self.outcomes()
+                .withColumn("own", F.lit(True))
+                .unionByName(self._unanswered_before().withColumn("own", F.lit(False)))
                 .groupBy("address")
                 .agg(
                     F.max_by("outcome", F.struct("attempt", F.coalesce(weight, F.lit(0)))).alias("outcome"),
-                    F.max(deleted).alias("deleted"),
+                    F.max(F.col("outcome").isin(Outcome.DELETED, NO_ANSWER)).alias("asked"),
+                    F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
+                    F.max("size").alias("size"),
+                    F.max("own").alias("own"),
+                )
+                .where("own")
+                .withColumn("outcome", F.when(F.expr(_OURS), Outcome.DELETED).otherwise(F.col("outcome")))
+                # What was deleted and is lost now has freed its bytes all the same.
+                .withColumn(
+                    "bytes", F.when(F.col("outcome") == Outcome.DELETED, F.col("size")).otherwise(F.col("freed"))
                 )
                 .groupBy("outcome")
-                .agg(F.count("*").alias("objects"), F.sum("deleted").alias("bytes"))
+                .agg(F.count("*").alias("objects"), F.sum("bytes").alias("bytes"))
                 .collect()
             )
         found = {each.value: 0 for each in _ALWAYS_SHOWN} | {row["outcome"]: row["objects"] for row in rows}
@@ -195,12 +216,60 @@ class SweepRecord:
             )
         return planned
 
-    def _without_finished(self, frame: DataFrame, journal: str) -> DataFrame:
+    def _without_finished(self, frame: DataFrame, outcomes: DataFrame) -> DataFrame:
+        done = outcomes.where(outcomes["outcome"].isin(*FINAL)).select("address").distinct()
+        return frame.join(many(done), "address", "left_anti")
+
+    def _unanswered_before(self) -> DataFrame:
+        """Deletes of earlier sweeps of this mark that had no answer; before any attempt of this one."""
         from pyspark.sql import functions as F
 
-        done = self._outcomes(journal).where(F.col("outcome").isin(*FINAL)).select("address").distinct()
-        return frame.join(many(done), "address", "left_anti")
+        found = self.outcomes().limit(0)
+        for number in range(1, self.number):
+            outcomes = self._sealed_outcomes(number)
+            found = found.unionByName(outcomes.where(outcomes["outcome"] == NO_ANSWER))
+        return found.withColumn("attempt", F.lit(0))
+
+    def _sealed_outcomes(self, number: int) -> DataFrame:
+        """What a sweep journalled since its plan was sealed. Attempts that broke off before that planned other objects,
+        by other rules, and deleted nothing: they count for nobody."""
+        folder = f"{self._context.mark.folder}/sweeps/{number}"
+        try:
+            first = self._plan(folder).get("attempt", 1)
+        except ObjectNotFoundError:
+            return self._outcomes(f"{folder}/outcomes").limit(0)
+        outcomes = self._outcomes(f"{folder}/outcomes")
+        return outcomes.where(outcomes["attempt"] >= first)
 
     def _outcomes(self, journal: str) -> DataFrame:
         parts = list_parts(self._context.workspace, journal)
         return read(self._spark, self._context.workspace, journal, parts, OUTCOMES_SCHEMA)
+
+
+def deleted_by_other_marks(spark: SparkSession, context: MarkContext) -> DataFrame | None:
+    """Addresses that sweeps of other marks deleted since this mark began to list: it may still name them, and some
+    stores call a second delete of theirs `deleted` too. None where there was no such sweep."""
+    store = connect(context.workspace)
+    since = context.mark.require(Stage.NAMESPACE_LISTING).started_at
+    found: list[DataFrame] = []
+    for mark_id in marks(context.workspace, context.home):
+        folder = context.artifacts(mark_id).folder
+        for number in sweeps_of(store, folder) if mark_id != context.header.mark_id else ():
+            if _finished_at(store, folder, number) >= since:
+                journal = f"{folder}/sweeps/{number}/outcomes"
+                found.append(
+                    read(spark, context.workspace, journal, list_parts(context.workspace, journal), OUTCOMES_SCHEMA)
+                )
+    if not found:
+        return None
+    rows = reduce(lambda one, other: one.unionByName(other), found)
+    deleted = rows.where((rows["outcome"] == Outcome.DELETED) & (rows["at"] >= moment(since)))
+    return deleted.select("address").distinct()
+
+
+def _finished_at(store: Store, mark_folder: str, number: int) -> float:
+    """When a sweep was over, unix seconds; endless where no report says so."""
+    try:
+        return float((report_of(store, mark_folder, number) or {}).get("finished_at", math.inf))
+    except MarkError:
+        return math.inf

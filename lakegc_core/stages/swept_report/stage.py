@@ -101,16 +101,18 @@ class _Sweep:
         self.spinning = Spinning(self.context)
         self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run)
         self.planner = Planner(self.spark, self.context, self.record, call.accepted)
-        self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning)
+        self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
         self.waiting: Mapping[str, int] = {}  # objects and bytes for which the requests did not suffice
 
     def run(self) -> SweepResult:
         candidates = self.record.left() if self.record.is_begun else self.record.unfinished(self._expired())
+        listed: DataFrame | None = None  # by another tool's mark
         if self.only is not None:
             if self.record.is_begun:
                 self._check_same_list(self.only)
             else:
-                candidates = self._restricted(candidates, self.only)
+                listed = other_tools.addresses(self.spark, self.context, self.only)
+                candidates = candidates.join(many(listed), "address", "left_semi")
         waiting = _count(candidates)
         if waiting == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
@@ -118,26 +120,29 @@ class _Sweep:
             attempt = self.record.next_attempt()
             here = f"{self.record.folder}/attempt-{attempt}"
             plan = self.planner.plan(candidates, here, attempt, waiting)
+            if listed is not None and not self.record.is_begun:
+                self._journal(other_tools.refused(self.spark, self.context, listed), attempt)
             if plan.left is not None and not self.record.is_begun:
                 self.waiting = asdict(plan.left)
             if self.call.dry_run:
                 totals = self.record.totals()
                 return self._result(totals.outcomes, 0, plan.rows)
             if not self.record.is_begun:
-                self._begin(plan)
+                self._begin(plan, attempt)
             if self.waves.delete(plan, here, attempt):
                 return self._finish(attempt + 1)
             candidates, before = self.record.left(), waiting
             waiting = _count(candidates)
             self.spinning.look(before, waiting)
 
-    def _begin(self, plan: Plan) -> None:
-        """Publish and seal the plan."""
+    def _begin(self, plan: Plan, attempt: int) -> None:
+        """Publish and seal the plan of an attempt."""
         self._check_lease()
         lakefs_report.write(self.spark, self.context, plan.folder, plan.parts, self.record.parts_before())
         more = {
             "guards": [asdict(each) for each in self.call.verdicts],
             "look_began_at": plan.look.began_at,
+            "attempt": attempt,
             "only": self.only.name if self.only else None,
         }
         self.record.begin(plan.parts, plan.folder, more)
@@ -151,19 +156,13 @@ class _Sweep:
                 f"{self.context.header.mark_id}."
             )
 
-    def _restricted(self, candidates: DataFrame, only: ForeignMark) -> DataFrame:
-        """The candidates that another tool's mark lists; the rest of its list is journalled as refused."""
+    def _journal(self, told: DataFrame, attempt: int) -> None:
+        """Put what was decided about objects (address, size, outcome) on record."""
         from pyspark.sql import functions as F
 
-        listed = other_tools.addresses(self.spark, self.context, only)
-        refused = (
-            other_tools.refused(self.spark, self.context, listed)
-            .withColumn("attempt", F.lit(1))
-            .withColumn("at", findings.moment(clock.now().timestamp()))
-            .select(*OUTCOMES_SCHEMA.names)
-        )
-        write(refused, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
-        return candidates.join(many(listed), "address", "left_semi")
+        at = findings.moment(clock.now().timestamp())
+        rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
+        write(rows, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
 
     def _expired(self) -> DataFrame:
         stage = findings.STAGE
@@ -203,14 +202,8 @@ class _Sweep:
         from pyspark.sql import functions as F
 
         planned = self.record.planned().select("address", "size")
-        lost = (
-            absent(among(planned, look.live(self.spark, self.context)), self.context.data)
-            .withColumn("outcome", F.lit(Outcome.LOST))
-            .withColumn("attempt", F.lit(attempt))
-            .withColumn("at", findings.moment(clock.now().timestamp()))
-            .select(*OUTCOMES_SCHEMA.names)
-        )
-        write(lost, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
+        lost = absent(among(planned, look.live(self.spark, self.context)), self.context.data)
+        self._journal(lost.withColumn("outcome", F.lit(Outcome.LOST)), attempt)
 
     def _result(
         self,

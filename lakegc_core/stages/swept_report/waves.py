@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Waves:
-    """Deletes the plans of one sweep."""
+    """Deletes the plans of one sweep. `resumed`: the sweep was begun by a call that broke off."""
 
     spark: SparkSession
     context: MarkContext
     record: SweepRecord
     lease: Lease | None
     spinning: Spinning
+    resumed: bool
 
     def delete(self, plan: Plan, here: str, attempt: int) -> bool:
         """Delete a plan in waves, each right after a glance. False when a whole look is due before all is done.
@@ -71,6 +72,7 @@ class Waves:
                 lease=self.lease.proof if self.lease else None,
                 rate=scale.delete_rate / min(tasks or 1, len(pieces)),
                 unknown_names=unknown_names(self.context),
+                asked_before=self.resumed,
             )
             before = sum(piece.rows for piece in pieces)
             pieces = run_wave(self.spark, pieces, work, tasks)

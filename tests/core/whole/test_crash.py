@@ -169,9 +169,11 @@ def test_an_object_whose_delete_was_never_answered_does_not_pass_for_rescued_in_
     swept.artifact("sweeps/1/report.json").write_text("{}")
     swept.revive()
     forward(monkeypatch)
+    back = right & {entry.address for _, entry in swept.repository.objects("revived")}
     result = swept.sweep()
     assert result.sweep == 2 and before.keys() - swept.stored().keys() == right
-    assert {name: count for name, count in result.outcomes.items() if count} == {"lost": 12, "already_gone": 5}
+    assert {name: count for name, count in result.outcomes.items() if count} == {"lost": 12, "deleted": 5}
+    assert result.bytes_deleted == sum(before[address] for address in right - back)
 
 
 def test_of_two_outcomes_of_one_attempt_the_delete_counts_and_a_planned_object_without_any_is_an_error(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -173,6 +174,27 @@ def test_what_was_deleted_before_an_error_is_on_record(bench: Bench) -> None:
         list(bench.work(fail).run(Piece(bench.part)))
     done = {address for address, _ in bench.journal()}
     assert set(ADDRESSES[:2]) <= done <= set(ADDRESSES) - set(bench.left())
+
+
+@pytest.mark.parametrize("repeated", ["by a call that goes on", "by Spark"])
+def test_what_an_earlier_run_may_have_deleted_without_telling_is_put_down_as_asked_for_by_this_sweep(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, repeated: str
+) -> None:
+    (bench.folder / ADDRESSES[0]).unlink()
+    work = bench.work(lambda: None)
+    if repeated == "by Spark":
+        monkeypatch.setattr("pyspark.TaskContext.get", lambda: SimpleNamespace(attemptNumber=lambda: 1))
+    else:
+        work = replace(work, asked_before=True)
+    list(work.run(Piece(bench.part, ((0, 2),))))
+    told = [(ADDRESSES[0], "already_gone"), (ADDRESSES[0], "failed:no_answer"), (ADDRESSES[1], "deleted")]
+    assert bench.journal() == told
+
+
+def test_what_somebody_else_deleted_before_the_first_try_is_only_already_gone(bench: Bench) -> None:
+    (bench.folder / ADDRESSES[0]).unlink()
+    list(bench.work(lambda: None).run(Piece(bench.part, ((0, 2),))))
+    assert bench.journal() == [(ADDRESSES[0], "already_gone"), (ADDRESSES[1], "deleted")]
 
 
 # --- executors' clocks ---

@@ -35,10 +35,10 @@ def record(context: MarkContext, spark: SparkSession = NO_SPARK, *, dry_run: boo
     return SweepRecord(spark, context, dry_run=dry_run)
 
 
-def plan(context: MarkContext, sweep: SweepRecord, *addresses: str) -> None:
+def plan(context: MarkContext, sweep: SweepRecord, *addresses: str, attempt: int = 1) -> None:
     rows = [{"address": each, "size": 10, "last_modified": NOW, "etag": None, "since": NOW} for each in addresses]
-    folder = f"{sweep.folder}/attempt-1/plan"
-    sweep.begin(parts(context, folder, PLAN_SCHEMA, rows), folder, {"only": None})
+    folder = f"{sweep.folder}/attempt-{attempt}/plan"
+    sweep.begin(parts(context, folder, PLAN_SCHEMA, rows), folder, {"only": None, "attempt": attempt})
 
 
 def journal(context: MarkContext, sweep: SweepRecord, *outcomes: tuple[str, str, int]) -> None:
@@ -140,3 +140,36 @@ def test_the_next_sweep_asks_only_for_what_no_sweep_has_finished_with(
     expired = quick.createDataFrame([(each,) for each in (*outcomes, "never planned")], "address string")
     left = {row["address"] for row in record(context, quick).unfinished(expired).collect()}
     assert left == {"unconfirmed", "failed:503", "never planned"}
+
+
+def test_what_was_journalled_before_the_plan_was_sealed_belongs_to_no_sweep(
+    quick: SparkSession, context: MarkContext
+) -> None:
+    """The first attempt, of another list, broke off before it had a plan."""
+    sweep = record(context, quick)
+    journal(context, sweep, ("x", "refused:live", 1), ("a", "rescued", 1))
+    dry = record(context, quick, dry_run=True)
+    expired = quick.createDataFrame([("a",), ("b",)], "address string")
+    assert sorted(row[0] for row in dry.unfinished(expired).collect()) == ["a", "b"]
+    plan(context, sweep, "a", "b", attempt=2)
+    journal(context, sweep, ("a", "deleted", 2), ("b", "failed:503", 2))
+    totals = sweep.totals()
+    assert {name: count for name, count in totals.outcomes.items() if count} == {"deleted": 1, "failed:503": 1}
+    assert [row["address"] for row in sweep.left().collect()] == ["b"]
+
+
+def test_an_object_that_is_gone_after_a_delete_without_an_answer_counts_as_deleted_with_its_bytes(
+    quick: SparkSession, context: MarkContext
+) -> None:
+    sweep = record(context, quick)
+    plan(context, sweep, "a", "b", "c")
+    journal(context, sweep, ("a", "failed:no_answer", 1), ("b", "failed:no_answer", 1), ("c", "already_gone", 1))
+    journal(context, sweep, ("a", "already_gone", 2))
+    totals = sweep.totals()
+    assert (totals.outcomes["deleted"], totals.outcomes["already_gone"], totals.bytes_deleted) == (1, 1, 10)
+    sweep.close({"outcomes": {}})
+    second = record(context, quick)
+    plan(context, second, "b", "d")
+    journal(context, second, ("b", "already_gone", 1), ("d", "already_gone", 1))
+    totals = second.totals()
+    assert (totals.outcomes["deleted"], totals.outcomes["already_gone"], totals.bytes_deleted) == (1, 1, 10)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from lakegc_core import pipeline
 from lakegc_core.errors import MarkError, RefusedError, StoreError
 from lakegc_core.names import STAGES
 from lakegc_core.stages.swept_report import stage
+from lakegc_core.stages.swept_report.deletion import Deletion, Piece, run_wave
 from lakegc_core.stages.swept_report.stage import _keeps, swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
-from tests.support.lake import NO_SPARK, lake, quick
+from tests.support.lake import NO_SPARK, lake, leave, quick
 from tests.support.marks import finish
-from tests.support.swept import ACCEPTED, Swept
+from tests.support.swept import ACCEPTED, ForgetfulConfig, Swept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,3 +87,28 @@ def test_a_store_that_does_not_say_what_it_keeps_does_not_fail_a_sweep_that_is_d
 
     monkeypatch.setattr(LocalStore, "probe", fails)
     assert _keeps(store) == {}
+
+
+def test_what_two_marks_name_is_freed_once_even_where_the_store_calls_every_delete_done(swept: Swept) -> None:
+    """As S3 does, which does not tell what was there."""
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+
+    def wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None) -> list[Piece]:
+        forgetful = ForgetfulConfig(cast(LocalConfig, work.data).path)
+        return run_wave(spark, pieces, replace(work, data=forgetful), tasks)
+
+    swept.each_wave(wave)
+    first, second = swept.sweep(), swept_report(swept.spark, other, accepted=ACCEPTED)
+    assert (first.outcomes["deleted"], first.bytes_deleted) == (3, 33)
+    assert (second.outcomes["deleted"], second.outcomes["already_gone"], second.bytes_deleted) == (0, 3, 0)
+    assert second.planned == 0 and swept.left() == []
+
+
+def test_what_was_brought_back_since_another_marks_sweep_is_left_to_the_next_mark(swept: Swept) -> None:
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+    swept.sweep()
+    leave(swept.lake.sandbox.repository("lake"), swept.garbage[0], 30)
+    assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["already_gone"] == 3
+    assert swept.left() == swept.garbage[:1]

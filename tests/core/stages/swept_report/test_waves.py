@@ -101,7 +101,7 @@ class Bench:
         look: Any = SimpleNamespace(began_at=began_at)
         plan = Plan("plan", [Part(name, 3, 1, "0") for name in "ab"], look, None)
         record: Any = SimpleNamespace(journal="outcomes")
-        every = waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context))  # type: ignore[arg-type]
+        every = waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
         with self.patch.context() as patch:
             patch.setattr(waves, "spark_width", lambda spark: 2)
             return every.delete(plan, "here", 1)
