@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from lakegc_core.names import STAGES
@@ -193,13 +194,26 @@ def known_heads(evidence: Evidence) -> Finding:
 def reads(evidence: Evidence) -> Finding:
     if evidence.unreadable is None:
         return True, "Reads of paths on branch heads are tried when the mark is swept."
-    if evidence.unreadable:
-        shown = ", ".join(f"{path} ({status})" for path, status in list(evidence.unreadable.items())[:5])
+    gone = {path: status for path, status in evidence.unreadable.items() if status == _GONE}
+    odd = {path: status for path, status in evidence.unreadable.items() if status != _GONE}
+    if gone:
         return False, (
-            f"{len(evidence.unreadable)} of {evidence.sampled} paths on branch heads do not read: {shown}. Data was "
-            "lost before this sweep, or the store is not reached. Find out which, before anything more is deleted."
+            f"The data of {len(gone)} of {evidence.sampled} paths on branch heads is gone: {_some(gone)}. It was lost "
+            "before this sweep. Find out why, before anything more is deleted."
         )
+    if 2 * len(odd) > evidence.sampled:
+        return False, (
+            f"{len(odd)} of {evidence.sampled} paths on branch heads do not read: {_some(odd)}. Whether data is whole "
+            "cannot be told. Let lakeFS read its store, and this key read objects; then sweep again."
+        )
+    if odd:
+        read = evidence.sampled - len(odd)
+        return True, f"{read} random paths on branch heads read; of {len(odd)} that cannot be told: {_some(odd)}."
     return True, f"{evidence.sampled} random paths on branch heads read."
+
+
+def _some(statuses: Mapping[str, int]) -> str:
+    return ", ".join(f"{path} ({status})" for path, status in list(statuses.items())[:5])
 
 
 def backup(evidence: Evidence) -> Finding:
@@ -257,4 +271,5 @@ def holds(evidence: Evidence) -> Finding:
     return True, f"All holds ({len(named):,}) hold something." if named else "lakegc.yaml names no holds."
 
 
+_GONE = 410  # what lakeFS answers where an entry's object is not in the store
 _FEW = 20  # a change of so few objects is no sign of anything

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,13 +37,20 @@ class World:
 
 
 @contextmanager
-def path_world(spark: SparkSession, folder: Path, ranges_known: int | None = None) -> Iterator[World]:
+def path_world(
+    spark: SparkSession,
+    folder: Path,
+    ranges_known: int | None = None,
+    first: Callable[[Repository], object] = lambda repository: None,
+) -> Iterator[World]:
     """The repository with its bytes below `folder`, and Spark quick on few rows, until the block ends.
 
-    `ranges_known`: up to which of the ranges the mark has read, as in a slice.
+    `ranges_known`: up to which of the ranges the mark has read, as in a slice. `first`: what happens before the paths
+    are uploaded.
     """
     with lake(folder) as served, quick(spark):
         repo = served.create("lake")
+        first(repo)
         addresses = {path: repo.upload("main", path, path.encode(), age=timedelta(days=9)) for path in PATHS}
         commit = repo.commit("main", "all of them")
         context = served.begin("lake", "m1")

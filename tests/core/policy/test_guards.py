@@ -334,3 +334,18 @@ def test_what_a_sweep_asks_of_neighbours_counts_instead_of_what_the_mark_found()
     assert not verdict("neighbours", replace(evidence(), neighbours=_known(UNKNOWN | {"within": 1.0}))).passed
     alone = replace(found, neighbours=_known(known | {"repositories": 0}))
     assert verdict("neighbours", alone).description == "No other repository is on this lakeFS."
+
+
+def test_a_path_whose_data_is_gone_stops_a_sweep_however_few_they_are() -> None:
+    found = replace(evidence(), sampled=50, unreadable={"main/a": 410, "main/b": 403})
+    assert "The data of 1 of 50 paths on branch heads is gone: main/a (410)" in refused("reads", found)
+
+
+def test_a_path_that_lakefs_will_not_read_for_another_reason_stops_nothing_as_long_as_most_read() -> None:
+    odd = {f"main/{number}": 403 for number in range(5)}
+    found = verdict("reads", replace(evidence(), sampled=10, unreadable=odd))
+    assert found.passed and "5 random paths on branch heads read; of 5 that cannot be told: main/0 (403)" in (
+        found.description
+    )
+    assert "cannot be told" in refused("reads", replace(evidence(), sampled=9, unreadable=odd))
+    assert "cannot be told" in refused("reads", replace(evidence(), sampled=1, unreadable={"main/0": 500}))

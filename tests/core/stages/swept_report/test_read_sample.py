@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.stages.swept_report import read_sample as sample
+from lakegc_sandbox import Repository
 from tests.support.path_world import PATHS, World, path_world
 
 if TYPE_CHECKING:
@@ -37,3 +41,28 @@ def test_a_sample_reads_paths_of_heads_and_tells_those_whose_data_is_gone(spark:
     assert sample.read_again(world.context, whole) == {"main/tables/1": 410}
     known = replace(whole, unreadable={"main/tables/1": 410})
     assert sample.read_again(world.context, known) == {}, "what did not read before is no news"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 500])
+def test_an_odd_status_of_a_path_is_told_and_ends_nothing(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    def answered(client: LakeFSClient, repository: str, ref: str, path: str) -> int:
+        if path == "tables/2":
+            raise LakeFSError("odd", status)
+        return 206
+
+    monkeypatch.setattr(LakeFSClient, "read_byte", answered)
+    found = sample.take_sample(spark, world.context, 1000)
+    assert found.unreadable == {"main/tables/2": status} and found.asked == len(PATHS)
+    assert sample.read_again(world.context, found) == {}
+
+
+def test_what_was_imported_from_elsewhere_is_not_sampled(spark: SparkSession, tmp_path: Path) -> None:
+    """Its owner may delete it at any time, and no sweep of this repository is to blame."""
+
+    def imports(repo: Repository) -> None:
+        repo.import_objects("main", {f"far/{number}": (f"s3://elsewhere/{number}", 5) for number in range(2)})
+
+    with path_world(spark, tmp_path, first=imports) as world:
+        assert {path for _, path in sample.take_sample(spark, world.context, 1000).paths} == set(PATHS)
