@@ -1,12 +1,12 @@
 """Copies objects from one store to another under the same keys, and never over something different.
 
-A copy counts only after the target was asked for it: its size must be the source's, its ETag too where both are MD5.
+A copy counts only after the target was asked for it: its size must be the source's, and its digest too where both
+stores vouch for one.
 Which objects are copied, and why, is decided in `backup`.
 """
 
 from __future__ import annotations
 
-import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -38,7 +38,6 @@ SCHEMA = pa.schema(
         pa.field("problem", pa.string(), nullable=True),
     ]
 )
-_MD5 = re.compile("[0-9a-f]{32}")
 _IN_MEMORY = 16 << 20  # bytes of an object between two stores that stay out of a temporary file
 _PROBLEMS_A_TASK = 5
 
@@ -150,11 +149,11 @@ def _head(store: Store, address: str) -> ObjectInfo | None:
 
 
 def _same(one: ObjectInfo, other: ObjectInfo) -> bool:
-    """Equal as far as the stores tell: ETags are comparable only where both are an MD5 of the content."""
+    """Equal as far as the stores prove: an ETag proves nothing, however much it looks like an MD5 (SSE-KMS)."""
     if one.size != other.size:
         return False
-    tags = [each.etag for each in (one, other) if each.etag and _MD5.fullmatch(each.etag)]
-    return len(tags) < 2 or tags[0] == tags[1]
+    digests = {each.digest for each in (one, other) if each.digest}
+    return len(digests) < 2
 
 
 def _count(table: pa.Table) -> dict[str, int]:

@@ -64,7 +64,7 @@ class StoreProbe:
 
     clock: datetime  # the store's own time, UTC
     conditional_writes: bool
-    versioning: bool | None = None
+    versioning: bool | None = None  # whether what is deleted stays as an old version
     soft_delete: timedelta | None = None  # for how long a deleted object can be brought back; zero: not at all
 
 

@@ -66,11 +66,13 @@ def freed(report: Json) -> str:
     return ": ".join(filter(None, said))
 
 
-def space(size: int, versioned: bool, recoverable_until: str | None) -> str:
+def space(size: int, versioned: bool | None, recoverable_until: str | None) -> str:
     """What became of the space of deleted objects, in words. `recoverable_until` is an ISO 8601 instant."""
     if recoverable_until:
         until = to_the_minute(recoverable_until)
         return f"{human_bytes(size)}, can be brought back until {until}: the store's soft delete"
     if versioned:
         return f"{human_bytes(size)}, kept as old versions until the store's own rules let them expire"
+    if versioned is None:
+        return f"{human_bytes(size)} deleted; whether the store keeps old versions of it is not known"
     return f"{human_bytes(size)} freed"

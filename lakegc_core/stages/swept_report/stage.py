@@ -241,4 +241,4 @@ def _keeps(store: Store) -> dict[str, Any]:
     except StoreError:
         return {}  # the sweep is done all the same
     until = clock.now() + probe.soft_delete if probe.soft_delete else None
-    return {"versioned": bool(probe.versioning), "recoverable_until": until.timestamp() if until else None}
+    return {"versioned": probe.versioning, "recoverable_until": until.timestamp() if until else None}

@@ -31,6 +31,8 @@ from lakegc_core.store.s3.deletes import ObjectDeletes
 from lakegc_core.store.s3.versions import VersionDeletes
 
 _IN_PARTS = TransferConfig(multipart_chunksize=512 << 20)  # bytes
+_VERSIONING = {None: False, "Enabled": True}
+"""Whether the deleted stay, by the bucket's status. `Suspended` does not tell: older objects leave a version."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ class S3Store:
         versioning: bool | None = None
         try:
             answer = self.client.get_bucket_versioning(Bucket=self._config.bucket)
-            versioning = answer.get("Status") == "Enabled"
+            versioning = _VERSIONING.get(answer.get("Status"))
         except ClientError as error:  # refused or unknown to this store, but answered, and so dated
             answer = error.response
         except SDK_ERRORS as error:

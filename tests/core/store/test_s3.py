@@ -204,6 +204,20 @@ def test_t38_on_a_versioned_bucket_a_deleted_object_is_listed_no_more_and_its_by
     assert [(version["Key"], version["Size"]) for version in versions] == [("ns/data/a", 5)]
 
 
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [({}, False), ({"Status": "Enabled"}, True), ({"Status": "Suspended"}, None), ({"Status": "Odd"}, None)],
+)
+def test_where_versioning_is_suspended_nobody_claims_to_know_what_a_delete_frees(
+    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, answer: dict[str, str], kept: bool | None
+) -> None:
+    """Objects that were written before keep their version, and only later ones are gone for good."""
+    store = seaweed.config(uuid.uuid4().hex).connect()
+    told = {"ResponseMetadata": {"HTTPHeaders": {"date": "Mon, 02 Nov 2026 10:00:00 GMT"}}, **answer}
+    monkeypatch.setattr(store.client, "get_bucket_versioning", lambda Bucket: told)
+    assert store.probe().versioning is kept
+
+
 def test_what_a_store_without_lists_of_versions_still_shows_does_not_count_as_gone(
     seaweed: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

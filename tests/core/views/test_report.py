@@ -27,7 +27,7 @@ MARK: dict[str, Any] = {
     "price": None,
 }
 EUR = Price(0.02, "EUR")
-SWEPT = SweepResult("lake", "m1", 1, {"deleted": 3, "rescued": 1}, 2 * 10**12, 4, 1.0, None, price=EUR)
+SWEPT = SweepResult("lake", "m1", 1, {"deleted": 3, "rescued": 1}, 2 * 10**12, 4, 1.0, None, versioned=False, price=EUR)
 
 
 def test_a_sweep_says_what_it_saves_a_month() -> None:
@@ -39,6 +39,11 @@ def test_a_sweep_says_what_it_saves_a_month() -> None:
 def test_what_a_store_keeps_as_old_versions_is_not_called_freed_and_still_has_its_price() -> None:
     said = words.freed(report.sweep_report(replace(SWEPT, versioned=True)))
     assert "freed" not in said and said.endswith("let them expire: about 40.00 EUR a month")
+
+
+def test_where_the_store_does_not_say_what_it_keeps_nothing_is_called_freed() -> None:
+    said = words.freed(report.sweep_report(replace(SWEPT, versioned=None)))
+    assert said == "2.0 TB deleted; whether the store keeps old versions of it is not known: about 40.00 EUR a month"
 
 
 def test_without_a_price_or_without_bytes_nobody_speaks_of_money() -> None:

@@ -1,0 +1,69 @@
+"""A copy counts when the target holds what the source does, as far as the stores can prove it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakegc_core.copies.transfer import Limits, _Transfer
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.s3.store import S3Config
+from tests.support.disguise import Disguise
+from tests.support.proxy import Proxy, proxy
+from tests.support.servers import seaweedfs
+
+KEY = "data/a"
+BYTES = b"the same bytes"
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S3Config, Proxy]]:
+    """A real S3 server behind a proxy."""
+    with seaweedfs(tmp_path_factory.mktemp("copies")) as server, proxy(server.endpoint) as between:
+        yield server.config("", endpoint_url=between.endpoint), between
+
+
+@pytest.fixture(params=["plain", "under KMS"])
+def s3(request: pytest.FixtureRequest, behind: tuple[S3Config, Proxy]) -> Iterator[S3Config]:
+    """An empty place; `under KMS` every object has an ETag of 32 hex digits that is no digest."""
+    config, between = behind
+    plain = between.hook
+    if request.param == "under KMS":
+        between.hook = Disguise(lambda path: True)
+    yield replace(config, prefix=uuid.uuid4().hex)
+    between.hook = plain
+
+
+def outcome(source: StoreConfig, target: StoreConfig) -> str:
+    return str(_Transfer(source, target, target, "journal", Limits())._copy(KEY, len(BYTES))["outcome"])
+
+
+def test_a_copy_within_the_store_and_one_between_stores_count_and_are_found_again(s3: S3Config, tmp_path: Path) -> None:
+    connect(s3).write(KEY, BYTES)
+    for target in (replace(s3, prefix=f"{s3.prefix}-backup"), LocalConfig(str(tmp_path))):
+        assert [outcome(s3, target) for _ in range(2)] == ["copied", "already_there"]
+        assert connect(target).read(KEY) == BYTES
+        connect(s3).delete_many([KEY])
+        assert [outcome(target, s3) for _ in range(2)] == ["copied", "already_there"]
+        assert connect(s3).read(KEY) == BYTES
+
+
+def test_something_of_another_size_is_left_alone(s3: S3Config, tmp_path: Path) -> None:
+    connect(s3).write(KEY, BYTES)
+    other = LocalConfig(str(tmp_path))
+    connect(other).write(KEY, BYTES[:-1])
+    assert outcome(s3, other) == outcome(other, s3) == "different"
+    assert (connect(other).read(KEY), connect(s3).read(KEY)) == (BYTES[:-1], BYTES)
+
+
+@pytest.mark.parametrize("s3", ["plain"], indirect=True)
+def test_other_bytes_of_the_same_size_are_seen_where_both_stores_prove_what_they_hold(s3: S3Config) -> None:
+    target = replace(s3, prefix=f"{s3.prefix}-backup")
+    connect(s3).write(KEY, BYTES)
+    connect(target).write(KEY, BYTES.swapcase())
+    assert outcome(s3, target) == "different"
