@@ -24,7 +24,7 @@ from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
 from lakegc_core.policy.safety import Level
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.store.factory import config_for
+from lakegc_core.store.factory import check_place, config_for
 from lakegc_core.store.local import LocalConfig
 
 DEFAULT_PREFIX = "_lakefs"
@@ -119,6 +119,7 @@ def open_repository(
 
 def workspace_at(uri: str, settings: Settings) -> StoreConfig:
     """The store in which marks lie by lakegc.yaml, each repository's in a folder of its name."""
+    check_place(uri)
     place = Namespace(uri)
     return config_for(place, settings, local_folder=f"/{place.authority}/{place.path}")
 

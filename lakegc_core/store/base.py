@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import IO, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -75,6 +76,12 @@ class Deletes:
     batch: int = 1000
     calls: int = 8
     requests: int = 8
+
+
+def holds_secret(endpoint: str) -> bool:
+    """Whether the URL of an endpoint carries more than a place: credentials before the host, or a query (a SAS)."""
+    parts = urlsplit(endpoint)
+    return "@" in parts.netloc or bool(parts.query)
 
 
 class Store(Protocol):

@@ -39,8 +39,19 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
     raise SettingsError(f"Stores of the kind {namespace.scheme}:// cannot be collected by this version of lakegc.")
 
 
+def check_place(place: str) -> None:
+    """SettingsError for a place that carries a secret, such as a SAS: places are written into records and shown."""
+    parts = urlsplit(place) if "://" in place else urlsplit("")
+    if "@" in parts.netloc or "=" in parts.query:
+        raise SettingsError(
+            f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path} was named together with a secret or a "
+            "query. Name the place alone, without what follows the ?, and give the credentials as docs/stores.md says."
+        )
+
+
 def config_at(place: str, settings: Settings) -> StoreConfig:
     """The store rooted at a place that a person named: a URI like those of namespaces, or an absolute folder."""
+    check_place(place)
     folder = unquote(urlsplit(place).path) if place.startswith("file://") else place
     if folder.startswith("/"):
         return LocalConfig(os.path.normpath(folder))

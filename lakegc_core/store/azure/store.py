@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import IO, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pyarrow as pa
 from azure.core import MatchConditions
@@ -26,7 +26,7 @@ from lakegc_core.store.azure import access as azure_access
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.azure.deletes import BEST, BlobDeletes
 from lakegc_core.store.azure.listing import Pages, read_page
-from lakegc_core.store.base import BACKOFF, PROBE_KEY, Level, ObjectInfo, StoreConfig, StoreProbe
+from lakegc_core.store.base import BACKOFF, PROBE_KEY, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
 from lakegc_core.store.pace import Gate
 
 _COPY_AT_ONCE = 256 << 20  # bytes: larger blobs are copied block by block
@@ -52,8 +52,7 @@ class AzureConfig:
     read_timeout: float = 60.0  # seconds
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if "@" in parts.netloc or parts.query:
+        if holds_secret(self.url):
             raise SettingsError("the Azure endpoint URL holds credentials: give them as account key or SAS instead")
 
     @property

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import IO, Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pyarrow as pa
 from google.api_core.exceptions import NotFound, from_http_response
@@ -29,7 +29,17 @@ from google.cloud import storage
 
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, SettingsError, StoreError
 from lakegc_core.names import Outcome
-from lakegc_core.store.base import BACKOFF, MD5_DIGEST, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
+from lakegc_core.store.base import (
+    BACKOFF,
+    MD5_DIGEST,
+    PROBE_KEY,
+    Deletes,
+    Level,
+    ObjectInfo,
+    StoreConfig,
+    StoreProbe,
+    holds_secret,
+)
 from lakegc_core.store.gcs import access as gcs_access
 from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat, told_by
 from lakegc_core.store.gcs.listing import Lists, read_page
@@ -54,7 +64,7 @@ class GCSConfig:
     read_timeout: float = 60.0  # seconds
 
     def __post_init__(self) -> None:
-        if self.endpoint_url and "@" in urlsplit(self.endpoint_url).netloc:
+        if self.endpoint_url and holds_secret(self.endpoint_url):
             raise SettingsError("the GCS endpoint URL holds credentials: Google's default ones are used")
 
     @property

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import IO, Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 from boto3.s3.transfer import TransferConfig
@@ -21,7 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
 
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, SettingsError, StoreError
-from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
+from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
@@ -52,7 +51,7 @@ class S3Config:
     delete_versions: bool = False  # a delete takes all versions of a key, not only what lists of objects show
 
     def __post_init__(self) -> None:
-        if self.endpoint_url and "@" in urlsplit(self.endpoint_url).netloc:
+        if self.endpoint_url and holds_secret(self.endpoint_url):
             raise SettingsError("the S3 endpoint URL holds credentials: give them as access key and secret instead")
 
     @property

@@ -135,8 +135,9 @@ def test_no_secret_in_any_text(faulty: Faulty) -> None:
         lambda url: GCSConfig("bucket", endpoint_url=url),
     ],
 )
-def test_an_endpoint_with_credentials_in_it_is_refused(make: object) -> None:
+@pytest.mark.parametrize("url", ["http://id:hush-a@127.0.0.1:9", "https://127.0.0.1:9/?sig=hush-a"])
+def test_an_endpoint_with_credentials_in_it_is_refused(make: object, url: str) -> None:
     assert callable(make)
     with pytest.raises(SettingsError, match="holds credentials") as refused:
-        make("http://id:hush-a@127.0.0.1:9")
+        make(url)
     assert "hush" not in str(refused.value)

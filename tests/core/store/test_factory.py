@@ -1,0 +1,37 @@
+"""From a place that a person names to a store: what is no place, or carries a secret, is refused without repeating it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.errors import SettingsError
+from lakegc_core.marks.context import workspace_at
+from lakegc_core.store.factory import config_at
+from lakegc_core.store.local import LocalConfig
+
+SETTINGS = Settings(server=ServerSettings("http://127.0.0.1:9", "id", "key"))
+SECRETS = [
+    "https://account.blob.core.windows.net/backups/lake?sv=2024-11-04&sig=hush",
+    "s3://AKIA:hush@bucket/backups",
+    "https://user:hush@account.blob.core.windows.net/backups",
+]
+
+
+@pytest.mark.parametrize("place", SECRETS)
+def test_a_place_for_backups_or_marks_that_carries_a_secret_is_refused_without_repeating_it(place: str) -> None:
+    for read in (config_at, workspace_at):
+        with pytest.raises(SettingsError, match="was named together with a secret") as refused:
+            read(place, SETTINGS)
+        assert "hush" not in str(refused.value) and "backups" in str(refused.value)
+
+
+def test_a_folder_is_a_place_by_its_path_and_by_its_uri() -> None:
+    for place in ("/backups/a b", "file:///backups/a%20b", "/backups/x/../a b"):
+        assert config_at(place, SETTINGS) == LocalConfig("/backups/a b")
+
+
+@pytest.mark.parametrize("place", ["backups", "", "local://backups/x"])
+def test_what_is_no_place_is_refused(place: str) -> None:
+    with pytest.raises(SettingsError, match="is no place"):
+        config_at(place, SETTINGS)
