@@ -1,4 +1,4 @@
-"""From a place that a person names to a store: what is no place, or carries a secret, is refused without repeating it."""
+"""From a place that a person names to a store: what is none, or carries a secret, is refused and not repeated."""
 
 from __future__ import annotations
 
