@@ -29,6 +29,7 @@ class Outcome(StrEnum):
     RESCUED = "rescued"  # live again
     UNCONFIRMED = "unconfirmed"  # not deleted yet: no two askings a gap apart have found it unreferenced
     LOST = "lost"  # referenced, and gone from the store
+    LEFT = "left"  # not deleted: the sweep that planned it was closed
 
 
 FAILED = "failed:"

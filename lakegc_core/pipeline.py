@@ -25,7 +25,7 @@ from lakegc_core.stages.retention_commits.stage import retention_commits
 from lakegc_core.stages.swept_report.authorize import judge
 from lakegc_core.stages.swept_report.other_tools import ForeignMark
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages.swept_report.stage import close_sweep, swept_report
 from lakegc_core.stages.uncommitted_addresses.stage import uncommitted_addresses
 from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import read_part
@@ -92,6 +92,13 @@ def sweep(
     result = swept_report(spark, context, dry_run=dry_run, accepted=accepted, only=only)
     if not dry_run:
         publish(context)
+    return result
+
+
+def close(spark: SparkSession, context: MarkContext) -> SweepResult:
+    """`close_sweep`, and the mark's page with what came of it."""
+    result = close_sweep(spark, context)
+    publish(context)
     return result
 
 

@@ -44,6 +44,7 @@ def _review_arguments(to: argparse.ArgumentParser) -> None:
 def _sweep_arguments(to: argparse.ArgumentParser) -> None:
     name_mark(to)
     _sweeping_options(to)
+    flag(to, "--close", "close a sweep that broke off: account for what it deleted, and delete nothing more")
 
 
 def _run_arguments(to: argparse.ArgumentParser) -> None:
@@ -147,6 +148,8 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
 
 def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     repository, accepted = opened(options, reporter), _accepted(options)
+    if options.close:
+        return _close(options, open_mark(repository, own_mark(options.mark_id)), reporter)
     only = other_tools.find(repository, options.mark_id) if other_tools.parse(options.mark_id) else None
     context = _judge_of(options, repository, reporter) if only else open_mark(repository, options.mark_id)
     review = pipeline.review(context)
@@ -154,6 +157,15 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     spark = spark_of(context.settings)
     with reporter.watch(spark):
         result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
+    found = report.sweep_report(result)
+    show(options, found, screen.sweep_screen(found))
+    return _end(result)
+
+
+def _close(options: argparse.Namespace, context: MarkContext, reporter: Reporter) -> int:
+    spark = spark_of(context.settings)
+    with reporter.watch(spark):
+        result = pipeline.close(spark, context)
     found = report.sweep_report(result)
     show(options, found, screen.sweep_screen(found))
     return _end(result)

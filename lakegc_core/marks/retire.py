@@ -202,7 +202,7 @@ def _trouble(mark: MarkArtifacts) -> str:
     for number in sweeps_of(mark.store, mark.folder):
         names = files_of(mark.store, mark.folder, number)
         if "plan.json" in names and "report.json" not in names:
-            return f"sweep {number} of it broke off: sweep it again, so that what was deleted is on record"
+            return f"sweep {number} of it broke off: finish it, or close it (lakegc sweep … --close)"
         if "report.json" in names and _report(mark, number).get("outcomes", {}).get(Outcome.LOST, 0):
             return f"sweep {number} of it lost objects, which its journal names: restore them, then remove it by hand"
     return ""

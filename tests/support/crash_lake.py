@@ -197,6 +197,7 @@ class Lake:
         report = json.loads(self.artifact("sweeps/1/report.json").read_bytes())
         assert {name: count for name, count in report["outcomes"].items() if count} == dict(Counter(final.values()))
         ours = {row["address"] for row in self.journal() if row["outcome"] == "deleted"}
+        ours |= {address for address, outcome in final.items() if outcome == "deleted"}
         assert report["bytes_deleted"] == sum(before[address] for address in ours)
         assert [path.name for path in self.artifact("sweeps").iterdir()] == ["1"]
         if result is not None:
@@ -226,7 +227,8 @@ class Lake:
         return [row for part in parts for batch in read_part(config, folder, part) for row in batch.to_pylist()]
 
     def final_outcomes(self) -> dict[str, str]:
-        """By address, what the last attempt says of it; it says one thing."""
+        """By address, what the last attempt says of it; it says one thing. What is gone after a delete without an answer
+        was deleted by that."""
         rows = self.journal()
         last: dict[str, int] = {}
         for row in rows:
@@ -235,6 +237,9 @@ class Lake:
         for row in rows:
             if row["attempt"] == last[row["address"]]:
                 final.setdefault(row["address"], set()).add(row["outcome"])
+        for address, outcomes in final.items():
+            if outcomes == {"already_gone", "failed:no_answer"}:
+                final[address] = {"deleted"}
         assert all(len(outcomes) == 1 for outcomes in final.values()), final
         return {address: outcomes.pop() for address, outcomes in final.items()}
 

@@ -72,7 +72,11 @@ def refusal(context: MarkContext, verdicts: Sequence[Verdict], *, begun: bool = 
     found = "\n".join(f"  {verdict.name}: {verdict.description}" for verdict in verdicts if verdict.stops)
     mark = f"Mark {context.header.mark_id} of {context.header.repository}"
     if begun:
-        return f"{mark} is not swept to its end: a sweep of it broke off. Nothing more was deleted.\n{found}"
+        close = f"lakegc sweep {context.header.repository} {context.header.mark_id} --close"
+        return (
+            f"{mark} is not swept to its end: a sweep of it broke off. Nothing more was deleted.\n{found}\n"
+            f"To account for what was deleted, and leave the rest to the next mark: {close}"
+        )
     return f"{mark} is not swept. Nothing was deleted.\n{found}"
 
 

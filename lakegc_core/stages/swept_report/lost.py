@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.errors import ObjectNotFoundError
-from lakegc_core.names import Outcome
+from lakegc_core.names import NO_ANSWER, Outcome
 from lakegc_core.store.base import Store, StoreConfig, connect
 
 if TYPE_CHECKING:
@@ -32,6 +32,23 @@ def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
             yield batch.filter(pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_()))
 
     return rows.mapInArrow(body, rows.schema)
+
+
+def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
+    """What became of objects that a sweep planned and told nothing of (columns address, size): with a column outcome.
+
+    What is gone has two rows: a delete of that sweep had no answer, and the object is gone.
+    """
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            gone = pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_())
+            for chosen, outcomes in ((gone, (NO_ANSWER, Outcome.ALREADY_GONE)), (pc.invert(gone), (Outcome.LEFT,))):
+                for outcome in outcomes:
+                    found = batch.filter(chosen)
+                    yield found.append_column("outcome", pa.repeat(str(outcome), found.num_rows))
+
+    return rows.select("address", "size").mapInArrow(body, "address string, size bigint, outcome string")
 
 
 def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
-from lakegc_core.errors import RefusedError, StoreError
+from lakegc_core.errors import MarkError, RefusedError, StoreError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
@@ -26,7 +26,7 @@ from lakegc_core.stages.swept_report import lakefs_report, other_tools
 from lakegc_core.stages.swept_report.authorize import check_look_delay, judge, refusal
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_core.stages.swept_report.look import Look, among, take_look
-from lakegc_core.stages.swept_report.lost import absent
+from lakegc_core.stages.swept_report.lost import absent, settled
 from lakegc_core.stages.swept_report.other_tools import ForeignMark
 from lakegc_core.stages.swept_report.planning import Plan, Planner
 from lakegc_core.stages.swept_report.read_sample import Sample, read_again, take_sample
@@ -77,6 +77,19 @@ def swept_report(
             check_look_delay(context)
         call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, accepted or {})
         return _Sweep(call).run()
+
+
+def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
+    """Close a sweep that broke off without deleting anything more, however old its mark is; no guard is asked.
+
+    What is gone of its plan counts as deleted by it, the rest is `left`; what is gone and live is `lost`. MarkError if
+    no sweep of the mark broke off.
+    """
+    started = time.monotonic()
+    strict = as_swept(context)
+    with strict.lease("sweep") as lease:
+        call = _Call(spark, strict, [], Sample(), lease, False, started, None, {})
+        return _Sweep(call).close()
 
 
 @dataclass(frozen=True)
@@ -135,6 +148,16 @@ class _Sweep:
             waiting = _count(candidates)
             self.spinning.look(before, waiting)
 
+    def close(self) -> SweepResult:
+        if not self.record.is_begun:
+            raise MarkError(
+                f"No sweep of mark {self.context.header.mark_id} broke off after it had sealed its plan: there is "
+                "nothing to close."
+            )
+        attempt = self.record.next_attempt()
+        self._journal(settled(self.record.left(), self.context.data), attempt)
+        return self._finish(attempt + 1, closed=True)
+
     def _begin(self, plan: Plan, attempt: int) -> None:
         """Publish and seal the plan of an attempt."""
         self._check_lease()
@@ -174,8 +197,8 @@ class _Sweep:
         if self.call.lease is not None:
             self.call.lease.check()
 
-    def _finish(self, attempt: int) -> SweepResult:
-        """Look once more: what is gone and is found referenced now is lost, and says so.
+    def _finish(self, attempt: int, *, closed: bool = False) -> SweepResult:
+        """Look once more: what is gone and is found referenced now is lost, and says so. `closed`: by `close`.
 
         Staged entries, rules, branches, tags and all that they retain: whatever came back since the last look is seen.
         """
@@ -194,6 +217,7 @@ class _Sweep:
                 "counted": self.context.header.choices(),
                 "look": asdict(look.found) | {"began_at": look.began_at, "finished_at": look.finished_at},
                 "finished_at": clock.now().timestamp(),
+                "closed": closed,
             }
         )
         return result

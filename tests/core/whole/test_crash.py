@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakegc_core.errors import IncompleteError, RefusedError
+from lakegc_core.errors import IncompleteError, MarkError, RefusedError
 from lakegc_core.names import NO_ANSWER
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_core.stages.swept_report.record import SweepRecord
+from lakegc_core.stages.swept_report.stage import close_sweep
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import PartWriter
 from tests.support import crash_lake
@@ -234,3 +235,25 @@ def test_a_sweep_killed_between_a_delete_and_its_record_is_finished_by_the_next_
     assert {row["address"] for row in swept.journal()} < gone <= right
     swept.check_swept(before, right, swept.sweep())
     assert before.keys() - swept.stored().keys() == right
+
+
+def test_a_sweep_that_broke_off_is_closed_without_deleting_more_however_old_its_mark_is(
+    spark: SparkSession, swept: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of it is on record, some was deleted by a task that never told, the rest is still there."""
+    monkeypatch.setattr("lakegc_core.stages.swept_report.planning._ROWS_A_PART", 4)
+    before, right = swept.stored(), swept.garbage()
+    assert dies(swept.sweep, swept.script("delete objects", moment=AFTER))
+    stored = swept.stored()
+    gone = before.keys() - stored.keys()
+    assert gone and gone < right
+    monkeypatch.setenv("LAKEGC_NOW", str(float(environment_now()) + 40_000 * 86_400))
+    with pytest.raises(RefusedError, match=f"lakegc sweep {swept.repository.name} {MARK} --close"):
+        swept.sweep()
+    result = close_sweep(spark, swept.begin())
+    assert swept.stored() == stored, "nothing more is deleted"
+    found = {name: count for name, count in result.outcomes.items() if count}
+    assert found == {"deleted": len(gone), "left": len(right - gone)}
+    assert result.bytes_deleted == sum(before[address] for address in gone) and result.trouble == ""
+    with pytest.raises(MarkError, match="nothing to close"):
+        close_sweep(spark, swept.begin())
