@@ -154,6 +154,8 @@ def open_mark(context: RepositoryContext, mark_id: str, *, retired_too: bool = F
                 f"Mark {mark_id} of repository {context.repository.id} was retired: only a record of it is left. "
                 f"`lakegc marks {context.repository.id} --retired` shows what it freed."
             )
+        if record["header"] is None:
+            raise MarkError(f"Mark {mark_id} did not read when it was retired: nothing says what belonged to it.")
         header = artifacts.checked_header(record["header"])
     if header is None:
         raise MarkError(

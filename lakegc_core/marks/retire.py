@@ -1,15 +1,16 @@
 """Retirement: of an old mark one record stays, which says what it found and what was freed; its other artifacts go.
 
 Which marks must stay is decided by `reasons_to_keep`, pure: what a later mark or sweep may still ask is never deleted.
+A mark that does not read (damaged, or of another version) goes by the same rules, as one that did not finish.
 A mark ceases with its header, after its record is durable; whatever else lies in its folder is deleted then, and by the
 next call if this one broke off. Data, rules, rescues and lakeFS's own lists of what was deleted are not touched here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.compute as pc
 
@@ -23,13 +24,15 @@ from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
-from lakegc_core.marks.previous import CLOCKS, asked_at, read_at, series_of
+from lakegc_core.marks.previous import CLOCKS, asked_at, read_at, series_of, unreadable_until
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import FAILED, STAGES, Outcome
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
+from lakegc_core.tables.parts import list_parts, read_part
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 _DAY = 86_400.0
 _NEVER_BEGUN = "never begun: its folder holds no header. Look what lies there"
@@ -153,7 +156,7 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
         if mark.mark_id in kept:
             continue
         artifacts = context.artifacts(mark.mark_id)
-        record = _record(artifacts)
+        record = _record(context.repository.id, artifacts)
         retired[mark.mark_id] = _freed(record)
         if not dry_run:
             _check(held)
@@ -187,14 +190,30 @@ def _standing(mark: MarkArtifacts) -> Standing | None:
             touched_at=max(_swept_at(mark), restored_at(mark)),
             trouble=_trouble(mark),
         )
-    except MarkError as error:
-        return Standing(mark.mark_id, trouble=f"damaged, so nobody knows when it read: {error}")
+    except MarkError:
+        # It may have asked lakeFS, and been swept, as long as it was written to.
+        until = unreadable_until(mark)
+        return Standing(mark.mark_id, asked_at=until, touched_at=until, trouble=_trouble_of_unreadable(mark))
 
 
 def _swept_at(mark: MarkArtifacts) -> float:
     """When the last sweep of a mark that is over was; 0 if there was none."""
     reports = [_report(mark, number) for number in sweeps_of(mark.store, mark.folder)]
     return max((report["finished_at"] for report in reports if report), default=0.0)
+
+
+def _trouble_of_unreadable(mark: MarkArtifacts) -> str:
+    """The same for a mark that does not read. A sweep of it that broke off cannot be gone on with: its journal is
+    counted into the record. What it may have lost is named by the next mark, which lists what is live and missing."""
+    try:
+        return "" if _is_open(mark) else _trouble(mark)
+    except MarkError as error:
+        return f"it does not read, nor do the reports of its sweeps: {error}"
+
+
+def _is_open(mark: MarkArtifacts) -> bool:
+    names = [files_of(mark.store, mark.folder, number) for number in sweeps_of(mark.store, mark.folder)]
+    return any("plan.json" in each and "report.json" not in each for each in names)
 
 
 def _trouble(mark: MarkArtifacts) -> str:
@@ -208,26 +227,43 @@ def _trouble(mark: MarkArtifacts) -> str:
     return ""
 
 
-def _record(mark: MarkArtifacts) -> Json:
-    """What stays of a mark: its header, what each stage found, and the reports of its sweeps."""
-    header = mark.header()
-    assert header is not None  # it stood a moment ago, and the lease is held
-    stages = {stage: manifest for stage in STAGES if (manifest := mark.manifest(stage)) is not None}
+def _record(repository: str, mark: MarkArtifacts) -> Json:
+    """What stays of a mark: its header, what each stage found, and the reports of its sweeps, as far as they read."""
+    header = _or_none(mark.header)
+    stages = {stage: manifest for stage in STAGES if (manifest := _or_none(mark.manifest, stage)) is not None}
     record = {
-        "repository": header.repository,
+        "repository": repository,
         "mark_id": mark.mark_id,
         "retired_at": clock.now().timestamp(),
-        "header": asdict(header) | {"digest": header.digest},
+        "header": asdict(header) | {"digest": header.digest} if header else None,
         "stages": {stage: _condensed(manifest) for stage, manifest in stages.items()},
         "sweeps": {
-            str(number): _report(mark, number)
+            str(number): _report(mark, number) or _journalled(mark, number)
             for number in sweeps_of(mark.store, mark.folder)
-            if "report.json" in files_of(mark.store, mark.folder, number)
+            if not {"report.json", "plan.json"}.isdisjoint(files_of(mark.store, mark.folder, number))
         },
-        "backup": _json_at(mark, BACKUP),
+        "backup": _or_none(_json_at, mark, BACKUP),
     }
     # As it will be read back, so that its digest is that of what was written.
     return decode(encode(record), "record")
+
+
+def _or_none(read: Callable[..., T], *arguments: Any) -> T | None:
+    try:
+        return read(*arguments)
+    except MarkError:
+        return None
+
+
+def _journalled(mark: MarkArtifacts, number: int) -> Json:
+    """What the journal of a sweep that broke off says was deleted, counted part by part."""
+    folder = f"{mark.folder}/sweeps/{number}/outcomes"
+    objects = size = 0
+    for part in list_parts(mark.config, folder):
+        for batch in read_part(mark.config, folder, part, ["outcome", "size"]):
+            deleted = batch.filter(pc.equal(batch["outcome"], Outcome.DELETED))
+            objects, size = objects + deleted.num_rows, size + (pc.sum(deleted["size"]).as_py() or 0)
+    return {"broke_off": True, "outcomes": {Outcome.DELETED.value: objects}, "bytes_deleted": size}
 
 
 def _condensed(manifest: Manifest) -> Json:
@@ -252,7 +288,7 @@ def _freed(record: Json) -> Json:
     reports = record["sweeps"].values()
     return {
         "mark_id": record["mark_id"],
-        "started_at": instant(record["header"]["started_at"]),
+        "started_at": instant(record["header"]["started_at"]) if record["header"] else None,
         "retired_at": instant(record["retired_at"]),
         "state": "retired",
         "expired": expired.get("objects", 0),

@@ -227,7 +227,7 @@ class Lake:
         return [row for part in parts for batch in read_part(config, folder, part) for row in batch.to_pylist()]
 
     def final_outcomes(self) -> dict[str, str]:
-        """By address, what the last attempt says of it; it says one thing. What is gone after a delete without an answer
+        """By address, what the last attempt says of it; it says one thing. What is gone after a delete that had no answer
         was deleted by that."""
         rows = self.journal()
         last: dict[str, int] = {}

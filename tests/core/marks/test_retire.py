@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,8 +27,10 @@ from lakegc_core.marks.previous import former_state, later_marks, previous_findi
 from lakegc_core.marks.retire import Standing, list_retired, reasons_to_keep, retire
 from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL, LEAST_MARKS, RETIREMENT
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox import Sandbox, SandboxServer
 from tests.support.lake import lake
 from tests.support.old_marks import DAY, HEADER, START, TODAY, alter, write_mark, write_sweep
@@ -241,10 +246,9 @@ def test_what_the_policy_keeps_counts_and_nobody_may_keep_fewer_than_two(
         retire(context, 1)
 
 
-def test_unfinished_sweeps_lost_objects_damage_and_strangers_stay(context: RepositoryContext, mark: Mark) -> None:
+def test_unfinished_sweeps_lost_objects_and_strangers_stay(context: RepositoryContext, mark: Mark) -> None:
     write_sweep(mark("broke-off", 1), deleted=1, over=False)
     write_sweep(mark("lost", 2), deleted=1, lost=1)
-    alter(Path(context.workspace.root.removeprefix("local://")) / mark("damaged", 3).folder / "mark.json", safety="x")
     connect(context.workspace).write(f"{context.home}/marks/strange/file", b"x")
     mark("m4", 4)
     mark("m5", 5)
@@ -252,8 +256,75 @@ def test_unfinished_sweeps_lost_objects_damage_and_strangers_stay(context: Repos
     assert done.retired == {}
     assert "broke off" in done.kept["broke-off"]
     assert "lost objects" in done.kept["lost"]
-    assert "damaged" in done.kept["damaged"]
     assert "no header" in done.kept["strange"]
+
+
+def damage(
+    context: RepositoryContext, mark: MarkArtifacts, day: float, file: str = "mark.json", **changes: Any
+) -> None:
+    """Alter a file of a mark; nothing of the mark was written after that day."""
+    folder = Path(context.workspace.root.removeprefix("local://")) / mark.folder
+    alter(folder / file, **(changes or {"cutoff": 0.0}))
+    for path in folder.rglob("*"):
+        os.utime(path, (START + day * DAY,) * 2)
+
+
+def test_a_mark_that_does_not_read_is_retired_like_one_that_did_not_finish(
+    context: RepositoryContext, mark: Mark
+) -> None:
+    swept = mark("damaged", 3, expired=40)
+    write_sweep(swept, deleted=35)
+    damage(context, swept, 3)
+    damage(context, mark("old-format", 3), 3, format=1)
+    damage(context, mark("no-listing", 3), 3, "namespace_listing/manifest.json", rows=5)
+    for day in (4, 5):
+        mark(f"m{day}", day)
+    damage(context, mark("later", 5), 6)
+    damage(context, mark("young", 3), TODAY - 7)
+    done = retire(context, 2)
+    assert sorted(done.retired) == ["damaged", "no-listing", "old-format"]
+    assert done.kept["later"] == "no complete mark has read lakeFS anew since it did"
+    assert done.kept["young"] == "younger than 8 days"
+    told = {each["mark_id"]: each for each in list_retired(context)}
+    assert (told["damaged"]["started_at"], told["damaged"]["deleted"]) == (None, 35)
+    assert (told["damaged"]["expired"], told["old-format"]["expired"]) == (40, 7), "what reads is on record"
+    assert told["no-listing"]["started_at"] is not None
+    with pytest.raises(MarkError, match="nothing says what belonged to it"):
+        open_mark(context, "damaged", retired_too=True)
+
+
+def test_of_a_broken_off_sweep_of_a_mark_that_does_not_read_the_journal_is_counted_into_the_record(
+    context: RepositoryContext, mark: Mark
+) -> None:
+    broken = mark("damaged", 3)
+    write_sweep(broken, deleted=1, over=False)
+    rows = [
+        {"address": f"data/{n}", "size": 5, "outcome": outcome, "attempt": 1, "at": datetime.fromtimestamp(START, UTC)}
+        for n, outcome in enumerate(["deleted", "deleted", "rescued", "failed:503"])
+    ]
+    writer = PartWriter(broken.config, f"{broken.folder}/sweeps/1/outcomes", OUTCOMES_SCHEMA)
+    writer.write(pa.RecordBatch.from_pylist(rows, schema=OUTCOMES_SCHEMA))
+    writer.close()
+    damage(context, broken, 3)
+    for day in (4, 5):
+        mark(f"m{day}", day)
+    assert retire(context, 2).retired["damaged"]["deleted"] == 2
+    record = context.artifacts("damaged").retired()
+    assert record is not None
+    assert record["sweeps"]["1"] == {"broke_off": True, "outcomes": {"deleted": 2}, "bytes_deleted": 10}
+
+
+def test_a_mark_that_does_not_read_and_lost_objects_stays(context: RepositoryContext, mark: Mark) -> None:
+    lost, torn = mark("lost", 3), mark("torn", 3)
+    write_sweep(lost, deleted=1, lost=1)
+    write_sweep(torn, deleted=1)
+    torn.store.write(f"{torn.folder}/sweeps/1/report.json", b"{")
+    damage(context, lost, 3)
+    damage(context, torn, 3)
+    for day in (4, 5):
+        mark(f"m{day}", day)
+    kept = retire(context, 2).kept
+    assert "lost objects" in kept["lost"] and "nor do the reports of its sweeps" in kept["torn"]
 
 
 def test_a_retired_id_is_not_given_again_and_its_mark_is_not_opened(context: RepositoryContext, mark: Mark) -> None:
