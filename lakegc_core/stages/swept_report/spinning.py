@@ -9,12 +9,16 @@ MOST = 5
 """So many waves in a row that delete nothing, or looks after which nothing is done, end a sweep."""
 
 
+MOST_LATE = 2
+"""So many plans that come too late for their look end a sweep: each costs a whole dump."""
+
+
 class Spinning:
     """Counts the waves and the looks of one sweep that led to nothing. Numbers given are of objects."""
 
     def __init__(self, context: MarkContext) -> None:
         self._context = context
-        self._waves = self._looks = 0
+        self._waves = self._looks = self._late = 0
 
     def wave(self, before: int, left: int) -> None:
         """A wave ended. IncompleteError if it was one too many that deleted nothing."""
@@ -26,6 +30,20 @@ class Spinning:
                 "they were sent, or the store took none of their requests",
                 left,
                 f"See that Spark has free executors and that {self._context.data.root} answers",
+            )
+
+    def late(self, seconds: float, left: int) -> None:
+        """A plan came so long after its look that nothing may be deleted by it. IncompleteError the second time: what
+        the first look had read is not read again, and it did not help."""
+        self._late += 1
+        if self._late == MOST_LATE:
+            valid = self._context.level.look_validity.total_seconds()
+            raise self._error(
+                f"{MOST_LATE} times a look and the plan after it took longer than the {valid / 60:.0f} minutes for "
+                f"which a look counts, the last time {seconds / 60:.0f}",
+                left,
+                f"Sweep with more executors, or make a new mark (lakegc mark {self._context.header.repository}): what "
+                "was committed since this one is what a look has to read",
             )
 
     def look(self, before: int, left: int) -> None:

@@ -58,6 +58,8 @@ class Waves:
                 self.lease.check()
             now = clock.now().timestamp()
             if now >= expires:
+                if number == 0:
+                    self.spinning.late(now - plan.look.began_at, plan.rows)
                 self.context.say(f"{Stage.SWEPT_REPORT}: the look is too old; looking again")
                 return False
             work = Deletion(

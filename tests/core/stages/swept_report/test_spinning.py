@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakegc_core import clock
 from lakegc_core.errors import IncompleteError
+from lakegc_core.marks.lease import Lease
 from lakegc_core.stages.swept_report import deletion, spinning, waves
 from lakegc_core.stages.swept_report.deletion import Piece
+from lakegc_core.stages.swept_report.planning import Planner
 from tests.support.lake import lake, quick
 from tests.support.swept import Swept
 
@@ -62,3 +66,20 @@ def test_a_wave_that_deletes_something_begins_the_count_anew(swept: Swept) -> No
     swept.each_wave(one_row_every_other_time)
     assert swept.sweep().outcomes["deleted"] == 3
     assert swept.waves == 9 > spinning.MOST
+
+
+def test_looks_that_are_too_old_before_the_first_delete_end_the_sweep_the_second_time(swept: Swept) -> None:
+    """A plan takes longer than its look counts: it would for ever."""
+    write_plan = Planner._write_plan
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        os.environ["LAKEGC_NOW"] = str(clock.now().timestamp() + 61 * 60)
+        return write_plan(*arguments, **more)
+
+    with swept.patch.context() as patch:
+        patch.setattr(Planner, "_write_plan", slow)
+        patch.setattr(Lease, "check", lambda lease: None)  # renewed as the hour passes
+        with pytest.raises(IncompleteError, match=r"2 times .* longer than the 60 minutes .* the last time 61\."):
+            swept.sweep()
+        assert (swept.looks, len(swept.left())) == (2, 3)
+    assert swept.sweep().outcomes["deleted"] == 3, "the next one goes on where it stopped"
