@@ -227,8 +227,7 @@ class Lake:
         return [row for part in parts for batch in read_part(config, folder, part) for row in batch.to_pylist()]
 
     def final_outcomes(self) -> dict[str, str]:
-        """By address, what the last attempt says of it: one thing. What is gone after a delete without an answer is deleted
-        by that."""
+        """By address, what its last attempt says: one thing. Gone after an unanswered delete is deleted by it."""
         rows = self.journal()
         last: dict[str, int] = {}
         for row in rows:
