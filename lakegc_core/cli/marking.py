@@ -149,7 +149,7 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
 def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     repository, accepted = opened(options, reporter), _accepted(options)
     if options.close:
-        return _close(options, open_mark(repository, own_mark(options.mark_id)), reporter)
+        return _close(options, open_mark(repository, own_mark(options.mark_id), any_version=True), reporter)
     only = other_tools.find(repository, options.mark_id) if other_tools.parse(options.mark_id) else None
     context = _judge_of(options, repository, reporter) if only else open_mark(repository, options.mark_id)
     review = pipeline.review(context)

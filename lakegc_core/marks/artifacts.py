@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -154,24 +154,29 @@ class MarkArtifacts:
         """Folder of a stage's dataset; the stage's own dataset, named like it, lies in the stage's folder."""
         return f"{self.folder}/{stage}" if dataset in ("", stage) else f"{self.folder}/{stage}/{dataset}"
 
-    def header(self) -> Header | None:
-        """The header, or None if there is no such mark."""
+    def header(self, *, any_version: bool = False) -> Header | None:
+        """The header, or None if there is no such mark. `any_version`: see `checked_header`."""
         value = self._read(f"{self.folder}/mark.json")
-        return None if value is None else self.checked_header(value)
+        return None if value is None else self.checked_header(value, any_version=any_version)
 
-    def checked_header(self, value: dict[str, Any]) -> Header:
-        """A header as it was written; MarkError if it was changed, or is another version's."""
+    def checked_header(self, value: dict[str, Any], *, any_version: bool = False) -> Header:
+        """A header as it was written; MarkError if it was changed, or is another version's.
+
+        `any_version`: of another version's those keys are taken that this one knows, to account for the mark, never to
+        go on from it.
+        """
         stated, found = value.pop("digest", None), value.get("format")
-        if found != FORMAT:
+        if found != FORMAT and not any_version:
             raise MarkError(f"Mark {self.mark_id} has format {found}, this lakegc reads {FORMAT}. Make a new mark.")
-        value["holds"] = tuple(value.get("holds", ()))
+        known = {each.name for each in fields(Header)}
+        told = {name: each for name, each in value.items() if name in known or not any_version}
         try:
-            header = Header(**value)
+            header = Header(**told | {"holds": tuple(value.get("holds", ()))})
         except TypeError:
             raise MarkError(
                 f"{self.location}/mark.json is not a header of this version of lakegc. Make a new mark."
             ) from None
-        if header.digest != stated:
+        if (digest(value) if any_version else header.digest) != stated:
             raise MarkError(f"{self.location}/mark.json was changed after it was written. Make a new mark.")
         return header
 

@@ -140,13 +140,16 @@ def _other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]
             continue  # nothing of lakegc's lies in a store that it cannot reach
 
 
-def open_mark(context: RepositoryContext, mark_id: str, *, retired_too: bool = False) -> MarkContext:
+def open_mark(
+    context: RepositoryContext, mark_id: str, *, retired_too: bool = False, any_version: bool = False
+) -> MarkContext:
     """An existing mark. MarkError if there is none, or if it belongs to another state of the repository.
 
-    `retired_too`: one of which only its header is left will do, as it does to bring a backup back.
+    `retired_too`: one of which only its header is left will do, as it does to bring a backup back. `any_version`: one
+    that another version of lakegc made will do, as it does to account for what its sweep deleted.
     """
     artifacts = context.artifacts(mark_id)
-    header = artifacts.header()
+    header = artifacts.header(any_version=any_version)
     record = artifacts.retired() if header is None else None
     if record is not None:
         if not retired_too:

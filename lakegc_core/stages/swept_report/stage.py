@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.errors import MarkError, RefusedError, StoreError
+from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
@@ -82,8 +83,9 @@ def swept_report(
 def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
     """Close a sweep that broke off without deleting anything more, however old its mark is; no guard is asked.
 
-    What is gone of its plan counts as deleted by it, the rest is `left`; what is gone and live is `lost`. MarkError if
-    no sweep of the mark broke off.
+    What is gone of its plan counts as deleted by it, the rest is `left`; what is gone and live is `lost`. Where another
+    version made the mark, nobody looks for what is live: the next mark names what is live and missing. MarkError if no
+    sweep of the mark broke off.
     """
     started = time.monotonic()
     strict = as_swept(context)
@@ -143,7 +145,7 @@ class _Sweep:
             if not self.record.is_begun:
                 self._begin(plan, attempt)
             if self.waves.delete(plan, here, attempt):
-                return self._finish(attempt + 1)
+                return self._conclude(self._look_again(attempt + 1))
             candidates, before = self.record.left(), waiting
             waiting = _count(candidates)
             self.spinning.look(before, waiting)
@@ -156,7 +158,8 @@ class _Sweep:
             )
         attempt = self.record.next_attempt()
         self._journal(settled(self.record.left(), self.context.data), attempt)
-        return self._finish(attempt + 1, closed=True)
+        look = self._look_again(attempt + 1) if self.context.header.format == FORMAT else None
+        return self._conclude(look, closed=True)
 
     def _begin(self, plan: Plan, attempt: int) -> None:
         """Publish and seal the plan of an attempt."""
@@ -197,14 +200,17 @@ class _Sweep:
         if self.call.lease is not None:
             self.call.lease.check()
 
-    def _finish(self, attempt: int, *, closed: bool = False) -> SweepResult:
-        """Look once more: what is gone and is found referenced now is lost, and says so. `closed`: by `close`.
+    def _look_again(self, attempt: int) -> Look:
+        """Look once more: what is gone and is found referenced now is lost, and says so.
 
         Staged entries, rules, branches, tags and all that they retain: whatever came back since the last look is seen.
         """
-        here = f"{self.record.folder}/attempt-{attempt}"
-        look = take_look(self.spark, self.context, f"{here}/look")
+        look = take_look(self.spark, self.context, f"{self.record.folder}/attempt-{attempt}/look")
         self._record_lost(look, attempt)
+        return look
+
+    def _conclude(self, look: Look | None, *, closed: bool = False) -> SweepResult:
+        """Add all up and write the report. `look`: the last one; None where there was none. `closed`: by `close`."""
         unreadable = read_again(self.context, self.call.sample)
         totals = self.record.totals()
         planned = self.record.check_sums()
@@ -215,7 +221,7 @@ class _Sweep:
             | {
                 "guards": [asdict(verdict) for verdict in self.call.verdicts],
                 "counted": self.context.header.choices(),
-                "look": asdict(look.found) | {"began_at": look.began_at, "finished_at": look.finished_at},
+                "look": look and asdict(look.found) | {"began_at": look.began_at, "finished_at": look.finished_at},
                 "finished_at": clock.now().timestamp(),
                 "closed": closed,
             }
