@@ -53,6 +53,8 @@ class Sandbox:
         self.repositories: dict[str, Repository] = {}
         self.grace_period = 86_400  # seconds
         self.version = "1.84.0"
+        self.version_context = "lakeFS"  # `lakeFS-Enterprise` on servers of the other edition
+        self.storages: dict[str, str] = {}  # id -> kind, of a server with several storages
         self.uncommitted_page = PageLimits()
         self.pending_polls = 0  # how many times a background task answers that it is not done yet
         self._layout = layout

@@ -109,13 +109,15 @@ def _config(sandbox: Sandbox, request: Request) -> Answer:
         "pre_sign_support": can_sign,
         "pre_sign_support_ui": False,
     }
+    several = [storage | {"blockstore_id": each, "blockstore_type": of} for each, of in sandbox.storages.items()]
     document = {
         "capabilities_config": {},
-        "storage_config": storage,
-        "storage_config_list": [],
+        "storage_config_list": several,
         "ui_config": {},
-        "version_config": {"version": sandbox.version, "version_context": "lakeFS"},
+        "version_config": {"version": sandbox.version, "version_context": sandbox.version_context},
     }
+    if not several:  # else lakeFS names one here only if it was told which one old repositories lie in
+        document["storage_config"] = storage
     return Answer(200, document)
 
 

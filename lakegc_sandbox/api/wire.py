@@ -152,7 +152,7 @@ def repository_json(repository: Repository) -> Json:
         "default_branch": repository.default_branch,
         "id": repository.name,
         "read_only": repository.read_only,
-        "storage_id": "",
+        "storage_id": repository.storage_id,
         "storage_namespace": repository.place.namespace,
     }
 

@@ -17,7 +17,7 @@ from lakegc_sandbox.files.files import Files
 from lakegc_sandbox.files.graveler_writer import FULL, RANGE_MAX_SIZE, RANGE_MODULUS, RELATIVE, Entry
 from lakegc_sandbox.files.names import Names
 from lakegc_sandbox.model.refs import Branch, GoneError, Refs, SandboxError, Staging
-from lakegc_sandbox.model.tree import Tree
+from lakegc_sandbox.model.tree import Changes, Tree, diff
 
 OCTETS = "application/octet-stream"
 NOW = timedelta(0)
@@ -84,6 +84,7 @@ class Objects:
         self.place = place
         self.files = place.files
         self.read_only = False
+        self.storage_id = ""  # which of the server's storages it lies in
         self.refs = Refs()
         self._lock = place.lock
 
@@ -176,7 +177,7 @@ class Objects:
         """
         with self._lock:
             target = self._branch(branch)
-            if path in target.staged() or self.refs.tree(target.commit_id).get(path) is not None:
+            if path in target.staged() or self._base(target).get(path) is not None:
                 target.staging[path] = None
 
     def reset(self, branch: str, prefix: str = "") -> None:
@@ -188,7 +189,7 @@ class Objects:
             target = self._branch(branch)
             for token in target.sealed:  # a commit in flight holds them
                 token.clear()
-            target.staging, target.sealed = {}, []
+            target.staging, target.sealed, target.compacted = {}, [], None
 
     def reset_prefix(self, branch: str, prefix: str) -> None:
         """Take back what is changed below a prefix. The tokens are sealed; an identical re-upload stays staged."""
@@ -211,15 +212,15 @@ class Objects:
             target = self._branch(branch)
             head = self.refs.tree(target.commit_id)
             staged = target.staged()
-            if path in staged and not same(staged[path], head.get(path)):
+            shown = staged[path] if path in staged else self._base(target).get(path)
+            if not same(shown, head.get(path)):
                 _cover(target.staging, target.staging, head, path)
 
     def entry(self, ref: str, path: str) -> Entry:
         """What a reference shows under a path."""
         with self._lock:
-            entry = None
-            staged = self.refs.branches[ref].staged() if ref in self.refs.branches else {}
-            entry = staged[path] if path in staged else self.refs.tree(self.refs.resolve(ref).id).get(path)
+            staged, tree = self._shown(ref)
+            entry = staged[path] if path in staged else tree.get(path)
         if entry is None:
             raise SandboxError(404, "path not found")
         return entry
@@ -241,26 +242,39 @@ class Objects:
     def objects(self, ref: str, *, start: str = "") -> Iterator[tuple[str, Entry]]:
         """What a reference shows from a path on, in path order."""
         with self._lock:
-            staged = self.refs.branches[ref].staged() if ref in self.refs.branches else {}
-            tree = self.refs.tree(self.refs.resolve(ref).id)
+            staged, tree = self._shown(ref)
         committed = ((path, entry) for path, entry in tree.items(start) if path not in staged)
         added = ((path, entry) for path, entry in sorted(staged.items()) if entry is not None and path >= start)
         return heapq.merge(committed, added, key=lambda item: item[0])
 
     def uncommitted(self, branch: str) -> list[tuple[str, str, Entry]]:
-        """Staging against the head, as lakeFS compares them: path, `added`/`changed`/`removed`, entry."""
+        """Staging against the head, as lakeFS compares them: path, `added`/`changed`/`removed`, entry.
+
+        What a compaction holds is compared with the head by itself. Of a path that differs in both, staging is told.
+        """
         with self._lock:
             target = self.refs.branch(branch)
             head = self.refs.tree(target.commit_id)
+            changed = diff(head, target.compacted) if target.compacted is not None else {}
+            changed |= effective(head, target.staged())
             rows = []
-            for path, entry in sorted(target.staged().items()):
+            for path, entry in sorted(changed.items()):
                 old = head.get(path)
-                if entry is None:
-                    if old is not None:
-                        rows.append((path, "removed", old))
-                elif old is None or old.identity != entry.identity:
+                if entry is not None:
                     rows.append((path, "added" if old is None else "changed", entry))
+                elif old is not None:
+                    rows.append((path, "removed", old))
             return rows
+
+    def _base(self, branch: Branch) -> Tree:
+        """What lies under what is staged on a branch."""
+        return branch.compacted if branch.compacted is not None else self.refs.tree(branch.commit_id)
+
+    def _shown(self, ref: str) -> tuple[Staging, Tree]:
+        """What a reference shows: what is staged, over what lies under it."""
+        if ref in self.refs.branches:
+            return self.refs.branches[ref].staged(), self._base(self.refs.branches[ref])
+        return {}, self.refs.tree(self.refs.resolve(ref).id)
 
 
 def same(left: Entry | None, right: Entry | None) -> bool:
@@ -268,6 +282,11 @@ def same(left: Entry | None, right: Entry | None) -> bool:
     if left is None or right is None:
         return left is right
     return left.identity == right.identity
+
+
+def effective(head: Tree, changes: Changes) -> Changes:
+    """The changes that lakeFS sees as such: an entry of the head's identity keeps the head's address."""
+    return {path: entry for path, entry in changes.items() if not same(head.get(path), entry)}
 
 
 def _cover(above: Staging, staging: Staging, head: Tree, path: str) -> None:

@@ -36,13 +36,17 @@ class GoneError(SandboxError):
 
 @dataclass
 class Branch:
-    """A head and the staging area over it: the current token and the sealed ones, newest first."""
+    """A head and the staging area over it: the current token and the sealed ones, newest first.
+
+    `compacted`: what a compaction made of the head and of what was staged; it is read in place of the head.
+    """
 
     name: str
     commit_id: str
     hidden: bool = False
     staging: Staging = field(default_factory=dict)
     sealed: list[Staging] = field(default_factory=list)
+    compacted: Tree | None = None
 
     def seal(self) -> list[Staging]:
         """Freeze what is staged so far, as a commit begins by doing; return the sealed tokens."""
@@ -53,7 +57,7 @@ class Branch:
 
     def copy(self) -> Branch:
         """The same branch. Sealed tokens are shared: a commit that holds them knows them by what they are."""
-        return Branch(self.name, self.commit_id, self.hidden, dict(self.staging), list(self.sealed))
+        return Branch(self.name, self.commit_id, self.hidden, dict(self.staging), list(self.sealed), self.compacted)
 
     def staged(self) -> Staging:
         """What is staged, newer tokens over older ones."""

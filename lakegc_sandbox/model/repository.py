@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lakegc_sandbox.files.graveler_writer import FULL, Commit, Entry, rules_file
-from lakegc_sandbox.model.objects import NOW, OCTETS, Objects, Place, same
-from lakegc_sandbox.model.refs import Branch, Refs, SandboxError
+from lakegc_sandbox.model.objects import NOW, OCTETS, Objects, Place, effective, same
+from lakegc_sandbox.model.refs import Branch, Refs, SandboxError, Staging
 from lakegc_sandbox.model.tree import Changes, Tree, TreeWriter, diff
 
 _DUMMY = b"this is dummy data - created by lakeFS to check accessibility"
@@ -82,16 +82,21 @@ class Repository(Objects):
         def finish() -> Commit:
             with self._lock:
                 target = self._branch(branch)
-                head = self.refs.tree(target.commit_id)
-                changes = _effective(head, Branch("", "", sealed=sealed).staged())
-                if not changes and not allow_empty:
+                tree, is_changed = self._applied(target, sealed)
+                if not is_changed and not allow_empty:
                     raise SandboxError(400, "commit: no changes")
-                commit = self._advance(target, changes, message, date=date, metadata=metadata)
+                commit = self._move(target, tree, message, date=date, metadata=metadata)
                 kept = {id(token) for token in sealed}
                 target.sealed = [token for token in target.sealed if id(token) not in kept]
                 return commit
 
         return finish
+
+    def compact(self, branch: str) -> None:
+        """Move what is staged into a metarange that is read in place of the head: staging compaction."""
+        with self._lock:
+            target = self._branch(branch)
+            target.compacted, target.sealed = self._applied(target, target.seal())[0], []
 
     def commit_metarange(self, branch: str, message: str, metarange_id: str, *, date: datetime | None = None) -> Commit:
         """Commit the content of a metarange that is stored already, whatever commits refer to it."""
@@ -168,7 +173,7 @@ class Repository(Objects):
             if strategy == "dest-wins":
                 kept = diff(base, head)
                 wanted = {p: e for p, e in diff(base, self.refs.tree(theirs.id)).items() if p not in kept}
-                changes = _effective(head, wanted)
+                changes = effective(head, wanted)
             else:
                 changes = self._carry_over(base, self.refs.tree(theirs.id), head, force=bool(strategy))
             if not changes:
@@ -214,8 +219,7 @@ class Repository(Objects):
         """Move a branch to another commit; what is staged stays staged. Refused over visible sealed changes."""
         with self._lock:
             target = self._branch(branch)
-            sealed = Branch("", "", sealed=target.sealed).staged()
-            if _effective(self.refs.tree(target.commit_id), sealed):
+            if effective(self.refs.tree(target.commit_id), Branch("", "", sealed=target.sealed).staged()):
                 raise SandboxError(400, "uncommitted changes (dirty branch)")
             target.commit_id = self.refs.resolve(ref).id
 
@@ -289,7 +293,7 @@ class Repository(Objects):
             for path, entry in changes.items():
                 if not same(head.get(path), old.get(path)) and not same(head.get(path), entry):
                     raise SandboxError(409, f"conflict found in path {path}")
-        return _effective(head, changes)
+        return effective(head, changes)
 
     def _parent_tree(self, commit: Commit, number: int) -> Tree:
         if not 1 <= number <= len(commit.parents):
@@ -310,6 +314,14 @@ class Repository(Objects):
         self.refs.trees[tree.meta_range_id] = tree
         return self._move(branch, tree, message, date=date, metadata=metadata, second_parent=second_parent)
 
+    def _applied(self, branch: Branch, sealed: list[Staging]) -> tuple[Tree, bool]:
+        """Sealed tokens applied to what lies under a branch's staging, and whether that differs from the head."""
+        base = self._base(branch)
+        changes = effective(base, Branch("", "", sealed=sealed).staged())
+        tree = self._trees.apply(base, changes)
+        self.refs.trees[tree.meta_range_id] = tree
+        return tree, bool(changes) or branch.compacted is not None
+
     def _move(
         self,
         branch: Branch,
@@ -326,17 +338,12 @@ class Repository(Objects):
         commit = self._add_commit(
             Commit("admin", message, int(at * 1e9), tree.meta_range_id, parents, generation, dict(metadata or {}))
         )
-        branch.commit_id = commit.id
+        branch.commit_id, branch.compacted = commit.id, None
         return commit
 
     def _add_commit(self, commit: Commit) -> Commit:
         self.refs.commits[commit.id] = commit
         return commit
-
-
-def _effective(head: Tree, changes: Changes) -> Changes:
-    """The changes that lakeFS sees as such: an entry of the head's identity keeps the head's address."""
-    return {path: entry for path, entry in changes.items() if not same(head.get(path), entry)}
 
 
 def _int32(number: int) -> int:

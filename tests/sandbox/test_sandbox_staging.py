@@ -190,3 +190,55 @@ def test_a_link_may_claim_a_size_that_is_not_the_objects(repo: Repository) -> No
     assert visible(repo) == {"a": linked} and linked != committed
     assert named(repo) == set(), "the claims are those of the head's entry"
     assert repo.read("main", "a") == b"much longer than what is claimed"
+
+
+# --- compaction ---
+
+
+def test_a_compaction_moves_what_is_staged_and_the_branch_shows_and_dumps_the_same(repo: Repository) -> None:
+    repo.upload("main", "committed", b"1")
+    repo.commit("main", "one")
+    head = repo.refs.branch("main").commit_id
+    staged = repo.upload("main", "staged", SAME)
+    repo.delete("main", "committed")
+    before, dumped = visible(repo), repo.uncommitted("main")
+    repo.compact("main")
+    assert repo.refs.branch("main").staged() == {} and repo.refs.branch("main").commit_id == head
+    assert (visible(repo), repo.uncommitted("main")) == (before, dumped)
+    assert before == {"staged": staged}
+    repo.reset("main")
+    assert set(visible(repo)) == {"committed"}
+
+
+@pytest.mark.parametrize("settle", [Repository.compact, lambda repo, branch: repo.commit(branch, "settled")])
+def test_of_identical_uploads_the_compacted_one_stays_though_only_the_later_one_was_shown_and_dumped(
+    repo: Repository, settle: Callable[[Repository, str], object]
+) -> None:
+    first = repo.upload("main", "same", SAME)
+    repo.compact("main")
+    second = repo.upload("main", "same", SAME)
+    assert visible(repo) == {"same": second} and named(repo) == {second}
+    settle(repo, "main")
+    assert visible(repo) == {"same": first} and second not in named(repo)
+
+
+def test_the_dump_names_what_a_compaction_holds_under_a_re_upload_of_the_heads_content(repo: Repository) -> None:
+    repo.upload("main", "same", SAME)
+    repo.commit("main", "one")
+    changed = repo.upload("main", "same", b"other")
+    repo.compact("main")
+    again = repo.upload("main", "same", SAME)
+    assert visible(repo) == {"same": again} and named(repo) == {changed}
+
+
+@pytest.mark.parametrize("reset", [Repository.reset_path, Repository.reset_prefix])
+def test_what_was_compacted_is_taken_back_by_path_or_prefix(
+    repo: Repository, reset: Callable[[Repository, str, str], None]
+) -> None:
+    committed = repo.upload("main", "changed", SAME)
+    repo.commit("main", "one")
+    repo.upload("main", "changed", b"other")
+    repo.upload("main", "changed too", b"other")
+    repo.compact("main")
+    reset(repo, "main", "changed")
+    assert visible(repo)["changed"] == committed
