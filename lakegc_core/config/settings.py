@@ -34,6 +34,7 @@ API = "/api/v1"
 Rules = Literal["required", "keep-all-commits"]
 RULES_MODES: tuple[Rules, ...] = get_args(Rules)
 Lease = Literal["internal", "external"]
+Compaction = Literal["assume", "never"]
 SafetyLevel = Literal["full", "standard", "none"]
 
 _Count = Annotated[int, Strict(), Field(ge=1, json_schema_extra=lambda schema: schema.pop("default"))]
@@ -93,7 +94,7 @@ def normalise_endpoint(url: str) -> str:
 class ServerSettings:
     """Where lakeFS is and who asks. `endpoint_url` is kept without `/api/v1` and without a slash at its end.
 
-    Both timeouts in seconds: to connect, and between two bytes of an answer.
+    Both timeouts in seconds: to connect, and between two bytes of an answer. `compaction`: see `ServerSection`.
     """
 
     endpoint_url: str
@@ -101,6 +102,7 @@ class ServerSettings:
     secret_access_key: str = field(repr=False)
     connection_timeout: float = 10.0
     read_timeout: float = 60.0
+    compaction: Compaction = "assume"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "endpoint_url", normalise_endpoint(self.endpoint_url))
@@ -253,6 +255,8 @@ class ServerSection(_Section):
     """How long a connection to lakeFS may take: a duration."""
     read_timeout: Seconds = 60.0
     """How long lakeFS may be silent within an answer: a duration."""
+    compaction: Compaction = "assume"
+    """Whether lakeFS compacts what is staged: `assume` that it does where it may, or `never`, as you state."""
 
 
 class LakegcYaml(_Section):
@@ -311,6 +315,7 @@ class Settings:
                 secret_access_key=lakectl.secret_access_key,
                 connection_timeout=found.server.connection_timeout,
                 read_timeout=found.server.read_timeout,
+                compaction=found.server.compaction,
             ),
             stores=found.stores,
             spark=found.spark,

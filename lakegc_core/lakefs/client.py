@@ -79,12 +79,13 @@ class LakeFSClient:
         self._http.close()
 
     def config(self) -> ServerConfig:
-        """The server's version and storages."""
+        """The server's version, edition and storages."""
         asked = Request("GET", path("config"), action=_READ_CONFIG)
         answer = self._http.call(asked, ConfigAnswer)
         if not answer.storages or not all(storage.blockstore_type for storage in answer.storages):
             raise asked.odd("`storage_config` is missing, or a `blockstore_type` is empty")
-        return ServerConfig(version=answer.version_config.version, storages=answer.storages)
+        said = answer.version_config
+        return ServerConfig(version=said.version, storages=answer.storages, edition=said.version_context)
 
     def grace_period(self) -> int:
         """Seconds for which the server lets an uploaded object be linked: no minimum age may be below it."""

@@ -6,6 +6,7 @@ in its place could read as "nothing here", and that as a deletion. Keys that lak
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Generic, TypeVar
@@ -60,23 +61,45 @@ class Repository(_Answer):
     read_only: Annotated[bool, _OR_NULL] = False
 
 
+_OPEN_SOURCE = "lakeFS"  # what open-source servers call themselves
+_RELEASE = re.compile(r"v?([0-9]+)\.([0-9]+)\.[0-9]+")
+_COMPACTS_SINCE = (1, 100)
+
+
 @dataclass(frozen=True)
 class ServerConfig:
-    """The server: its version (`dev` for a build of one's own, empty if it does not say) and its storages."""
+    """The server: its version (`dev` for a build of one's own, empty if it does not say) and its storages.
+
+    `edition`: what it calls itself (`version_context`, which lakeFS has since v1.57); empty if it does not say.
+    """
 
     version: str
     storages: tuple[Storage, ...]
+    edition: str = ""
+
+    @property
+    def may_compact(self) -> bool:
+        """Whether the server may compact what is staged, as Enterprise can since v1.100.
+
+        No answer of lakeFS says whether compaction is on. What is not known to be without it may have it.
+        """
+        if self.edition == _OPEN_SOURCE:
+            return False
+        release = _RELEASE.fullmatch(self.version)  # a build between two releases may have what the next one has
+        return release is None or (int(release[1]), int(release[2])) >= _COMPACTS_SINCE
 
     def storage_for(self, repository: Repository) -> Storage:
         """The storage that holds the repository. ServerError if the server does not name it."""
-        if len(self.storages) == 1:
+        said = repository.storage_id
+        if len(self.storages) == 1 and not (said and self.storages[0].blockstore_id):
             return self.storages[0]
         for storage in self.storages:
-            if storage.blockstore_id == repository.storage_id:
+            if storage.blockstore_id == said:
                 return storage
+        listed = ", ".join(sorted(repr(storage.blockstore_id) for storage in self.storages))
         raise ServerError(
-            f"repository {repository.id} lies in storage {repository.storage_id!r}, which lakeFS does not "
-            "list; nothing can be collected before it does"
+            f"repository {repository.id} lies in storage {said!r}, which lakeFS does not list (it lists {listed}); "
+            "nothing can be collected before it does. Look into `blockstores` of lakeFS's configuration"
         )
 
 
@@ -174,11 +197,16 @@ class Page(_Answer, Generic[T]):
 @dataclass(frozen=True)
 class _Version(_Answer):
     version: Annotated[str, _OR_NULL] = ""
+    version_context: Annotated[str, _OR_NULL] = ""
 
 
 @dataclass(frozen=True)
 class ConfigAnswer(_Answer):
-    """The server's configuration. Servers with one storage name it in `storage_config`."""
+    """The server's configuration. Servers with one storage name it in `storage_config`.
+
+    A server that is told its storages by their ids lists them all, and names none in `storage_config` but the one in
+    which repositories of before lie, if there is one.
+    """
 
     storage_config: Storage | None = None
     storage_config_list: Annotated[list[Storage], _OR_NULL] = field(default_factory=list)
@@ -187,9 +215,9 @@ class ConfigAnswer(_Answer):
     @property
     def storages(self) -> tuple[Storage, ...]:
         """All of them; none where the server names none."""
-        if len(self.storage_config_list) > 1:
+        if len(self.storage_config_list) > 1 or self.storage_config is None:
             return tuple(self.storage_config_list)
-        return (self.storage_config,) if self.storage_config else ()
+        return (self.storage_config,)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lakegc_core import clock
 from lakegc_core.config.settings import RULES_MODES, RepositoryPolicy, Settings
 from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedError, ServerError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.lakefs.models import Repository
+from lakegc_core.lakefs.models import Repository, ServerConfig
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import AUTO, MODES, Header, MarkArtifacts, check_mark_id
 from lakegc_core.marks.lease import Lease
@@ -28,6 +28,7 @@ from lakegc_core.store.factory import check_place, config_for
 from lakegc_core.store.local import LocalConfig
 
 DEFAULT_PREFIX = "_lakefs"
+_SCHEMES_OF = {"s3": {"s3"}, "gs": {"gs"}, "azure": {"http", "https"}, "local": {"local"}}
 _ANY_METARANGE = "0" * 64  # the server does not check that it exists; it tells where it would lie
 
 
@@ -221,13 +222,25 @@ def begin_mark(
         holds=policy.holds,
         rules=rules,
         server_version=server.version,
-        blockstore_type=server.storage_for(repository).blockstore_type,
+        blockstore_type=_blockstore_type(server, repository, context.namespace),
         block_prefix=block_prefix(context.client, repository.id),
         allow_list=ALLOW_LIST_VERSION,
         mode=mode,
         collect_unknown_names=policy.collect_unknown_names,
     )
     return _with_header(context, context.artifacts(mark_id).begin(header))
+
+
+def _blockstore_type(server: ServerConfig, repository: Repository, namespace: Namespace) -> str:
+    """The kind of the storage that holds a repository. ServerError where lakeFS does not say, or contradicts itself."""
+    kind = server.storage_for(repository).blockstore_type
+    if namespace.scheme not in _SCHEMES_OF.get(kind, {namespace.scheme}):
+        raise ServerError(
+            f"lakeFS says that repository {repository.id} lies in a storage of type {kind}, but its namespace is "
+            f"{namespace.uri}. One of both is wrong, so that the right store is not known. Look into the storages of "
+            "lakeFS's configuration."
+        )
+    return kind
 
 
 def _ages(context: RepositoryContext, wanted: timedelta | None, level: Level) -> tuple[timedelta, timedelta]:

@@ -13,12 +13,17 @@ from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer, all_layers
+from lakegc_core.names import Reason
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, StagedFacts
 from lakegc_core.spark.session import many
 from lakegc_core.stages.committed_addresses.range_files import INDEX, RANGES, RANGES_SCHEMA, STAGE
 from lakegc_core.stages.expired_addresses.clean import MISSTATED
+from lakegc_core.stages.expired_addresses.since import KEPT
+from lakegc_core.stages.expired_addresses.since import SCHEMA as FOUND
 from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as DUMPED
+from lakegc_core.stages.uncommitted_addresses.stage import STAGE as STAGED
 from lakegc_core.tables.key_scan import Source, Wanted, by_address, sources_of
 from lakegc_core.tables.parts import Part, read
 
@@ -35,6 +40,7 @@ class Heads:
     `refs`: parts of their names (REFS_SCHEMA). `sources`: indexes in which all their ranges are; `outside`: the entries
     of these that no index has, imported from elsewhere (ELSEWHERE_SCHEMA). `ranges` gives the ranges that count
     (range_id, count, layer). There are at most so many `names`, `entries` of one head, and objects `staged` in all.
+    `dumped` gives the addresses of these, `listed_staged` address and size of those that the mark listed.
     """
 
     branches: Callable[[], DataFrame]
@@ -47,6 +53,8 @@ class Heads:
     names: int
     entries: int
     staged: int
+    dumped: Callable[[], DataFrame]
+    listed_staged: Callable[[], DataFrame]
 
     @property
     def pages(self) -> int:
@@ -57,7 +65,8 @@ class Heads:
 @dataclass(frozen=True)
 class Since:
     """What a look read after the mark. `refs`, `index`, `outside`, `ranges`: parts in these folders; `branches` gives
-    name, metarange_id. It counted so many `names` of branches, `entries` beyond the mark's, and objects `staged`."""
+    name, metarange_id. It counted so many `names` of branches, `entries` beyond the mark's, and objects `staged`, whose
+    addresses `dumped` gives."""
 
     branches: Callable[[], DataFrame]
     refs: tuple[str, Sequence[Part]]
@@ -67,6 +76,7 @@ class Since:
     names: int
     entries: int
     staged: int
+    dumped: Callable[[], DataFrame]
 
 
 def heads_of_mark(
@@ -75,9 +85,10 @@ def heads_of_mark(
     folder: str,
     since: Since | None = None,
     misstated: Sequence[Part] = (),
+    kept: Sequence[Part] | None = None,
 ) -> Heads:
     """The heads as the mark saw them, or as a later look did (`since`). `folder`: where a search may put down what it
-    finds. `misstated`: parts that the mark, which is not finished, has just found.
+    finds. `misstated`, `kept`: parts that the mark, which is not finished, has just found.
     """
     mark, config, layers = context.mark, context.workspace, all_layers(context)
     commits = mark.require(COMMITS)
@@ -92,6 +103,8 @@ def heads_of_mark(
         names=mark.facts(CommitsFacts).branches,
         entries=mark.facts(CommittedFacts).entries,
         staged=mark.facts(StagedFacts).rows,
+        dumped=lambda: read(spark, config, mark.stage_folder(STAGED), mark.require(STAGED).datasets[STAGED], DUMPED),
+        listed_staged=lambda: _listed_staged(spark, context, kept),
     )
     return found if since is None else _with(spark, context, found, since)
 
@@ -116,6 +129,7 @@ def _with(spark: SparkSession, context: MarkContext, found: Heads, since: Since)
         names=since.names,
         entries=found.entries + since.entries,
         staged=since.staged,
+        dumped=since.dumped,
     )
 
 
@@ -136,6 +150,13 @@ def _branches_of_mark(spark: SparkSession, context: MarkContext) -> DataFrame:
 def _ranges_of_mark(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
     rows = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).withColumnRenamed("read_in", "layer")
     return rows.select("range_id", "count", "layer")
+
+
+def _listed_staged(spark: SparkSession, context: MarkContext, kept: Sequence[Part] | None) -> DataFrame:
+    """What the mark listed, no commit refers to, and is staged: address, size."""
+    parts = context.mark.require(FINDINGS).datasets[KEPT] if kept is None else kept
+    rows = read(spark, context.workspace, context.mark.stage_folder(FINDINGS, KEPT), parts, FOUND)
+    return rows.where(rows["reason"] == str(Reason.STAGED)).select("address", "size")
 
 
 def _misstated(context: MarkContext, layers: Sequence[Layer], new: Sequence[Part]) -> Wanted:

@@ -7,13 +7,15 @@ can only hide behind an entry of a head that is alike, wherever that one's objec
 asked for.
 
 Contents are taken for different if their sizes differ, or by proof (see `proofs`): no ETag of a listing proves more. On
-blockstore `local` every branch is listed with the staged dump.
+blockstore `local` every branch is listed with the staged dump. What a server that compacts may not show is left waiting
+(see `compaction`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +30,7 @@ from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_r
 from lakegc_core.stages.expired_addresses.alike import AlikeEntries, Candidates
 from lakegc_core.stages.expired_addresses.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
 from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, total
+from lakegc_core.stages.expired_addresses.compaction import may_compact, sizes_alike
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, ALIKE_BUT, PLACES, RangePaths, WholeRanges
 from lakegc_core.stages.expired_addresses.proofs import Known, Proofs, Proven
@@ -46,9 +49,9 @@ _ROUNDS = 8  # classes that no budget suffices for are left out so often, to let
 class Reuploads:
     """What lakeFS said of candidates.
 
-    `verdicts`: address, and verdict: `rescued` (a branch shows it) or `unconfirmed` (not asked for); a candidate that
-    has no row is shown nowhere. `asked_at`: unix seconds of the last answer. `waiting`: classes that were not asked for
-    (SIZES). `pages`: how many were read. `digests`, `heads`: see `Proven`.
+    `verdicts`: address, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate that has no
+    row is shown nowhere. `asked_at`: unix seconds of the last answer. `waiting`: classes that were not asked for, or
+    that a server that compacts may not show (SIZES). `pages`: how many were read. `digests`, `heads`: see `Proven`.
     """
 
     verdicts: DataFrame
@@ -60,7 +63,7 @@ class Reuploads:
 
     @property
     def left(self) -> Amount:
-        """What was not asked for."""
+        """What waits."""
         return Amount(*(sum(part.sums[name] for part in self.waiting) for name in ("objects", "bytes")))
 
 
@@ -72,20 +75,21 @@ def find_reuploads(
     waited: tuple[str, Sequence[Part]] | None = None,
     known: Known | None = None,
 ) -> Reuploads | None:
-    """Which candidates branches show. None: no branch can show any that the dump does not name.
+    """Which candidates branches show, or may hide. None: no branch can show any that the dump does not name.
 
     `waited`: folder and parts of classes (SIZES) that were left over last time, and come first. `known`: what is proven
     of contents; without it only sizes tell them apart.
     """
-    if context.namespace.is_local or not candidates.parts:
+    if not candidates.parts:
         return None
-    return _Search(AlikeEntries(spark, context, heads, candidates, waited), known).run()
+    return _Search(AlikeEntries(spark, context, heads, candidates, waited), known, may_compact(context)).run()
 
 
 @dataclass(frozen=True)
 class _Search:
     entries: AlikeEntries
     known: Known | None
+    is_compacted: bool
 
     @property
     def spark(self) -> SparkSession:
@@ -100,19 +104,26 @@ class _Search:
         return self.entries.heads
 
     def run(self) -> Reuploads | None:
+        found = None if self.context.namespace.is_local else self._shown()
+        return self._answered([], None) if found is None and self.is_compacted else found
+
+    @cached_property
+    def _classes(self) -> list[Part]:
+        return self.entries.classes()
+
+    def _shown(self) -> Reuploads | None:
         heads, whole = self.heads, min(self.context.level.whole_pages, self._budget)
         if heads.pages <= whole:
             if heads.entries <= _WHOLE_BRANCH_ENTRIES:
                 return self._asked_whole()
-            return self._asked(self._intervals(self.entries.held(), self._whole_ranges), [])
-        classes = self.entries.classes()
-        alike = self.entries.alike(classes)
+            return self._asked(self._intervals(self.entries.held(), self._whole_ranges), None)
+        alike = self.entries.alike(self._classes)
         if not alike:
             return None
         held = self.entries.held()
         if self._pages(held, self._whole_ranges(held)).get(0, 0) <= whole:
-            return self._asked(self._intervals(held, self._whole_ranges), [])
-        return self._within_budget(classes, alike, held)
+            return self._asked(self._intervals(held, self._whole_ranges), None)
+        return self._within_budget(alike, held)
 
     @property
     def _budget(self) -> int:
@@ -188,7 +199,7 @@ class _Search:
         rows = places.join(many(self._branches_of(held)), "range_id")
         return rows.withColumnRenamed("name", "branch").select(*INTERVALS.names)
 
-    def _within_budget(self, classes: Sequence[Part], alike: Sequence[Part], held: DataFrame) -> Reuploads | None:
+    def _within_budget(self, alike: Sequence[Part], held: DataFrame) -> Reuploads | None:
         """Ask for the classes of the least ranks for which the budget suffices."""
         without: list[int] = []
         rounds = 0
@@ -208,29 +219,28 @@ class _Search:
             without += dear  # each takes more even alone: the others must not wait for them
         affordable = int(np.searchsorted(spent, self._budget, "right"))
         if affordable == len(ranks) and not without:
-            found = self._asked(self._on_branches(held, places), []) if ranks or proven else None
+            found = self._asked(self._on_branches(held, places), None) if ranks or proven else None
             return _with(found, proven)
         last = ranks[affordable - 1] if affordable else -1
         # A class of a rank up to this one has none but chosen places; of the others some are not asked for.
-        waiting = self._waiting(classes, alike, held, last, without, proven)
+        waiting = self._waiting(alike, held, last, without, proven)
         return _with(self._asked(self._on_branches(held, places.where(places["rank"] <= last)), waiting), proven)
 
     def _waiting(
         self,
-        classes: Sequence[Part],
         alike: Sequence[Part],
         held: DataFrame,
         last: int,
         without: Sequence[int],
         proven: Proven | None,
-    ) -> list[Part]:
+    ) -> DataFrame:
         """The classes above this rank or `without` of which heads hold alike entries: SIZES."""
         sizes = proven.left if proven else self._of_heads(alike, held).select("size").distinct()
-        rows = self.entries.read("sizes", classes, SIZES)
+        rows = self.entries.read("sizes", self._classes, SIZES)
         rows = rows.where((rows["rank"] > last) | rows["rank"].isin(list(without)))
         if last >= EVERY or not self.heads.misstated.rows:
             rows = rows.join(many(sizes), "size", "left_semi")
-        return self.entries.put(WAITING, rows, SIZES, summarise=total)
+        return rows.select(*SIZES.names)
 
     # --- asking ---
 
@@ -246,9 +256,9 @@ class _Search:
         branches = [Interval(name, b"", None, 0) for name in sorted(names)]
         width = min(spark_width(self.spark), self._at_once, len(branches))
         shares = [branches[number::width] for number in range(width)]
-        return self._answered(run_tasks(self.spark, shares, self._asking(width).ask), [])
+        return self._answered(run_tasks(self.spark, shares, self._asking(width).ask), None)
 
-    def _asked(self, intervals: DataFrame, waiting: Sequence[Part]) -> Reuploads:
+    def _asked(self, intervals: DataFrame, waiting: DataFrame | None) -> Reuploads:
         width = min(spark_width(self.spark), self._at_once)
         rows = intervals.repartitionByRange(width, "branch", "first").sortWithinPartitions("branch", "first")
         work = self._asking(width)
@@ -274,11 +284,13 @@ class _Search:
             threads=max(1, self._at_once // tasks),
         )
 
-    def _answered(self, results: Sequence[Json], waiting: Sequence[Part]) -> Reuploads:
+    def _answered(self, results: Sequence[Json], unasked: DataFrame | None) -> Reuploads:
+        """What the answers say. `unasked`: classes that were not asked for (SIZES)."""
         from pyspark.sql import functions as F
 
         asked_at = clock.now().timestamp()
         shown = self.entries.read(SHOWN, parts_of(results, [SHOWN])[SHOWN], SHOWN_SCHEMA).distinct()
+        waiting = self._put_waiting(unasked, shown)
         verdicts = shown.withColumn("verdict", F.lit(Outcome.RESCUED))
         if waiting:
             sizes = many(self.entries.read(WAITING, waiting, SIZES, ["size"]))
@@ -286,6 +298,14 @@ class _Search:
             verdicts = verdicts.unionByName(left.withColumn("verdict", F.lit(Outcome.UNCONFIRMED)))
             verdicts = verdicts.groupBy("address").agg(F.min("verdict").alias("verdict"))  # "rescued" is the lesser
         return Reuploads(verdicts, asked_at, sum(each.get("pages", 0) for each in results), waiting)
+
+    def _put_waiting(self, unasked: DataFrame | None, shown: DataFrame) -> list[Part]:
+        """The classes that were not asked for, and those that may lie in a compacted metarange."""
+        if self.is_compacted:
+            classes = self.entries.read("sizes", self._classes, SIZES)
+            unseen = classes.join(many(sizes_alike(self.entries, shown)), "size", "left_semi").select(*SIZES.names)
+            unasked = unseen if unasked is None else unasked.unionByName(unseen).distinct()
+        return [] if unasked is None else self.entries.put(WAITING, unasked, SIZES, summarise=total)
 
 
 def _with(found: Reuploads | None, proven: Proven | None) -> Reuploads | None:

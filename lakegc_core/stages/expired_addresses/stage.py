@@ -166,7 +166,7 @@ def _without_reuploads(
     commits were read (`read_at`, unix seconds) is so since lakeFS was asked. The sweep's look asks once more.
     """
     candidates = Candidates(folders[STAGE], parts[STAGE])
-    heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE), misstated=misstated)
+    heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE), misstated=misstated, kept=parts[KEPT])
     found = find_reuploads(spark, context, heads, candidates, _waited(context), _known(context))
     if found is None:
         return _Asked(parts, {"asked_at": None, "pages_asked": 0, "heads": 0, "waiting": NOTHING})

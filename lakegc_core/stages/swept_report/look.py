@@ -73,11 +73,14 @@ class Look:
         of what other repositories refer to."""
         from pyspark.sql import functions as F
 
-        staged = _read(spark, context, f"{self.folder}/uncommitted", self.staged, uncommitted_addresses.SCHEMA)
+        staged = self._staged(spark, context)
         committed = _read(spark, context, f"{self.folder}/committed", self.committed, range_files.SCHEMA)
         theirs = _read(spark, context, f"{self.folder}/{NEIGHBOURS}", self.neighbours, KEYS_SCHEMA)
         every = staged.select("address").unionByName(committed.select("address")).unionByName(theirs)
         return every.select(F.xxhash64("address").alias("h")).distinct()
+
+    def _staged(self, spark: SparkSession, context: MarkContext) -> DataFrame:
+        return _read(spark, context, f"{self.folder}/uncommitted", self.staged, uncommitted_addresses.SCHEMA)
 
     @property
     def found(self) -> LookFacts:
@@ -97,6 +100,7 @@ class Look:
             names=facts.retention_commits.branches,
             entries=facts.committed_addresses.entries,
             staged=facts.uncommitted_addresses.rows,
+            dumped=lambda: self._staged(spark, context),
         )
 
     def heads_moved(self, context: MarkContext) -> bool:

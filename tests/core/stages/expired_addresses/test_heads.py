@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,10 @@ from lakegc_core.names import STAGES
 from lakegc_core.stages.committed_addresses.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA
 from lakegc_core.stages.expired_addresses.clean import MISSTATED, MISSTATED_SCHEMA
 from lakegc_core.stages.expired_addresses.heads import Since, branches_of, heads_of_mark
+from lakegc_core.stages.expired_addresses.since import KEPT
+from lakegc_core.stages.expired_addresses.since import SCHEMA as FOUND
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as DUMPED
 from tests.support.lake import NO_SPARK, lake
 from tests.support.marks import Rows, finish, parts
 
@@ -46,7 +50,7 @@ def context(tmp_path: Path) -> Iterator[MarkContext]:
         served.create("lake")
         found = served.begin("lake", "m1")
         finish(found, STAGES[0])
-        finish(found, STAGES[1], rows=7)
+        finish(found, STAGES[1], {STAGES[1]: (DUMPED, [{"address": "data/a", "exact": True}])}, rows=7)
         finish(found, STAGES[2], {STAGES[2]: (COMMITS_SCHEMA, COMMITS), REFS: (REFS_SCHEMA, HEADS)}, branches=2)
         of_ranges = {RANGES: (RANGES_SCHEMA, ranges("r1")), INDEX: (INDEX_SCHEMA, index("r1"))}
         away = [{"range_id": "r1", "address": "s3://far/x", "size": 1}]
@@ -76,12 +80,30 @@ def test_a_look_adds_what_it_read_to_what_the_mark_knows(quick: SparkSession, co
         names=3,
         entries=1000,
         staged=9,
+        dumped=lambda: quick.createDataFrame([("data/new",)], "address string"),
     )
     found = heads_of_mark(quick, context, "here", since)
     assert (found.names, found.entries, found.staged) == (3, 5321, 9)
     assert [each.layer for each in found.sources] == ["m1", "look"], "a head may hold ranges of either"
     assert [tuple(row) for row in found.branches().collect()] == [("new", "m-n")]
     assert sorted(tuple(row) for row in found.ranges().collect()) == [("r1", 2, "m1"), ("r2", 2, "look")]
+    assert [tuple(row) for row in found.dumped().collect()] == [("data/new",)]
+
+
+def test_what_is_staged_is_what_the_dump_names_and_its_sizes_are_those_that_the_mark_listed(
+    quick: SparkSession, context: MarkContext
+) -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        {"address": address, "size": size, "last_modified": moment, "etag": None, "reason": reason, "since": moment}
+        for address, size, reason in (("data/a", 1, "staged"), ("data/b", 2, "young"), ("data/c", 3, "held"))
+    ]
+    kept = parts(context, context.mark.stage_folder(STAGES[4], KEPT), FOUND, rows)
+    found = heads_of_mark(quick, context, "here", kept=kept)
+    assert [row["address"] for row in found.dumped().collect()] == ["data/a"]
+    assert [tuple(row) for row in found.listed_staged().collect()] == [("data/a", 1)]
+    finish(context, STAGES[4], {KEPT: (FOUND, rows), MISSTATED: (MISSTATED_SCHEMA, [])})
+    assert heads_of_mark(quick, context, "here").listed_staged().count() == 1, "of a finished mark"
 
 
 def test_every_head_of_a_branch_counts_and_no_tag(quick: SparkSession, context: MarkContext) -> None:
