@@ -48,7 +48,7 @@ class Reason(StrEnum):
     HELD = "held"
     NEIGHBOUR = "neighbour"  # another repository refers to it
     YOUNG = "young"
-    UNASKED = "unasked"  # it looks like an entry of a branch, and lakeFS was not asked yet
+    UNASKED = "unasked"  # it looks like an entry of a branch, which lakeFS was not asked for, or may not show
     FOREIGN = "foreign"  # not lakeFS's
     UNKNOWN = "unknown"  # below data/, under a name that lakeFS never gives
     MISSING = "missing"  # live, and not in the store

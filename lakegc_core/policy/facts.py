@@ -205,7 +205,7 @@ class Groups(Compared):
 
     neighbour: Amount
     young: Amount
-    unasked: Amount  # new, alike an entry of a branch, and the requests to lakeFS did not suffice
+    unasked: Amount  # new, and lakeFS was not asked, or may not show it (compaction)
     foreign: Amount  # not lakeFS's, `unknown` included
     unknown: Amount  # below data/, under a name that lakeFS never gives
     confirmed: Amount  # of the expired: unreferenced for as long as the level wants
@@ -235,7 +235,7 @@ class ExpiredFacts(Groups, StageFacts):
     asked_at: float | None  # when lakeFS had answered what branches show; None where nothing had to be asked
     pages_asked: int
     heads: int  # HEAD requests
-    waiting: Amount  # candidates for which the requests did not suffice
+    waiting: Amount  # candidates for which the requests did not suffice, or that compaction may hide
     previous: Previous | None
     neighbours: NeighbourFacts
     refers_elsewhere: Mapping[str, int]  # addresses outside the namespace that entries refer to, by authority

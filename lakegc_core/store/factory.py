@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,6 +13,9 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.local import LocalConfig
+
+_DIRECTORY_BUCKET = re.compile("--xa?-s3$")
+"""How the names of S3 directory buckets end, and of access points to them."""
 
 
 def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | None = None) -> StoreConfig:
@@ -61,6 +65,12 @@ def config_at(place: str, settings: Settings) -> StoreConfig:
 
 
 def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> StoreConfig:
+    if _DIRECTORY_BUCKET.search(namespace.authority):
+        raise SettingsError(
+            f"{namespace.uri} lies in an S3 directory bucket (S3 Express One Zone), which lakegc does not support: it "
+            "is listed in no order, and only below prefixes that end in a slash, so that nothing shows whether a "
+            "listing in parts is whole. Keep repositories, workspaces and backups in general purpose buckets."
+        )
     from lakegc_core.store.s3.store import S3Config  # the SDK is slow to import
 
     return S3Config(

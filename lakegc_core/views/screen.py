@@ -41,7 +41,7 @@ def _groups(report: Json) -> list[tuple[str, str, str]]:
     objects, size, commits = report["objects"], report["bytes"], report["commits"]
     retained = f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})"
     garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
-    unasked = "a branch may show it; scale.lakefs_requests bounds what lakeFS is asked"
+    unasked = "a branch may show or hide it (scale.lakefs_requests, server.compaction)"
     groups = [
         ("in the namespace", "listed", ""),
         ("kept: committed", "committed", retained),
@@ -131,7 +131,8 @@ def sweep_screen(report: Json) -> str:
     if waiting := report["waiting"].get("objects"):
         lines.append(
             f"    of them {waiting:,} objects, {human_bytes(report['waiting']['bytes'])}: a branch may show them, and "
-            "the requests to lakeFS did not suffice to ask. They come first next time (scale.lakefs_requests)."
+            "the requests to lakeFS did not suffice to ask; they come first next time (scale.lakefs_requests). Or "
+            "lakeFS may compact what is staged, and something of their size is staged (server.compaction)."
         )
     for path, status in report["unreadable"].items():
         lines.append(f"  {path} read before the sweep and answers {status} now: find out why, and report it")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-TRAPS = {f"{number:02}" for number in range(1, 51)}
+TRAPS = {f"{number:02}" for number in range(1, 52)}
 
 
 def named_tests() -> set[str]:

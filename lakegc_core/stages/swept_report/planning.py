@@ -52,7 +52,7 @@ _MOST_PARTS = 1_000
 @dataclass(frozen=True)
 class Plan:
     """What may be deleted: parts of PLAN_SCHEMA in `folder`, as `look` confirmed them. `left`: objects and bytes for
-    which the requests to lakeFS did not suffice; None where nothing had to be asked."""
+    which the requests to lakeFS did not suffice, or that compaction may hide; None where nothing had to be asked."""
 
     folder: str
     parts: Sequence[Part]

@@ -25,7 +25,8 @@ class SweepResult:
     unreadable: Mapping[str, int] = field(default_factory=dict)
     """Sampled paths on branch heads that read before the sweep and do not after it, with their status."""
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """Objects and bytes that stay `unconfirmed` because the requests to lakeFS did not suffice to ask about them."""
+    """Objects and bytes that stay `unconfirmed` because the requests to lakeFS did not suffice to ask about them, or
+    because compaction may hide them."""
     versioned: bool | None = None  # whether the store keeps what is deleted as an old version; None: not known
     recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
     price: Price | None = None  # of the store, as it was set when this was swept

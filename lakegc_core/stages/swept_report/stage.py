@@ -117,7 +117,7 @@ class _Sweep:
         self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run)
         self.planner = Planner(self.spark, self.context, self.record, call.accepted)
         self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
-        self.waiting: Mapping[str, int] = {}  # objects and bytes for which the requests did not suffice
+        self.waiting: Mapping[str, int] = {}  # objects and bytes: see `SweepResult`
 
     def run(self) -> SweepResult:
         candidates = self.record.left() if self.record.is_begun else self.record.unfinished(self._expired())

@@ -53,6 +53,7 @@ def test_without_any_file_the_defaults_hold(home: Path) -> None:
     settings = load(home)
     assert settings == Settings(server=ServerSettings("", "", ""))
     assert (settings.server.connection_timeout, settings.server.read_timeout) == (10.0, 60.0)
+    assert settings.server.compaction == "assume"
     assert settings.spark.master == "local[*]"
     assert settings.lease == "internal"
     assert settings.policy_for("anything") == RepositoryPolicy(match="*")
@@ -81,11 +82,11 @@ def test_lakectls_environment_wins_over_its_file(home: Path) -> None:
 
 def test_lakegc_yaml_wins_over_lakectls_environment(home: Path) -> None:
     (home / ".lakectl.yaml").write_text(LAKECTL)
-    config = "server: {endpoint_url: https://yaml.example, connection_timeout: 5s, read_timeout: 2m}"
+    config = "server: {endpoint_url: https://yaml.example, connection_timeout: 5s, read_timeout: 2m, compaction: never}"
     server = load(home, config, LAKECTL_SERVER_ENDPOINT_URL="https://env.example").server
     assert server.endpoint_url == "https://yaml.example"
     assert (server.access_key_id, server.secret_access_key) == ("AKIALAKECTL", SECRET)
-    assert (server.connection_timeout, server.read_timeout) == (5.0, 120.0)
+    assert (server.connection_timeout, server.read_timeout, server.compaction) == (5.0, 120.0, "never")
 
 
 def test_an_empty_variable_counts_as_not_set(home: Path) -> None:

@@ -438,6 +438,48 @@ def test_of_several_storages_the_repositorys_own_is_taken_or_none(server: Script
         found.storage_for(client.repository("repo"))
 
 
+def test_a_server_that_names_its_one_storage_only_in_the_list_is_understood(server: Scripted) -> None:
+    """One that is told its storages by their ids, and not in which one repositories of before lie."""
+    server.on("GET", "/config", config([{"blockstore_type": "gs", "blockstore_id": "only"}]))
+    server.on("GET", R, [Say(200, REPOSITORY | {"storage_id": name}) for name in ("only", "", "mars")])
+    found, client = server.client.config(), server.client
+    assert found.storage_for(client.repository("repo")).blockstore_type == "gs"
+    assert found.storage_for(client.repository("repo")).blockstore_type == "gs", "a server of before storage ids"
+    with pytest.raises(ServerError, match=r"'mars', which lakeFS does not list \(it lists 'only'\)"):
+        found.storage_for(client.repository("repo"))
+
+
+def test_of_several_storages_none_is_guessed_for_a_repository_that_names_none(server: Scripted) -> None:
+    server.on("GET", "/config", config([{"blockstore_type": "s3", "blockstore_id": name} for name in ("eu", "us")]))
+    server.on("GET", R, Say(200, REPOSITORY | {"storage_id": ""}))
+    with pytest.raises(ServerError, match="it lists 'eu', 'us'"):
+        server.client.config().storage_for(server.client.repository("repo"))
+
+
+@pytest.mark.parametrize(
+    ("version", "edition", "may_compact"),
+    [
+        ("1.100.0", "lakeFS", False),
+        ("dev", "lakeFS", False),
+        ("1.99.3", "lakeFS-Enterprise", False),
+        ("v1.99.3", None, False),
+        ("0.104.0", "", False),
+        ("1.99.3-4-gabcdef0", "lakeFS-Enterprise", True),
+        ("1.100.0", "lakeFS-Enterprise", True),
+        ("v1.100.0", "", True),
+        ("2.0.0", "lakeFS Team", True),
+        ("dev", None, True),
+        ("", "", True),
+    ],
+)
+def test_a_server_may_compact_unless_its_edition_or_version_says_that_it_cannot(
+    server: Scripted, version: str, edition: str | None, may_compact: bool
+) -> None:
+    said = {"version_config": {"version": version, "version_context": edition}}
+    server.on("GET", "/config", Say(200, said | {"storage_config": {"blockstore_type": "s3"}}))
+    assert server.client.config().may_compact is may_compact
+
+
 def test_a_configuration_without_a_storage_is_an_error(server: Scripted) -> None:
     server.on("GET", "/config", config([]))
     with pytest.raises(ServerError, match="storage_config"):

@@ -10,8 +10,11 @@ from dataclasses import replace
 import pytest
 from boto3.s3.transfer import TransferConfig
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, StoreError
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.names import NO_ANSWER
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.factory import config_at, config_for
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3.listing import split_page
 from lakegc_core.store.s3.store import S3Config
@@ -281,3 +284,14 @@ def test_head_proves_nothing_where_the_etag_is_no_digest(
     faulty_s3.direct.write("data/a", b"abc")
     faulty_s3.proxy.hook = hook
     assert faulty_s3.store.head("data/a").digest == (md5(b"abc") if proves else None)
+
+
+@pytest.mark.parametrize("bucket", ["lake--use1-az4--x-s3", "point--use1-az4--xa-s3"])
+def test_a_directory_bucket_is_refused_for_data_and_backups_and_its_namesakes_are_not(bucket: str) -> None:
+    settings = Settings(ServerSettings("", "", ""))
+    said = f"s3://{bucket}/lake lies in an S3 directory bucket .* general purpose"
+    with pytest.raises(SettingsError, match=said):
+        config_for(Namespace(f"s3://{bucket}/lake"), settings)
+    with pytest.raises(SettingsError, match=said):
+        config_at(f"s3://{bucket}/lake", settings)
+    assert config_for(Namespace(f"s3://{bucket}-of-ours/lake"), settings)

@@ -118,6 +118,23 @@ def test_t51_what_a_compaction_after_the_dump_brings_back_is_not_swept(
     assert lake.repository.read("dev", "a") == content
 
 
+def test_what_a_re_upload_of_the_heads_content_may_hide_waits_too(lake: Lake) -> None:
+    """Changed, compacted, changed back, compacted: the head claims the same, so that no dump names what lies there."""
+    upload(lake)
+    lake.commit("dev", days=0)
+    changed = upload(lake, data=bytes(600))
+    lake.repository.compact("dev")
+    back = upload(lake)
+    lake.repository.compact("dev")
+    again = upload(lake, days=OLD / 2)
+    assert not lake.repository.uncommitted("dev") and lake.repository.entry("dev", "a").address == again
+    context, _ = marked(lake, "m")
+    assert expired(context) == {changed}
+    assert (kept(context)[again], kept(context)[back]) == ("staged", "unasked")
+    lake.commit("dev", days=0)
+    assert lake.repository.entry("dev", "a").address == back
+
+
 def test_what_was_staged_since_the_listing_counts_by_the_size_that_the_store_tells(lake: Lake) -> None:
     first, second = covered(lake)
     (lake.folder / NAME / second).unlink()
@@ -140,20 +157,28 @@ def test_a_staged_object_that_is_gone_keeps_nothing(lake: Lake) -> None:
     assert expired(marked(lake, "m")[0]) == {first}
 
 
-def test_a_size_that_the_store_refuses_to_tell_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = LocalConfig(str(tmp_path))
-    for name in ("data/a", "data/b"):
-        connect(config).write(name, SAME)
-    asked = pa.RecordBatch.from_pydict({"address": ["data/a", "data/gone", "data/b"]})
-    told = list(compaction._Sizes(config).sizes(iter([asked])))
-    assert [batch.to_pylist() for batch in told] == [[{"size": 500}]]
+@pytest.mark.parametrize("few", [0, 20])
+def test_sizes_are_those_of_the_named_objects_and_a_store_that_refuses_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(compaction, "_FEW", few)  # of more in one slice, the slice is listed whole
+    config, listed = LocalConfig(str(tmp_path)), list[str]()
+    for number, name in enumerate(("data/s1/a", "data/s1/a_size", "data/s1/b", "data/s2/c", "data/d")):
+        connect(config).write(name, bytes(number + 1))
+    listing = LocalStore.list
+    monkeypatch.setattr(LocalStore, "list", lambda store, prefix="": listed.append(prefix) or listing(store, prefix))
+    asked = [["data/s1/a", "data/s1/gone"], ["data/d", "data/s2/c"]]
+    batches = (pa.RecordBatch.from_pydict({"address": each}) for each in asked)
+    told = [size for batch in compaction._Sizes(config).sizes(batches) for size in batch["size"].to_pylist()]
+    assert sorted(told) == [1, 4, 5]
+    assert sorted(listed) == (sorted([*asked[0], *asked[1]]) if few else ["data/d", "data/s1/", "data/s2/"])
 
-    def refused(store: LocalStore, key: str) -> Any:
-        raise StoreError(f"{key}: the store answered AccessDenied")
+    def refused(store: LocalStore, prefix: str = "") -> Any:
+        raise StoreError(f"{prefix}: the store answered AccessDenied")
 
-    monkeypatch.setattr(LocalStore, "head", refused)
+    monkeypatch.setattr(LocalStore, "list", refused)
     with pytest.raises(StoreError, match="AccessDenied"):
-        list(compaction._Sizes(config).sizes(iter([asked])))
+        list(compaction._Sizes(config).sizes(iter([pa.RecordBatch.from_pydict({"address": asked[0]})])))
 
 
 def _open_source(lake: Lake) -> None:
