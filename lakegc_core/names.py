@@ -27,6 +27,7 @@ class Outcome(StrEnum):
     DELETED = "deleted"
     ALREADY_GONE = "already_gone"
     RESCUED = "rescued"  # live again
+    HELD = "held"  # kept by a hold of lakegc.yaml, and by nothing else
     UNCONFIRMED = "unconfirmed"  # not deleted yet: no two askings a gap apart have found it unreferenced
     LOST = "lost"  # referenced, and gone from the store
     LEFT = "left"  # not deleted: the sweep that planned it was closed

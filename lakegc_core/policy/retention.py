@@ -66,6 +66,10 @@ class Graph:
         return cls(commit_ids, metarange_ids, created, main), unknown
 
 
+HOLD = "hold"
+"""How the reason begins for which a hold keeps a commit."""
+
+
 @dataclass(frozen=True)
 class Retained:
     """The answer: for each row of a retained commit, why it is kept."""
@@ -109,7 +113,7 @@ def retain(
     for name, row in tags:
         kept.setdefault(row, f"tag:{name}")
     for name, row in held:
-        kept.setdefault(row, f"hold:{name}")
+        kept.setdefault(row, f"{HOLD}:{name}")
     if rules is None:
         for row in range(len(graph.commit_ids)):
             kept.setdefault(row, "all")

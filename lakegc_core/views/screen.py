@@ -122,6 +122,7 @@ def sweep_screen(report: Json) -> str:
         "rescued": "live again: kept",
         "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
         "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them from a backup, and report this",
+        Outcome.HELD: "kept: a hold keeps them now",
         Outcome.LEFT: "not deleted: the sweep was closed",
         "failed": "run the same sweep again to finish them",
     }

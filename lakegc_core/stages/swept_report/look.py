@@ -18,10 +18,10 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
-from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.retention import HOLD, Rules
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.stages.committed_addresses import range_files
-from lakegc_core.stages.committed_addresses.held_paths import held_by_path
+from lakegc_core.stages.committed_addresses.held_paths import HELD, held_by_path
 from lakegc_core.stages.committed_addresses.unknown_ranges import read_unknown
 from lakegc_core.stages.expired_addresses.heads import Since, branches_of
 from lakegc_core.stages.expired_addresses.neighbour_references import KEYS_SCHEMA, NEIGHBOURS, read_references
@@ -61,6 +61,8 @@ class Look:
     ranges: Sequence[Part]
     elsewhere: Sequence[Part]
     """What entries of the ranges refer to outside of the namespace."""
+    held: Sequence[Part] = ()
+    """What holds keep; nothing else may."""
     neighbours: Sequence[Part] = ()
     """What other repositories refer to here."""
     heads: Sequence[str] = ()
@@ -70,14 +72,19 @@ class Look:
 
     def live(self, spark: SparkSession, context: MarkContext) -> DataFrame:
         """Hashes (column `h`, xxhash64 of the address) of all that is staged now or newly committed since the mark, and
-        of what other repositories refer to."""
+        of what other repositories refer to. Column `held`: whether only a hold keeps it."""
         from pyspark.sql import functions as F
 
         staged = self._staged(spark, context)
         committed = _read(spark, context, f"{self.folder}/committed", self.committed, range_files.SCHEMA)
         theirs = _read(spark, context, f"{self.folder}/{NEIGHBOURS}", self.neighbours, KEYS_SCHEMA)
         every = staged.select("address").unionByName(committed.select("address")).unionByName(theirs)
-        return every.select(F.xxhash64("address").alias("h")).distinct()
+        every = every.select(F.xxhash64("address").alias("h")).distinct().withColumn("held", F.lit(False))
+        if not self.held:
+            return every
+        held = _read(spark, context, f"{self.folder}/{HELD}", self.held, range_files.SCHEMA)
+        held = held.select(F.xxhash64("address").alias("h"), F.lit(True).alias("held"))
+        return every.unionByName(held).groupBy("h").agg(F.min("held").alias("held"))
 
     def _staged(self, spark: SparkSession, context: MarkContext) -> DataFrame:
         return _read(spark, context, f"{self.folder}/uncommitted", self.staged, uncommitted_addresses.SCHEMA)
@@ -133,9 +140,13 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
             "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole."
         )
     retained = _read(spark, context, f"{folder}/commits", commits.datasets[COMMITS], COMMITS_SCHEMA)
-    committed = read_unknown(spark, context, retained, f"{folder}/committed")
-    target = f"{folder}/committed"
+    by_hold = retained["kept_by"].startswith(f"{HOLD}:")
+    committed = read_unknown(spark, context, retained.where(~by_hold), f"{folder}/committed")
+    target = f"{folder}/{HELD}"
     held = held_by_path(spark, context, f"{folder}/commits", commits.datasets[OTHERS], target, f"{target}/{ELSEWHERE}")
+    of_commits: Sequence[Part] = ()
+    if commits.facts.kept_by.get(HOLD):
+        of_commits = read_unknown(spark, context, retained.where(by_hold), target).datasets[range_files.STAGE]
     neighbours = read_references(spark, context, f"{folder}/{NEIGHBOURS}")
     return Look(
         began_at=began,
@@ -144,11 +155,12 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         staged=staged.datasets[uncommitted_addresses.STAGE],
         commits=commits.datasets[COMMITS],
         refs=commits.datasets[REFS],
-        committed=[*committed.datasets[range_files.STAGE], *held.parts],
+        committed=committed.datasets[range_files.STAGE],
         index=committed.datasets[range_files.INDEX],
         ranges=committed.datasets[range_files.RANGES],
         elsewhere=committed.datasets[ELSEWHERE],
         neighbours=neighbours.parts,
+        held=[*of_commits, *held.parts],
         heads=(heads.digest, commits.facts.heads),
         facts=LookFacts(staged.facts, commits.facts, committed.facts, neighbours.facts),
     )

@@ -52,8 +52,8 @@ def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
 
 
 def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:
-    """The rows (columns `address`, `outcome`), where what is rescued and yet gone is lost."""
-    rescued = pc.equal(table["outcome"], Outcome.RESCUED).to_pylist()
+    """The rows (columns `address`, `outcome`), where what is rescued or held and yet gone is lost."""
+    rescued = [outcome in (Outcome.RESCUED, Outcome.HELD) for outcome in table["outcome"].to_pylist()]
     addresses = [address for address, live in zip(table["address"].to_pylist(), rescued, strict=True) if live]
     gone = iter(_are_absent(config, addresses))
     lost = pa.array([live and next(gone) for live in rescued], pa.bool_())

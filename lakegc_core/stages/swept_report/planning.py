@@ -109,16 +109,17 @@ class Planner:
         from pyspark.sql import functions as F
 
         ready = look.began_at - self.context.level.gap.total_seconds()
-        live = look.live(self.spark, self.context).withColumn("live", F.lit(True))
+        live = look.live(self.spark, self.context)
         judged = (
             judged.join(many(live), "h", "left")
             .withColumn(
                 "outcome",
-                F.when(F.col("live").isNotNull(), Outcome.RESCUED)
+                F.when(F.col("held"), Outcome.HELD)
+                .when(F.col("held").isNotNull(), Outcome.RESCUED)
                 .when((F.col("outcome") == _PLANNED) & (F.col("since") > findings.moment(ready)), Outcome.UNCONFIRMED)
                 .otherwise(F.col("outcome")),
             )
-            .drop("live")
+            .drop("held")
         )
         planned = f"{folder}/candidates"
         parts = write(
@@ -206,7 +207,8 @@ class _SplitPlan:
             table = table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
         if self.store is not None:
             table = told_apart(table, self.store)
-        planned, rescued = pc.equal(table["outcome"], _PLANNED), pc.equal(table["outcome"], Outcome.RESCUED)
+        planned = pc.equal(table["outcome"], _PLANNED)
+        rescued = pc.is_in(table["outcome"], pa.array([Outcome.RESCUED, Outcome.HELD], pa.string()))
         return {
             "plan": table.filter(planned),
             "outcomes": table.filter(pc.invert(planned)),

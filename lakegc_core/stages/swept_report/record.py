@@ -28,11 +28,11 @@ from lakegc_core.tables.parts import Part, list_parts, read
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.LOST)
+FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST)
 """Outcomes after which a mark never asks for an object again: gone, or found live since."""
 
 _ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
-_WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
+_WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.HELD, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
 """Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
 
 

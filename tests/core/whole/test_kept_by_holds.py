@@ -15,7 +15,8 @@ from lakegc_core.copies.backup import backup, restore
 from lakegc_core.marks.context import begin_mark
 from lakegc_core.pipeline import Review
 from lakegc_core.store.base import connect
-from lakegc_core.views.screen import mark_screen
+from lakegc_core.views.report import sweep_report
+from lakegc_core.views.screen import mark_screen, sweep_screen
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick
 
 if TYPE_CHECKING:
@@ -95,6 +96,16 @@ def test_holds_that_hold_nothing_are_named_and_others_are_not(world: World) -> N
     found = world.mark("idle", *idle, "branch:main", "path:live/*", "path:tables/**")
     assert f"5 of 8 holds hold nothing: {', '.join(idle[:2])}, tag:v*, path:lgeal/**, path:live." in warning(found)
     assert found.report["holds"] == sorted([*idle, "branch:main", "path:live/*", "path:tables/**"])
+
+
+def test_what_a_hold_keeps_that_was_added_after_the_mark_is_held_and_not_called_live_again(world: World) -> None:
+    context = begin_mark(world.lake.open("lake"), "swept", min_age=MIN_AGE, safety_level="none")
+    assert pipeline.mark(world.spark, context).report["objects"]["expired"] == len(world.expired)
+    holds = ("path:legal/**", "path:tables/*", f"commit:{world.held_commit[:8]}")
+    held = replace(context, policy=RepositoryPolicy(match="*", holds=holds))
+    result = pipeline.sweep(world.spark, held, accepted=dict.fromkeys(["blast-radius"], "x"))
+    assert {name: count for name, count in result.outcomes.items() if count} == {"held": len(world.expired)}
+    assert "4 objects   kept: a hold keeps them now" in sweep_screen(sweep_report(result))
 
 
 def test_objects_come_back_by_the_paths_under_which_old_commits_showed_them(
