@@ -5,13 +5,16 @@ What a mark reads is in `range_changes`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from lakegc_core.errors import IncompleteError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
-from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.policy.facts import NOTHING_READ, ReadFacts
+from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows
 from lakegc_core.stages.committed_addresses.range_files import (
     CHECKSUMS,
@@ -31,23 +34,46 @@ from lakegc_core.stages.committed_addresses.range_files import (
     total,
 )
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA
-from lakegc_core.tables.parts import parts_of, read, spark_width, write
+from lakegc_core.tables.parts import Part, parts_of, read, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame, folder: str) -> StageOutput[ReadFacts]:
-    """Read the metaranges in `retained` (column metarange_id) that the mark did not read, and of them the ranges that
-    it did not, into parts below `folder`."""
+_DATASETS = (CHECKSUMS, RANGES, STAGE, INDEX, ELSEWHERE)
+
+
+@dataclass(frozen=True)
+class ReadSince:
+    """What looks have read of commits that a mark did not know, each metarange and each range once. Grows with each
+    reading. Parts by dataset, in folders of their names below `folder`; those of STAGE in `folder` itself."""
+
+    folder: str
+    parts: Mapping[str, list[Part]] = field(default_factory=lambda: {name: [] for name in _DATASETS})
+
+    @property
+    def facts(self) -> ReadFacts:
+        return summary(self.parts[CHECKSUMS], self.parts[RANGES], self.parts)
+
+    def add(self, found: Mapping[str, Sequence[Part]]) -> None:
+        """Take over the parts of a reading that is whole."""
+        for name in _DATASETS:
+            self.parts[name].extend(found[name])
+
+
+def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame, so_far: ReadSince) -> Sequence[Part]:
+    """Read the metaranges in `retained` (column metarange_id) that neither the mark nor anyone since has read, and of
+    them the ranges that were not read either. Returns the parts of the addresses that are new in `so_far`."""
     from pyspark.sql import functions as F
 
+    folder = so_far.folder
     wanted = retained.select("metarange_id").where("metarange_id != ''").distinct()
-    unknown = wanted.join(many(_marked_metaranges(spark, context)), "metarange_id", "left_anti")
+    known = _marked_metaranges(spark, context).unionByName(_ids(spark, context, so_far, CHECKSUMS, CHECKSUMS_SCHEMA))
+    unknown = wanted.join(many(known), "metarange_id", "left_anti")
     with clear_errors():
         expected = unknown.count()
     if expected == 0:  # the usual case: nothing was committed since
-        return StageOutput(dict.fromkeys((STAGE, INDEX, ELSEWHERE, RANGES), ()), NOTHING_READ)
+        return ()
     work, width = reading(context, folder), spark_width(spark)
     told = context.settings.scale.range_num_partitions
     found = write(
@@ -64,6 +90,7 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
     if references != total(found[CHECKSUMS], "stated_ranges"):
         raise IncompleteError("Metaranges hold fewer ranges than they say. Run the sweep again.")
     rows = read(spark, context.workspace, f"{folder}/{METARANGES}", found[METARANGES], METARANGES_SCHEMA)
+    held = _marked_ranges(spark, context).unionByName(_ids(spark, context, so_far, RANGES, RANGES_SCHEMA))
     ranges = (
         rows.where("range_id != ''")
         .groupBy("range_id")
@@ -74,11 +101,19 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
             F.min("min_key").alias("min_key"),
             F.max("max_key").alias("max_key"),
         )
-        .join(many(_marked_ranges(spark, context)), "range_id", "left_anti")
+        .join(many(held), "range_id", "left_anti")
         .repartition(told or tasks_for(references, 32, 8 * width))
     )
     parts = parts_of(run_on_rows(ranges, work.ranges), [STAGE, INDEX, ELSEWHERE, RANGES])
-    return StageOutput(parts, summary(found[CHECKSUMS], parts[RANGES], parts))
+    summary(found[CHECKSUMS], parts[RANGES], parts)
+    so_far.add({**parts, CHECKSUMS: found[CHECKSUMS]})
+    return parts[STAGE]
+
+
+def _ids(spark: SparkSession, context: MarkContext, so_far: ReadSince, name: str, schema: pa.Schema) -> DataFrame:
+    """The first column of a dataset that was read since."""
+    place = f"{so_far.folder}/{name}"
+    return read(spark, context.workspace, place, so_far.parts[name], schema, [schema.names[0]])
 
 
 def _marked_metaranges(spark: SparkSession, context: MarkContext) -> DataFrame:

@@ -22,7 +22,7 @@ from lakegc_core.policy.retention import HOLD, Rules
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.held_paths import HELD, held_by_path
-from lakegc_core.stages.committed_addresses.unknown_ranges import read_unknown
+from lakegc_core.stages.committed_addresses.unknown_ranges import ReadSince, read_unknown
 from lakegc_core.stages.expired_addresses.heads import Since, branches_of
 from lakegc_core.stages.expired_addresses.neighbour_references import KEYS_SCHEMA, NEIGHBOURS, read_references
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
@@ -47,6 +47,19 @@ class LookFacts:
 
 
 @dataclass(frozen=True)
+class Reads:
+    """What the looks and glances of one sweep have read of commits: `held` of those that only holds keep."""
+
+    committed: ReadSince
+    held: ReadSince
+
+    @classmethod
+    def below(cls, folder: str) -> Reads:
+        """Nothing yet; to lie in folders below this one."""
+        return cls(ReadSince(f"{folder}/committed"), ReadSince(f"{folder}/{HELD}"))
+
+
+@dataclass(frozen=True)
 class Look:
     """What a look saw. Times are unix seconds; `began_at` is when its staged dump began."""
 
@@ -57,10 +70,8 @@ class Look:
     commits: Sequence[Part]
     refs: Sequence[Part]
     committed: Sequence[Part]
-    index: Sequence[Part]
-    ranges: Sequence[Part]
-    elsewhere: Sequence[Part]
-    """What entries of the ranges refer to outside of the namespace."""
+    """Of what the looks of this sweep have read: all of it, or, of a glance, what is new."""
+    reads: Reads
     held: Sequence[Part] = ()
     """What holds keep; nothing else may."""
     neighbours: Sequence[Part] = ()
@@ -76,13 +87,13 @@ class Look:
         from pyspark.sql import functions as F
 
         staged = self._staged(spark, context)
-        committed = _read(spark, context, f"{self.folder}/committed", self.committed, range_files.SCHEMA)
+        committed = _read(spark, context, self.reads.committed.folder, self.committed, range_files.SCHEMA)
         theirs = _read(spark, context, f"{self.folder}/{NEIGHBOURS}", self.neighbours, KEYS_SCHEMA)
         every = staged.select("address").unionByName(committed.select("address")).unionByName(theirs)
         every = every.select(F.xxhash64("address").alias("h")).distinct().withColumn("held", F.lit(False))
         if not self.held:
             return every
-        held = _read(spark, context, f"{self.folder}/{HELD}", self.held, range_files.SCHEMA)
+        held = _read(spark, context, self.reads.held.folder, self.held, range_files.SCHEMA)
         held = held.select(F.xxhash64("address").alias("h"), F.lit(True).alias("held"))
         return every.unionByName(held).groupBy("h").agg(F.min("held").alias("held"))
 
@@ -97,13 +108,13 @@ class Look:
 
     def since(self, spark: SparkSession, context: MarkContext) -> Since:
         """What this look read, for a search through what the heads of branches hold."""
-        place, facts = f"{self.folder}/committed", self.found
+        read, facts = self.reads.committed, self.found
         return Since(
             branches=lambda: branches_of(self.read_refs(spark, context), self.read_commits(spark, context)),
             refs=(f"{self.folder}/commits/{REFS}", self.refs),
-            index=(f"{place}/{range_files.INDEX}", self.index),
-            outside=(f"{place}/{ELSEWHERE}", self.elsewhere),
-            ranges=(f"{place}/{range_files.RANGES}", self.ranges),
+            index=(f"{read.folder}/{range_files.INDEX}", read.parts[range_files.INDEX]),
+            outside=(f"{read.folder}/{ELSEWHERE}", read.parts[ELSEWHERE]),
+            ranges=(f"{read.folder}/{range_files.RANGES}", read.parts[range_files.RANGES]),
             names=facts.retention_commits.branches,
             entries=facts.committed_addresses.entries,
             staged=facts.uncommitted_addresses.rows,
@@ -124,8 +135,9 @@ class Look:
         return _read(spark, context, f"{self.folder}/commits", self.commits, COMMITS_SCHEMA)
 
 
-def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
-    """Look at what is staged, then at what is retained, and read the ranges that the mark had not read.
+def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Reads) -> Look:
+    """Look at what is staged, then at what is retained, and read the ranges that neither the mark nor an earlier look
+    (`reads`) had read.
 
     RefusedError if the server is not the one that was marked, or another repository shares the namespace by now.
     """
@@ -141,12 +153,11 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         )
     retained = _read(spark, context, f"{folder}/commits", commits.datasets[COMMITS], COMMITS_SCHEMA)
     by_hold = retained["kept_by"].startswith(f"{HOLD}:")
-    committed = read_unknown(spark, context, retained.where(~by_hold), f"{folder}/committed")
-    target = f"{folder}/{HELD}"
+    read_unknown(spark, context, retained.where(~by_hold), reads.committed)
+    target = reads.held.folder
     held = held_by_path(spark, context, f"{folder}/commits", commits.datasets[OTHERS], target, f"{target}/{ELSEWHERE}")
-    of_commits: Sequence[Part] = ()
     if commits.facts.kept_by.get(HOLD):
-        of_commits = read_unknown(spark, context, retained.where(by_hold), target).datasets[range_files.STAGE]
+        read_unknown(spark, context, retained.where(by_hold), reads.held)
     neighbours = read_references(spark, context, f"{folder}/{NEIGHBOURS}")
     return Look(
         began_at=began,
@@ -155,14 +166,12 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str) -> Look:
         staged=staged.datasets[uncommitted_addresses.STAGE],
         commits=commits.datasets[COMMITS],
         refs=commits.datasets[REFS],
-        committed=committed.datasets[range_files.STAGE],
-        index=committed.datasets[range_files.INDEX],
-        ranges=committed.datasets[range_files.RANGES],
-        elsewhere=committed.datasets[ELSEWHERE],
+        committed=tuple(reads.committed.parts[range_files.STAGE]),
+        reads=reads,
         neighbours=neighbours.parts,
-        held=[*of_commits, *held.parts],
+        held=[*reads.held.parts[range_files.STAGE], *held.parts],
         heads=(heads.digest, commits.facts.heads),
-        facts=LookFacts(staged.facts, commits.facts, committed.facts, neighbours.facts),
+        facts=LookFacts(staged.facts, commits.facts, reads.committed.facts, neighbours.facts),
     )
 
 
@@ -194,21 +203,18 @@ class Glance:
         self._known |= unknown
         return sorted({fetch_commit(self.context, commit_id).metarange_id for commit_id in unknown} - {""})
 
-    def read(self, metaranges: Sequence[str], folder: str) -> Look:
-        """A look at these metaranges alone: what they refer to and the mark did not know."""
+    def read(self, metaranges: Sequence[str]) -> Look:
+        """A look at these metaranges alone: what they refer to that neither the mark nor a look of this sweep knew."""
         retained = self.spark.createDataFrame([(each,) for each in metaranges], "metarange_id string")
-        committed = read_unknown(self.spark, self.context, retained, f"{folder}/committed")
         return Look(
             began_at=self.look.began_at,
             finished_at=clock.now().timestamp(),
-            folder=folder,
+            folder=self.look.folder,
             staged=(),
             commits=(),
             refs=(),
-            committed=committed.datasets[range_files.STAGE],
-            index=committed.datasets[range_files.INDEX],
-            ranges=committed.datasets[range_files.RANGES],
-            elsewhere=committed.datasets[ELSEWHERE],
+            committed=read_unknown(self.spark, self.context, retained, self.look.reads.committed),
+            reads=self.look.reads,
         )
 
 

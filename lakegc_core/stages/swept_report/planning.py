@@ -32,7 +32,7 @@ from lakegc_core.stages.expired_addresses.reasons import MinimumAge, Names
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.stages.swept_report.look import Look, take_look
+from lakegc_core.stages.swept_report.look import Look, Reads, take_look
 from lakegc_core.stages.swept_report.lost import told_apart
 from lakegc_core.stages.swept_report.record import SweepRecord, deleted_by_other_marks
 from lakegc_core.stages.swept_report.what_counts import unknown_names
@@ -71,6 +71,7 @@ class Planner:
     spark: SparkSession
     context: MarkContext
     record: SweepRecord
+    reads: Reads
     accepted: Mapping[str, str]
 
     def plan(self, candidates: DataFrame, here: str, attempt: int, waiting: int) -> Plan:
@@ -92,7 +93,7 @@ class Planner:
         left: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = f"{here}/look" if number == 1 else f"{here}/look-{number}"
-            look = take_look(self.spark, self.context, folder)
+            look = take_look(self.spark, self.context, folder, self.reads)
             self._check_neighbours(look)
             judged, more = self._judged(judged, look, f"{folder}/reuploads")
             left = more if left is None else left + (more or NOTHING)

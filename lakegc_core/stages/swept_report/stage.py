@@ -26,7 +26,7 @@ from lakegc_core.stages.expired_addresses import since as findings
 from lakegc_core.stages.swept_report import lakefs_report, other_tools
 from lakegc_core.stages.swept_report.authorize import check_look_delay, judge, refusal
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
-from lakegc_core.stages.swept_report.look import Look, among, take_look
+from lakegc_core.stages.swept_report.look import Look, Reads, among, take_look
 from lakegc_core.stages.swept_report.lost import absent, settled
 from lakegc_core.stages.swept_report.other_tools import ForeignMark
 from lakegc_core.stages.swept_report.planning import Plan, Planner
@@ -115,7 +115,8 @@ class _Sweep:
         self.call, self.spark, self.context, self.only = call, call.spark, call.context, call.only
         self.spinning = Spinning(self.context)
         self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run)
-        self.planner = Planner(self.spark, self.context, self.record, call.accepted)
+        self.reads = Reads.below(f"{self.record.folder}/read")
+        self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted)
         self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
         self.waiting: Mapping[str, int] = {}  # objects and bytes: see `SweepResult`
 
@@ -144,7 +145,7 @@ class _Sweep:
                 return self._result(totals.outcomes, 0, plan.rows)
             if not self.record.is_begun:
                 self._begin(plan, attempt)
-            if self.waves.delete(plan, here, attempt):
+            if self.waves.delete(plan, attempt):
                 return self._conclude(self._look_again(attempt + 1))
             candidates, before = self.record.left(), waiting
             waiting = _count(candidates)
@@ -205,7 +206,7 @@ class _Sweep:
 
         Staged entries, rules, branches, tags and all that they retain: whatever came back since the last look is seen.
         """
-        look = take_look(self.spark, self.context, f"{self.record.folder}/attempt-{attempt}/look")
+        look = take_look(self.spark, self.context, f"{self.record.folder}/attempt-{attempt}/look", self.reads)
         self._record_lost(look, attempt)
         return look
 

@@ -36,7 +36,7 @@ class Waves:
     spinning: Spinning
     resumed: bool
 
-    def delete(self, plan: Plan, here: str, attempt: int) -> bool:
+    def delete(self, plan: Plan, attempt: int) -> bool:
         """Delete a plan in waves, each right after a glance. False when a whole look is due before all is done.
 
         After the last wave there is no glance: the look that follows it (`_finish`) asks for refs and rules anew, and
@@ -51,7 +51,7 @@ class Waves:
         tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
         self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.rows:,} objects")
         while pieces:
-            if self._came_back(glance, plan, here, number):
+            if self._came_back(glance, plan):
                 self.context.say(f"{Stage.SWEPT_REPORT}: refs or rules have changed; looking again")
                 return False
             if self.lease is not None:
@@ -82,14 +82,14 @@ class Waves:
             number += 1
         return True
 
-    def _came_back(self, glance: Glance, plan: Plan, here: str, number: int) -> bool:
+    def _came_back(self, glance: Glance, plan: Plan) -> bool:
         """Right before a wave: does any object of the plan belong to a head or tag that appeared since the look?"""
         if glance.rules_changed():
             return True
         metaranges = glance.new_metaranges()
         if not metaranges:
             return False
-        seen = glance.read(metaranges, f"{here}/glance-{number}")
+        seen = glance.read(metaranges)
         planned = read(self.spark, self.context.workspace, plan.folder, plan.parts, PLAN_SCHEMA, ["address"])
         with clear_errors():
             return bool(among(planned, seen.live(self.spark, self.context)).limit(1).count())

@@ -16,7 +16,7 @@ from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
 from lakegc_core.stages.expired_addresses.neighbour_references import KEYS_SCHEMA
 from lakegc_core.stages.retention_commits.commit_walk import REFS_SCHEMA
 from lakegc_core.stages.retention_commits.stage import heads_digest
-from lakegc_core.stages.swept_report.look import Glance, Look, among, take_look
+from lakegc_core.stages.swept_report.look import Glance, Look, Reads, among, take_look
 from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as STAGED_SCHEMA
 from lakegc_sandbox import Repository
 from tests.support.lake import NO_SPARK, Lake, lake
@@ -40,9 +40,10 @@ class World:
             for kind, every in (("branch", client.branches("lake")), ("tag", client.tags("lake")))
             for ref in every
         ]
-        nothing = dict.fromkeys(("staged", "commits", "committed", "index", "ranges", "elsewhere"), ())
-        told = {"refs": parts(self.context, "look/commits/refs", REFS_SCHEMA, refs)}
-        return Look(began_at=1.0, finished_at=2.0, folder="look", **{**nothing, **told, **seen})  # type: ignore[arg-type]
+        nothing = dict.fromkeys(("staged", "commits", "committed"), ())
+        told: dict[str, Any] = {"refs": parts(self.context, "look/commits/refs", REFS_SCHEMA, refs)}
+        told["reads"] = Reads.below("read")
+        return Look(began_at=1.0, finished_at=2.0, folder="look", **{**nothing, **told, **seen})
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_a_repository_that_is_not_the_one_that_was_marked_is_not_swept(world: World, other: dict[str, Any]) -> None:
     context = replace(world.context, header=replace(world.context.header, **other))
     with pytest.raises(RefusedError, match="not the one that was marked"):
-        take_look(NO_SPARK, context, "look")
+        take_look(NO_SPARK, context, "look", Reads.below("read"))
 
 
 def test_a_namespace_that_is_shared_by_now_is_not_swept(world: World) -> None:
@@ -73,14 +74,14 @@ def test_a_namespace_that_is_shared_by_now_is_not_swept(world: World) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(world.context.client), "repositories", lambda client: iter([own, inside]))
         with pytest.raises(RefusedError, match="shared with, or nested in or around, that of other"):
-            take_look(NO_SPARK, world.context, "look")
+            take_look(NO_SPARK, world.context, "look", Reads.below("read"))
 
 
 def test_a_look_at_a_server_that_lists_no_branch_is_an_error(world: World) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(world.context.client), "branches", lambda *_: iter(()))
         with pytest.raises(IncompleteError, match="lists no branch"):
-            take_look(NO_SPARK, world.context, "look")
+            take_look(NO_SPARK, world.context, "look", Reads.below("read"))
 
 
 def test_heads_that_moved_before_the_staged_dump_or_after_it_are_noticed(world: World) -> None:
@@ -96,7 +97,7 @@ def test_live_is_what_is_staged_newly_committed_or_referred_to_by_neighbours(qui
     row = {"range_id": "r", "address": "committed", "exact": False, "size": 1, "e_tag": "t"}
     look = world.look(
         staged=parts(world.context, "look/uncommitted", STAGED_SCHEMA, [{"address": "staged", "exact": True}]),
-        committed=parts(world.context, "look/committed", ROWS_SCHEMA, [row]),
+        committed=parts(world.context, "read/committed", ROWS_SCHEMA, [row]),
         neighbours=parts(world.context, "look/neighbours", KEYS_SCHEMA, [{"address": "theirs"}]),
     )
     every = ("staged", "committed", "theirs", "garbage")

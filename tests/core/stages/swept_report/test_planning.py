@@ -95,7 +95,7 @@ class Neighbours:
 def checked(look: Any, *, strict: bool, accepted: dict[str, str]) -> None:
     settings = SimpleNamespace(neighbours=NeighbourSettings(strict=strict))
     context: Any = SimpleNamespace(settings=settings)
-    Planner(NO_SPARK, context, None, accepted)._check_neighbours(look)  # type: ignore[arg-type]
+    Planner(NO_SPARK, context, None, None, accepted)._check_neighbours(look)  # type: ignore[arg-type]
 
 
 def test_a_strict_sweep_stops_where_a_look_cannot_read_what_a_neighbour_noted() -> None:

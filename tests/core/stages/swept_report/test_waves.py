@@ -104,7 +104,7 @@ class Bench:
         every = waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
         with self.patch.context() as patch:
             patch.setattr(waves, "spark_width", lambda spark: 2)
-            return every.delete(plan, "here", 1)
+            return every.delete(plan, 1)
 
 
 @pytest.fixture
