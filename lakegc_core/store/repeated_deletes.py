@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
-from lakegc_core.store.base import BACKOFF, NOT_ASKED
+from lakegc_core.store.base import BACKOFF, NOT_ASKED, Deletes
 from lakegc_core.store.pace import Gate
 
 
@@ -73,3 +73,43 @@ def delete_all(
                 if told[key].throttled:
                     outcomes[key] = NOT_ASKED  # until it is asked once more: a throttled request was not carried out
     return outcomes
+
+
+class BatchDeletes:
+    """Deletes of many keys a request; one by one where a key or the store takes no batch. Safe to share between
+    threads. A store says how it asks."""
+
+    best: Deletes
+    attempts: int  # of each request, the first one included
+
+    def delete_many(self, keys: Sequence[str], gate: Gate) -> list[str]:
+        """One outcome per key, in order."""
+        outcomes: dict[str, str] = {}
+        together: list[str] = []
+        for key in dict.fromkeys(keys):
+            if not self.can_be_named(key):
+                outcomes[key] = FAILED + "InvalidKey"
+            elif self.goes_alone(key):
+                outcomes |= delete_all([key], self.ask_one, attempts=self.attempts, gate=gate)
+            else:
+                together.append(key)
+        for start in range(0, len(together), self.best.batch):
+            batch = together[start : start + self.best.batch]
+            outcomes |= delete_all(batch, self.ask_batch, attempts=self.attempts, gate=gate, single=self.ask_one)
+        return [outcomes[key] for key in keys]
+
+    def can_be_named(self, key: str) -> bool:
+        """Whether an object can be called so at all; what cannot is never asked for."""
+        return bool(key)  # the empty one would name the root itself
+
+    def goes_alone(self, key: str) -> bool:
+        """Whether no batch can name it."""
+        return False
+
+    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
+        """One request for some keys: see `Ask`."""
+        raise NotImplementedError
+
+    def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
+        """One request for one key."""
+        raise NotImplementedError

@@ -9,7 +9,7 @@ string's own) is left alone. Each process finds its own; nothing of it is ever w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,16 +26,15 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 from azure.core.pipeline.transport import RequestsTransport
-from azure.storage.blob import BlobBlock, BlobSasPermissions, BlobServiceClient, ExponentialRetry, generate_blob_sas
+from azure.storage.blob import BlobSasPermissions, BlobServiceClient, ExponentialRetry, generate_blob_sas
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.base import BACKOFF
+from lakegc_core.store.remote import REPEATED, THROTTLED
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
 ABSENT = {"BlobNotFound", "ResourceNotFound"}
-REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
-_THROTTLED = {429, 503}  # the account asks for fewer
 
 _SCOPE = "https://storage.azure.com/.default"
 _COPY_TIME = timedelta(hours=2)  # for how long a link that names the source of a copy is good
@@ -147,11 +146,6 @@ class _Retry(ExponentialRetry):
         return BACKOFF.wait(settings["count"])
 
 
-def block_list(identifiers: Sequence[str]) -> list[BlobBlock]:
-    """Blocks in the order in which they make a blob."""
-    return [BlobBlock(block_id=identifier) for identifier in identifiers]
-
-
 def code_of(error: BaseException | None) -> str:
     """The service's own code, the HTTP status without one, or the name of the SDK's error without an answer."""
     if isinstance(error, HttpResponseError):
@@ -194,7 +188,7 @@ def told_by(error: AzureError) -> DeleteAnswer:
 
 def told_by_status(status: int, code: str) -> DeleteAnswer:
     """What an answer other than success says of a blob."""
-    return DeleteAnswer.failed(code or str(status), again=status in REPEATED, throttled=status in _THROTTLED)
+    return DeleteAnswer.failed(code or str(status), again=status in REPEATED, throttled=status in THROTTLED)
 
 
 _HINTS = {

@@ -8,6 +8,8 @@ A blob's name is `prefix + "/" + address`, or the address alone under an empty p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,32 +45,24 @@ class Container:
         """The SDK's client of one blob."""
         return self.client.get_blob_client(self.name(key))
 
-    def errors(self, operation: str, key: str) -> _Errors:
-        """A context that raises lakegc's errors. `operation` as the service calls it."""
-        return _Errors(self, operation, key)
-
-
-class _Errors:
-    """Turns the SDK's errors into lakegc's, without the service's own text: it may quote requests."""
-
-    def __init__(self, container: Container, operation: str, key: str) -> None:
-        self._container, self._operation, self._key = container, operation, key
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, AzureError | ValueError) or isinstance(error, UnicodeError):
-            return
-        code = code_of(error)
-        what = f"{self._container.root}: {self._operation} of {self._key!r}"
-        if code in ABSENT and self._operation != "List Blobs":
-            raise ObjectNotFoundError(f"{what}: there is no such object") from None
-        if code in _CONDITION_FAILED and self._operation == "Put Blob":
-            raise PreconditionFailedError(
-                f"{what}: the object is there already, or is not the one expected ({code})"
-            ) from None
-        if is_lost(error) and self._operation == "Get Blob":
-            raise IncompleteError(f"{what} broke off: {code}") from None
-        tries = f" after up to {self._container.attempts} attempts" if should_repeat(error) else ""
-        raise StoreError(f"{what}: the store answered {code}{tries}{hint(code)}") from None
+    @contextmanager
+    def errors(self, operation: str, key: str) -> Iterator[None]:
+        """Raise the SDK's errors as lakegc's, without the service's own text: it may quote requests. `operation` as the
+        service calls it."""
+        try:
+            yield
+        except UnicodeError:  # a ValueError, and not the SDK's
+            raise
+        except (AzureError, ValueError) as error:
+            code = code_of(error)
+            what = f"{self.root}: {operation} of {key!r}"
+            if code in ABSENT and operation != "List Blobs":
+                raise ObjectNotFoundError(f"{what}: there is no such object") from None
+            if code in _CONDITION_FAILED and operation == "Put Blob":
+                raise PreconditionFailedError(
+                    f"{what}: the object is there already, or is not the one expected ({code})"
+                ) from None
+            if is_lost(error) and operation == "Get Blob":
+                raise IncompleteError(f"{what} broke off: {code}") from None
+            tries = f" after up to {self.attempts} attempts" if should_repeat(error) else ""
+            raise StoreError(f"{what}: the store answered {code}{tries}{hint(code)}") from None

@@ -7,7 +7,6 @@ Here: deletes with all snapshots, and the answers within a batch's answer. Not h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from email.parser import BytesParser
 from email.policy import HTTP
 from typing import Any
@@ -16,44 +15,36 @@ from urllib.parse import urlsplit
 from azure.core.exceptions import AzureError, HttpResponseError
 
 from lakegc_core.errors import StoreError
-from lakegc_core.names import FAILED, Outcome
+from lakegc_core.names import Outcome
 from lakegc_core.store.azure.access import ABSENT, code_of, told_by, told_by_status
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.base import Deletes
-from lakegc_core.store.pace import Gate
-from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
+from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer
 
 BEST = Deletes(batch=256)  # the most blobs a request takes
 _BATCH_REFUSED = {400, 405, 415, 501}  # one name can spoil a whole batch, and some servers have none
 
 
-@dataclass(frozen=True)
-class BlobDeletes:
+class BlobDeletes(BatchDeletes):
     """Deletes in one container of the account at `url`. Safe to share between threads."""
 
-    container: Container
-    account: str
-    url: str
+    best = BEST
 
-    def delete_many(self, keys: Sequence[str], gate: Gate) -> list[str]:
-        """One outcome per key, in order."""
-        outcomes: dict[str, str] = {}
-        batchable: list[str] = []
-        for key in dict.fromkeys(keys):
-            try:
-                self.container.name(key)
-            except StoreError:
-                outcomes[key] = FAILED + "InvalidKey"
-            else:
-                batchable.append(key)
-        for start in range(0, len(batchable), BEST.batch):
-            batch = batchable[start : start + BEST.batch]
-            outcomes |= delete_all(
-                batch, self._ask_batch, attempts=self.container.attempts, gate=gate, single=self._ask_one
-            )
-        return [outcomes[key] for key in keys]
+    def __init__(self, container: Container, account: str, url: str) -> None:
+        self.container, self.attempts = container, container.attempts
+        # Where the account stands in the path, as on emulators, the requests inside the batch need it too.
+        self._options = {"url_prepend": account} if urlsplit(url).path.strip("/") else {}
 
-    def _ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
+    def can_be_named(self, key: str) -> bool:
+        """Whether a blob can be called so."""
+        try:
+            self.container.name(key)
+        except StoreError:
+            return False
+        return True
+
+    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
+        """One request for up to 256 blobs."""
         answers: dict[int, tuple[int, str]] = {}
         failure: AzureError | None = None
         try:
@@ -76,15 +67,13 @@ class BlobDeletes:
             if answer.status_code == 202:
                 answers.update(read_batch(answer.headers.get("Content-Type", ""), answer.body(), len(names)))
 
-        # Where the account stands in the path, as on emulators, the requests inside the batch need it too.
-        options: dict[str, Any] = {"url_prepend": self.account} if urlsplit(self.url).path.strip("/") else {}
         found = self.container.client.delete_blobs(
             *names,
             delete_snapshots="include",
             raise_on_any_failure=False,
             raw_response_hook=keep,
             retry_total=0,
-            **options,
+            **self._options,
         )
         list(found)
 
@@ -99,7 +88,8 @@ class BlobDeletes:
             return DeleteAnswer(Outcome.ALREADY_GONE)
         return told_by_status(status, code)
 
-    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
+    def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
+        """One request for one blob."""
         (key,) = keys
         try:
             self.container.blob(key).delete_blob(delete_snapshots="include", retry_total=0)

@@ -21,6 +21,7 @@ import requests
 
 from lakegc_core.errors import IncompleteError, StoreError
 from lakegc_core.store.base import LISTING_SCHEMA, Level
+from lakegc_core.store.remote import bare, below, listed
 
 _EMPTY_PAGE = b'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs /><NextMarker /></EnumerationResults>'
 _DATE = "%a, %d %b %Y %H:%M:%S GMT"
@@ -55,11 +56,11 @@ class Pages(threading.local):
         return body
 
 
-def read_page(body: bytes, key_prefix: str, root: str, where: str) -> tuple[Level, str]:
-    """The blobs and prefixes of one page, relative to `root`, and the marker of the next page (empty: there is none).
+def read_page(body: bytes, wanted: str, cut: int, where: str) -> tuple[Level, str]:
+    """The blobs and prefixes of one page, and the marker of the next page (empty: there is none).
 
-    `key_prefix` is what was asked for, `root` the part to cut off; `where` names the listing in errors. Directories
-    of accounts with a hierarchical namespace are no objects, and are left out.
+    `wanted` is the prefix that was asked for; the first `cut` characters of names are cut off; `where` names the
+    listing in errors. Directories of accounts with a hierarchical namespace are no objects, and are left out.
     """
     blobs, marker = _parts(body, where)
     keys: list[str] = []
@@ -67,19 +68,13 @@ def read_page(body: bytes, key_prefix: str, root: str, where: str) -> tuple[Leve
     prefixes: list[str] = []
     for blob in blobs:
         name = _name(blob.find("Name"), where)
-        if not name.startswith(key_prefix):
-            raise StoreError(
-                f"{where}: the store listed {name!r}, which is not below what was asked for; it changes keys, and "
-                "cannot be collected safely"
-            )
         if blob.tag == "BlobPrefix":
-            prefixes.append(name[len(root) :])
-            continue
-        row = _row(blob, name, where)
-        if row is not None:
-            keys.append(name[len(root) :])
+            prefixes.append(name)
+        elif row := _row(blob, name, where):
+            keys.append(name)
             rows.append(row)
-    return Level(_batch(keys, rows, where), tuple(prefixes)), marker
+    addresses, folders = below(keys, wanted, cut, where), below(prefixes, wanted, cut, where)
+    return Level(_batch(addresses, rows, where), tuple(folders)), marker
 
 
 def _parts(body: bytes, where: str) -> tuple[ElementTree.Element, str]:
@@ -104,7 +99,7 @@ def _row(blob: ElementTree.Element, name: str, where: str) -> _Row | None:
     size, modified, etag = (found.findtext(field) for field in ("Content-Length", "Last-Modified", "Etag"))
     if not size or not size.isdecimal() or not modified:
         raise IncompleteError(f"{where}: the store listed {name!r} without a size or a time")
-    return int(size), modified, etag.strip('"') if etag else None
+    return int(size), modified, bare(etag)
 
 
 def _batch(keys: list[str], rows: list[_Row], where: str) -> pa.RecordBatch:
@@ -114,8 +109,7 @@ def _batch(keys: list[str], rows: list[_Row], where: str) -> pa.RecordBatch:
         moments = naive.cast(LISTING_SCHEMA.field("last_modified").type)
     except pa.ArrowInvalid as error:
         raise IncompleteError(f"{where}: the store listed a blob whose time cannot be read: {error}") from None
-    columns = [pa.array(keys, pa.string()), pa.array(sizes, pa.int64()), moments, pa.array(etags, pa.string())]
-    return pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
+    return listed(keys, sizes, moments, etags)
 
 
 def _name(found: ElementTree.Element | None, where: str) -> str:

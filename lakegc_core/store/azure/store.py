@@ -9,31 +9,30 @@ from __future__ import annotations
 import builtins
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from urllib.parse import quote
 
-import pyarrow as pa
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobBlock
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, SettingsError, StoreError
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.store.azure import access as azure_access
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.azure.deletes import BEST, BlobDeletes
 from lakegc_core.store.azure.listing import Pages, read_page
 from lakegc_core.store.base import BACKOFF, PROBE_KEY, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
 from lakegc_core.store.pace import Gate
+from lakegc_core.store.remote import NO_DATE, RemoteStore, bare, check_whole, date_of, writes_conditionally
 
 _COPY_AT_ONCE = 256 << 20  # bytes: larger blobs are copied block by block
 _COPY_BLOCK = 1 << 30  # bytes
 
 _CLOCK_TRIES = 4
-_NO_DATE = "the store's answers bear no date, so that ages cannot be judged"
 
 
 @dataclass(frozen=True)
@@ -70,16 +69,15 @@ class AzureConfig:
         return AzureStore(self)
 
 
-class AzureStore:
+class AzureStore(RemoteStore):
     """`Store` over one container client. Safe to share between threads."""
 
     deletes = BEST
     proves = False
 
     def __init__(self, config: AzureConfig) -> None:
-        self.root = config.root
+        super().__init__(config.root, config.prefix)
         self._config = config
-        self._base = f"{config.prefix}/" if config.prefix else ""
         self._pages = Pages()
         self._access = azure_access.find(config.account, config.account_key, config.sas_token)
         self.service = azure_access.service_client(
@@ -94,74 +92,32 @@ class AzureStore:
         self.container = Container(config.root, self._base, config.max_attempts, client)
         self._deletes = BlobDeletes(self.container, config.account, config.url)
 
-    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
-        """Every blob whose name starts with `prefix`, a batch a page.
-
-        A blob named like the root itself, with its slash, has the address ``""``.
-        """
-        for level in self._levels(self.container.client.list_blobs, prefix):
-            if level.objects.num_rows:
-                yield level.objects
-
-    def list_level(self, prefix: str = "") -> Iterator[Level]:
-        """The blobs and prefixes directly below `prefix`, a level a page."""
-        yield from self._levels(self.container.client.walk_blobs, prefix)
-
-    def _levels(self, ask: Callable[..., Any], prefix: str) -> Iterator[Level]:
-        wanted = self._base + prefix
-        where = f"{self.root}: listing {prefix!r}"
-        marker, seen = "", set()
-        while True:
-            pages = ask(name_starts_with=wanted, include=["metadata"], results_per_page=self._config.page_size)
-            with self.container.errors("List Blobs", prefix):
-                next(pages.by_page(continuation_token=marker or None), None)
-            level, marker = read_page(self._pages.take(where), wanted, self._base, where)
-            yield level
-            if not marker:
-                return
-            if marker in seen:
-                raise IncompleteError(f"{where}: the store goes round in circles: it sent a marker twice")
-            seen.add(marker)
+    def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
+        client, wanted = self.container.client, self._base + prefix
+        ask = client.walk_blobs if delimiter else client.list_blobs
+        pages = ask(name_starts_with=wanted, include=["metadata"], results_per_page=self._config.page_size)
+        with self.container.errors("List Blobs", prefix):
+            next(pages.by_page(continuation_token=token or None), None)
+        return read_page(self._pages.take(where), wanted, len(self._base), where)
 
     def read(self, key: str) -> bytes:
         """The whole blob. An answer that breaks off is asked for again, by the SDK."""
         with self.container.errors("Get Blob", key):
             found = self.container.blob(key).download_blob(decompress=False)
             body: bytes = found.readall()
-        if len(body) != found.size:
-            raise IncompleteError(f"{self.root}: {key!r} announced {found.size} bytes and sent {len(body)}")
+        check_whole(found.size, len(body), key, self.root)
         return body
 
-    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
-        """Write the blob and return its ETag."""
-        return _bare(self._write(key, data, if_absent, if_match)["etag"])
-
-    def _write(self, key: str, data: bytes, if_absent: bool, if_match: str | None) -> dict[str, Any]:
-        condition: dict[str, Any] = {}
+    def _put(self, key: str, data: bytes, if_absent: bool, if_match: str | None, attempts: builtins.list[None]) -> str:
+        condition: dict[str, Any] = {"overwrite": not if_absent}
         if if_match is not None:
-            condition = {"etag": f'"{if_match}"', "match_condition": MatchConditions.IfNotModified}
-        retries: builtins.list[None] = []
-        try:
-            with self.container.errors("Put Blob", key):
-                answer: dict[str, Any] = self.container.blob(key).upload_blob(
-                    data, overwrite=not if_absent, retry_hook=lambda **_: retries.append(None), **condition
-                )
-        except PreconditionFailedError:
-            # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
-            if retries and self._holds(key, data):
-                return {"etag": self.head(key).etag, "date": None}
-            raise
-        except ObjectNotFoundError as error:
-            if if_match is None:
-                raise
-            raise PreconditionFailedError(f"{self.root}: {key!r} is gone; it was to be replaced") from error
-        return answer
-
-    def _holds(self, key: str, data: bytes) -> bool:
-        try:
-            return self.read(key) == data
-        except ObjectNotFoundError:
-            return False
+            condition |= {"etag": f'"{if_match}"', "match_condition": MatchConditions.IfNotModified}
+        attempts.append(None)
+        with self.container.errors("Put Blob", key):
+            answer = self.container.blob(key).upload_blob(
+                data, retry_hook=lambda **_: attempts.append(None), **condition
+            )
+        return bare(answer["etag"]) or ""
 
     def head(self, key: str) -> ObjectInfo:
         """Size, time and ETag of one blob. Never a digest: anyone may set a blob's Content-MD5."""
@@ -169,7 +125,7 @@ class AzureStore:
             found = self.container.blob(key).get_blob_properties()
         if found.size is None or found.last_modified is None:
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
-        return ObjectInfo(key, found.size, found.last_modified.astimezone(UTC), _bare(found.etag))
+        return ObjectInfo(key, found.size, found.last_modified.astimezone(UTC), bare(found.etag))
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete with all snapshots, 256 blobs a request.
@@ -195,14 +151,14 @@ class AzureStore:
             if found.size <= _COPY_AT_ONCE:
                 match = {"source_etag": f'"{found.etag}"', "source_match_condition": MatchConditions.IfNotModified}
                 answer = target.start_copy_from_url(url, requires_sync=True, **match, **extra)
-                return _bare(answer["etag"])
+                return bare(answer["etag"]) or ""
             blocks = []
             for number, start in enumerate(range(0, found.size, _COPY_BLOCK)):
                 block = f"{number:08d}"
                 length = min(_COPY_BLOCK, found.size - start)
                 target.stage_block_from_url(block, url, source_offset=start, source_length=length, **extra)
-                blocks.append(block)
-            return _bare(target.commit_block_list(azure_access.block_list(blocks))["etag"])
+                blocks.append(BlobBlock(block_id=block))
+            return bare(target.commit_block_list(blocks)["etag"]) or ""
 
     def download(self, key: str, file: IO[bytes]) -> None:
         """Fetch the blob into a file, in pieces."""
@@ -210,8 +166,7 @@ class AzureStore:
         with self.container.errors("Get Blob", key):
             found = self.container.blob(key).download_blob(decompress=False)
             found.readinto(file)
-        if file.tell() - start != found.size:
-            raise IncompleteError(f"{self.root}: {key!r} announced {found.size} bytes and sent {file.tell() - start}")
+        check_whole(found.size, file.tell() - start, key, self.root)
 
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Send the blob, in blocks if it is large."""
@@ -227,32 +182,21 @@ class AzureStore:
                     raw_response_hook=lambda answer: dates.append(answer.http_response.headers.get("date") or "")
                 )
             if dates and dates[-1]:
-                return parsedate_to_datetime(dates[-1]).astimezone(UTC)
+                break
             time.sleep(BACKOFF.wait(attempt))
-        raise StoreError(f"{self.root}: {_NO_DATE}")
+        return date_of(dates[-1] if dates else None, self.root)
 
     def probe(self) -> StoreProbe:
         """Clock, conditional writes, versioning and soft delete, each found out by asking."""
-        answer = self._write(PROBE_KEY, uuid.uuid4().bytes, False, None)
+        with self.container.errors("Put Blob", PROBE_KEY):
+            answer = self.container.blob(PROBE_KEY).upload_blob(uuid.uuid4().bytes, overwrite=True)
         if not answer.get("date"):
-            raise StoreError(f"{self.root}: {_NO_DATE}")
-        conditional = self._refuses(if_absent=True) and self._refuses(if_match="0x0")
-        versioning = bool(answer.get("version_id"))
+            raise StoreError(f"{self.root}: {NO_DATE}")
+        conditional, versioning = writes_conditionally(self, "0x0"), bool(answer.get("version_id"))
         return StoreProbe(answer["date"].astimezone(UTC), conditional, versioning, self._soft_delete())
-
-    def _refuses(self, *, if_absent: bool = False, if_match: str | None = None) -> bool:
-        try:  # its own content, so that it is not taken for the lost answer of another
-            self.write(PROBE_KEY, uuid.uuid4().bytes, if_absent=if_absent, if_match=if_match)
-        except PreconditionFailedError:
-            return True
-        return False
 
     def _soft_delete(self) -> timedelta | None:
         with suppress(AzureError):  # a right of its own, which a collector need not have
             policy = self.service.get_service_properties(retry_total=0)["delete_retention_policy"]
             return timedelta(days=policy.days or 0) if policy.enabled else timedelta(0)
         return None
-
-
-def _bare(etag: str | None) -> str:
-    return etag.strip('"') if etag else ""

@@ -26,11 +26,10 @@ from lakegc_core.errors import (
     SettingsError,
     StoreError,
 )
+from lakegc_core.store.remote import REPEATED, THROTTLED
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
-_REPEATED = {408, 429, 500, 502, 503, 504}  # the request may well succeed if it is made again
-_THROTTLED = {429, 503}  # the service asks for fewer
 _BROKEN_OFF = (requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError)
 _LOST = (requests.ConnectionError, requests.Timeout, *_BROKEN_OFF)
 SDK_ERRORS = (
@@ -90,7 +89,7 @@ def told_by(error: Exception) -> DeleteAnswer:
     """What an error says of the object that was to be deleted. Never that it is gone."""
     if isinstance(error, _LOST):
         return DeleteAnswer.lost()
-    throttled = isinstance(error, GoogleAPICallError) and error.code in _THROTTLED
+    throttled = isinstance(error, GoogleAPICallError) and error.code in THROTTLED
     return DeleteAnswer.failed(code_of(error), again=should_repeat(error), throttled=throttled)
 
 
@@ -99,8 +98,8 @@ def should_repeat(error: Exception) -> bool:
     if isinstance(error, _LOST):
         return True
     if isinstance(error, InvalidResponse):
-        return error.response.status_code in _REPEATED
-    return isinstance(error, GoogleAPICallError) and error.code in _REPEATED
+        return error.response.status_code in REPEATED
+    return isinstance(error, GoogleAPICallError) and error.code in REPEATED
 
 
 def code_of(error: Exception) -> str:

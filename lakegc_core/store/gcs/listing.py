@@ -6,7 +6,7 @@ is repeated (`store`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -15,8 +15,9 @@ import pyarrow as pa
 from google.api_core.exceptions import from_http_response
 from google.auth.transport.requests import AuthorizedSession
 
-from lakegc_core.errors import IncompleteError, StoreError
-from lakegc_core.store.base import LISTING_SCHEMA
+from lakegc_core.errors import IncompleteError
+from lakegc_core.store.base import LISTING_SCHEMA, Level
+from lakegc_core.store.remote import below, listed
 
 _FIELDS = "kind,items(name,size,updated,generation),prefixes,nextPageToken"
 _KIND = "storage#objects"  # what an answer to a listing says it is, even an empty one
@@ -33,7 +34,7 @@ class Lists:
     page_size: int
     timeout: tuple[float, float]  # seconds: to connect, to read
 
-    def page(self, asked: dict[str, str]) -> dict[str, Any]:
+    def page(self, asked: Mapping[str, str | None]) -> dict[str, Any]:
         """One page as it came. IncompleteError for an answer that is no list."""
         url = f"{self.url}/storage/v1/b/{quote(self.bucket, safe='')}/o"
         parameters = {"maxResults": str(self.page_size), "fields": _FIELDS, **asked}
@@ -49,29 +50,20 @@ class Lists:
         return page
 
 
-def read_page(page: dict[str, Any], wanted: str, cut: int, where: str) -> tuple[pa.RecordBatch, list[str]]:
-    """The objects of one page, without the first `cut` characters of their names, and the names of its prefixes.
+def read_page(page: dict[str, Any], wanted: str, cut: int, where: str) -> Level:
+    """The objects and prefixes of one page, without the first `cut` characters of their names.
 
     `wanted` is the prefix that was asked for; `where` names the listing in errors.
     """
-    items, prefixes = page.get("items", []), page.get("prefixes", [])
-    for name in (*(item.get("name", "") for item in items), *prefixes):
-        if not name.startswith(wanted):
-            raise StoreError(
-                f"{where}: the store listed {name!r}, which is not below what was asked for; it changes keys, "
-                "and cannot be collected safely"
-            )
-    return _batch(items, cut, where), prefixes
-
-
-def _batch(items: Sequence[dict[str, Any]], cut: int, where: str) -> pa.RecordBatch:
+    items = page.get("items", [])
+    folders = below(page.get("prefixes", []), wanted, cut, where)
     try:
-        columns = [
-            pa.array([item["name"][cut:] for item in items], pa.string()),
-            pa.array([item["size"] for item in items], pa.string()).cast(pa.int64()),
-            pa.array([item["updated"] for item in items], pa.string()).cast(LISTING_SCHEMA.field("last_modified").type),
-            pa.array([str(item["generation"]) for item in items], pa.string()),
-        ]
+        names = below([item["name"] for item in items], wanted, cut, where)
+        sizes = pa.array([item["size"] for item in items], pa.string()).cast(pa.int64())
+        times = pa.array([item["updated"] for item in items], pa.string()).cast(
+            LISTING_SCHEMA.field("last_modified").type
+        )
+        generations = [str(item["generation"]) for item in items]
     except (KeyError, TypeError, ValueError) as error:
         raise IncompleteError(f"{where}: the store listed an object without size, time or generation") from error
-    return pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
+    return Level(listed(names, sizes, times, generations), tuple(folders))

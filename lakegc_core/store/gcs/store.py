@@ -18,16 +18,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
-import pyarrow as pa
 from google.api_core.exceptions import NotFound, from_http_response
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud import storage
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, SettingsError, StoreError
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import (
     BACKOFF,
@@ -44,9 +42,12 @@ from lakegc_core.store.gcs import access as gcs_access
 from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat, told_by
 from lakegc_core.store.gcs.listing import Lists, read_page
 from lakegc_core.store.pace import Gate
+from lakegc_core.store.remote import RemoteStore, date_of, writes_conditionally
 from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
 
 Answer = TypeVar("Answer")
+
+_CONTENT_TYPE = "application/octet-stream"
 
 _DELETES = 16  # side by side; the JSON API's batches are no faster for the service, and hide single answers
 
@@ -77,57 +78,34 @@ class GCSConfig:
         return GCSStore(self, *gcs_access.client(self.root, self.endpoint_url))
 
 
-class GCSStore:
+class GCSStore(RemoteStore):
     """`Store` over one client. Safe to share between threads."""
 
     deletes = Deletes(batch=1000, calls=2, requests=2 * _DELETES)
     proves = True
 
     def __init__(self, config: GCSConfig, client: storage.Client, session: AuthorizedSession) -> None:
-        self.root = config.root
+        super().__init__(config.root, config.prefix)
         self.session = session  # for listings, whose pages the SDK does not check
         self.client = client
         self._config = config
-        self._base = f"{config.prefix}/" if config.prefix else ""
         self._bucket = client.bucket(config.bucket)
         self._time = (config.connect_timeout, config.read_timeout)
         self._service = gcs_access.service(config.endpoint_url)
+        self._lists = Lists(session, config.root, self._service, config.bucket, config.page_size, self._time)
 
-    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
-        """Every object whose name starts with `prefix`, a batch a page.
-
-        An object named like the root itself, with its slash, has the address ``""``.
-        """
-        for level in self._levels(prefix):
-            if level.objects.num_rows:
-                yield level.objects
-
-    def list_level(self, prefix: str = "") -> Iterator[Level]:
-        """The objects and prefixes directly below `prefix`, a level a page."""
-        yield from self._levels(prefix, delimiter="/")
-
-    def _levels(self, prefix: str, **options: str) -> Iterator[Level]:
-        wanted = self._base + prefix
-        where = f"{self.root}: listing {prefix!r}"
-        cut = len(self._base)
-        config = self._config
-        lists = Lists(self.session, self.root, self._service, config.bucket, config.page_size, self._time)
+    def _levels(self, prefix: str, delimiter: str) -> Iterator[Level]:
         last = ""  # of the prefixes so far: some servers repeat them on every page
-        token: dict[str, str] = {}
-        seen: set[str] = set()
-        while True:
-            page = self._call("listing", prefix, functools.partial(lists.page, {"prefix": wanted} | options | token))
-            objects, prefixes = read_page(page, wanted, cut, where)
-            fresh = sorted(name for name in prefixes if name > last)
+        for level in super()._levels(prefix, delimiter):
+            fresh = sorted(name for name in level.prefixes if name > last)
             last = fresh[-1] if fresh else last
-            yield Level(objects, tuple(name[cut:] for name in fresh))
-            following = page.get("nextPageToken")
-            if not following:
-                return
-            if following in seen:
-                raise IncompleteError(f"{where}: the store goes round in circles: it sent a page token twice")
-            seen.add(following)
-            token = {"pageToken": following}
+            yield Level(level.objects, tuple(fresh))
+
+    def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
+        wanted = self._base + prefix
+        asked = {"prefix": wanted, "delimiter": delimiter or None, "pageToken": token or None}
+        page = self._call("listing", prefix, functools.partial(self._lists.page, asked))
+        return read_page(page, wanted, len(self._base), where), page.get("nextPageToken") or ""
 
     def read(self, key: str) -> bytes:
         """The whole object, as stored; its CRC32C is compared with the store's."""
@@ -139,39 +117,23 @@ class GCSStore:
         )
         return data
 
-    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
-        """Write the object and return its ETag."""
-        return str(self._write(key, data, if_absent, if_match).generation)
-
-    def _write(self, key: str, data: bytes, if_absent: bool, if_match: str | None) -> Any:
+    def _put(self, key: str, data: bytes, if_absent: bool, if_match: str | None, attempts: builtins.list[None]) -> str:
         blob = self._blob(key)
-        generation = 0 if if_absent else _generation(if_match)
-        attempts: builtins.list[None] = []
+        condition = 0 if if_absent else _generation(if_match)
 
         def put() -> None:
             attempts.append(None)
             blob.upload_from_string(
-                data,
-                content_type="application/octet-stream",
-                if_generation_match=generation,
-                retry=None,
-                timeout=self._time,
+                data, content_type=_CONTENT_TYPE, if_generation_match=condition, retry=None, timeout=self._time
             )
 
         try:
             self._call("writing", key, put)
-        except PreconditionFailedError:
-            # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
-            with suppress(ObjectNotFoundError):
-                if len(attempts) > 1 and self.read(key) == data:
-                    self._call("looking at", key, lambda: blob.reload(retry=None, timeout=self._time))
-                    return blob
-            raise
         except ObjectNotFoundError as error:
             if if_match is None:
                 raise StoreError(f"{self.root}: writing {key!r}: there is no such bucket") from error
-            raise PreconditionFailedError(f"{self.root}: {key!r} is gone; it was to be replaced") from error
-        return blob
+            raise
+        return str(blob.generation)
 
     def head(self, key: str) -> ObjectInfo:
         """Size, time, ETag (generation) and digest of one object.
@@ -244,7 +206,7 @@ class GCSStore:
 
         def send() -> None:
             file.seek(start)
-            blob.upload_from_file(file, content_type="application/octet-stream", retry=None, timeout=self._time)
+            blob.upload_from_file(file, content_type=_CONTENT_TYPE, retry=None, timeout=self._time)
 
         self._call("writing", key, send)
 
@@ -259,30 +221,18 @@ class GCSStore:
             date: str | None = answer.headers.get("date")
             return date
 
-        date = self._call("asking for the time by", PROBE_KEY, ask)
-        if not date:
-            raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
-        return parsedate_to_datetime(date).astimezone(UTC)
+        return date_of(self._call("asking for the time by", PROBE_KEY, ask), self.root)
 
     def probe(self) -> StoreProbe:
         """Clock, conditional writes, versioning and soft delete, each found out by asking."""
-        written = self._write(PROBE_KEY, uuid.uuid4().bytes, False, None)
-        if written.updated is None:
-            raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
-        conditional = self._refuses(if_absent=True) and self._refuses(if_match="1")
+        self.write(PROBE_KEY, uuid.uuid4().bytes)
+        written, conditional = self.head(PROBE_KEY).last_modified, writes_conditionally(self, "1")
         versioning, soft_delete = None, None
         with suppress(*SDK_ERRORS):  # a right of its own, which a collector need not have
             self._bucket.reload(retry=None, timeout=self._time)
             versioning = bool(self._bucket.versioning_enabled)
             soft_delete = timedelta(seconds=self._bucket.soft_delete_policy.retention_duration_seconds or 0)
-        return StoreProbe(written.updated.astimezone(UTC), conditional, versioning, soft_delete)
-
-    def _refuses(self, *, if_absent: bool = False, if_match: str | None = None) -> bool:
-        try:  # its own content, so that it is not taken for the lost answer of another
-            self.write(PROBE_KEY, uuid.uuid4().bytes, if_absent=if_absent, if_match=if_match)
-        except PreconditionFailedError:
-            return True
-        return False
+        return StoreProbe(written, conditional, versioning, soft_delete)
 
     def _blob(self, key: str) -> Any:
         try:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lakegc_core.errors import StoreError
 from lakegc_core.store.base import LISTING_SCHEMA, Level
 from lakegc_core.store.local.files import HIDDEN, Files, etag_of, text_of
+from lakegc_core.store.remote import listed
 
 BATCH_ROWS = 8192
 
@@ -114,5 +115,4 @@ class _Rows:
         except pa.ArrowInvalid:  # names that are not UTF-8: shown, but never equal to an address lakeFS knows
             keys = pa.array([text_of(key) for key in self.keys], pa.string())
         times = pa.array(self.times, LISTING_SCHEMA.field("last_modified").type)
-        columns = [keys, pa.array(self.sizes, pa.int64()), times, pa.array(self.etags, pa.string())]
-        return pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
+        return listed(keys, self.sizes, times, self.etags)

@@ -5,7 +5,7 @@ behind when empty, as lakeFS's own adapter does. What makes files behave like ob
 """
 
 # Paths are bytes, which keep names that are not UTF-8 whole; pathlib has only text.
-# ruff: noqa: PTH103, PTH108, PTH120, PTH123
+# ruff: noqa: PTH103, PTH108, PTH120
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from typing import IO
 
 import pyarrow as pa
 
-from lakegc_core.errors import IncompleteError, PreconditionFailedError, StoreError
+from lakegc_core.errors import StoreError
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.store.base import NOT_ASKED, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
 from lakegc_core.store.local import listing, writes
 from lakegc_core.store.local.files import HIDDEN, Files, etag_of, modified_at
 from lakegc_core.store.pace import Gate
+from lakegc_core.store.remote import check_whole, writes_conditionally
 
 _NO_NAMES = (b"", b".", b"..")
 
@@ -70,17 +71,12 @@ class LocalStore:
 
     def read(self, key: str) -> bytes:
         """The whole file."""
-        try:
-            handle = os.open(self._files.path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with open(handle, "rb") as file:
-                before = os.fstat(handle)
-                if not stat.S_ISREG(before.st_mode):
-                    raise self._files.absent(key)
-                data = file.read()
-        except OSError as error:
-            raise self._files.error(error, "reading", key) from error
-        if len(data) != before.st_size:
-            raise IncompleteError(f"{self.root}: {key!r} announced {before.st_size} bytes and gave {len(data)}")
+        with self._files.opened(key, "reading") as file:
+            try:
+                announced, data = os.fstat(file.fileno()).st_size, file.read()
+            except OSError as error:
+                raise self._files.error(error, "reading", key) from error
+        check_whole(announced, len(data), key, self.root)
         return data
 
     def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
@@ -138,8 +134,7 @@ class LocalStore:
         with self._files.opened(key, "reading") as found:
             announced, start = os.fstat(found.fileno()).st_size, file.tell()
             shutil.copyfileobj(found, file, 1 << 20)
-        if file.tell() - start != announced:
-            raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and gave {file.tell() - start}")
+        check_whole(announced, file.tell() - start, key, self.root)
 
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Write the file whole or not at all."""
@@ -162,12 +157,4 @@ class LocalStore:
 
         # A probe must not make the folder whose absence a listing would have noticed.
         listing.require_folder(self._files)
-        conditional = self._refuses(if_absent=True) or self._refuses(if_absent=True)
-        return StoreProbe(clock.now(), conditional and self._refuses(if_match="none"), False)
-
-    def _refuses(self, *, if_absent: bool = False, if_match: str | None = None) -> bool:
-        try:
-            self.write(PROBE_KEY, b"", if_absent=if_absent, if_match=if_match)
-        except PreconditionFailedError:
-            return True
-        return False
+        return StoreProbe(clock.now(), writes_conditionally(self, "none"), False)

@@ -129,7 +129,3 @@ def told(code: str) -> DeleteAnswer:
 def attempts_of(error: BaseException | None) -> int:
     response = error.response if isinstance(error, ClientError) else {}
     return int(response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) + 1
-
-
-def bare(etag: str | None) -> str | None:
-    return etag.strip('"') if etag else None

@@ -12,14 +12,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, StoreError
 from lakegc_core.store.base import MD5_DIGEST, ObjectInfo
-from lakegc_core.store.s3.access import ABSENT, CONDITION_FAILED, SDK_ERRORS, attempts_of, bare, code_of, hint
+from lakegc_core.store.remote import bare, date_of
+from lakegc_core.store.s3.access import ABSENT, CONDITION_FAILED, SDK_ERRORS, attempts_of, code_of, hint
 
 _MD5 = re.compile("[0-9a-f]{32}")
 _EXPRESS, _DIRECTORY_BUCKET = "EXPRESS_ONEZONE", "--x-s3"  # their ETags are no digests
@@ -79,7 +79,4 @@ class Bucket:
 
     def date_of(self, answer: Mapping[str, Any]) -> datetime:
         """When the store sent an answer, by its own clock."""
-        date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
-        if not date:
-            raise StoreError(f"{self.root}: the store's answers bear no date, so that ages cannot be judged")
-        return parsedate_to_datetime(date).astimezone(UTC)
+        return date_of(answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date"), self.root)

@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lakegc_core.names import FAILED, Outcome
+from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
-from lakegc_core.store.pace import Gate
-from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
+from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer
 from lakegc_core.store.s3.access import ABSENT, BATCH_REFUSED, SDK_ERRORS, code_of, failure, told
 from lakegc_core.store.s3.bucket import Bucket
 
@@ -22,7 +21,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _GONE = DeleteAnswer(Outcome.DELETED)
 
 
-class ObjectDeletes:
+class ObjectDeletes(BatchDeletes):
     """Deletes of what lists of objects show. Safe to share between threads.
 
     `connect` makes the client for deletes, when the first one is asked for.
@@ -32,25 +31,12 @@ class ObjectDeletes:
     leaves_versions = True  # in a bucket that keeps them
 
     def __init__(self, bucket: Bucket, connect: Callable[[], Any]) -> None:
-        self.bucket = bucket
+        self.bucket, self.attempts = bucket, bucket.attempts
         self._connect, self._client, self._lock = connect, None, threading.Lock()
 
-    def delete_many(self, keys: Sequence[str], gate: Gate) -> list[str]:
-        """One outcome per key, in order."""
-        attempts = self.bucket.attempts
-        outcomes: dict[str, str] = {}
-        batchable: list[str] = []
-        for key in dict.fromkeys(keys):
-            if not key:
-                outcomes[key] = FAILED + "InvalidKey"  # would name the root itself
-            elif _NOT_XML.search(self.bucket.base + key):
-                outcomes |= delete_all([key], self.ask_one, attempts=attempts, gate=gate)
-            else:
-                batchable.append(key)
-        for start in range(0, len(batchable), self.best.batch):
-            batch = batchable[start : start + self.best.batch]
-            outcomes |= delete_all(batch, self.ask_batch, attempts=attempts, gate=gate, single=self.ask_one)
-        return [outcomes[key] for key in keys]
+    def goes_alone(self, key: str) -> bool:
+        """Whether XML cannot hold it."""
+        return bool(_NOT_XML.search(self.bucket.base + key))
 
     def client(self) -> Any:
         """The client for deletes: what it does not repeat by itself is repeated at the pace of all deletes."""

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import builtins
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import IO, Any
 
-import pyarrow as pa
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, SettingsError, StoreError
+from lakegc_core.errors import IncompleteError, PreconditionFailedError, SettingsError, StoreError
 from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
 from lakegc_core.store.pace import Gate
+from lakegc_core.store.remote import RemoteStore, bare, check_whole, writes_conditionally
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
-from lakegc_core.store.s3.access import LOST, SDK_ERRORS, TOO_LARGE, UNSUPPORTED, attempts_of, bare, code_of
+from lakegc_core.store.s3.access import LOST, SDK_ERRORS, TOO_LARGE, UNSUPPORTED, attempts_of, code_of
 from lakegc_core.store.s3.bucket import Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
 from lakegc_core.store.s3.versions import VersionDeletes
@@ -84,57 +83,31 @@ class S3Config:
         return S3Store(self, main, deleting)
 
 
-class S3Store:
+class S3Store(RemoteStore):
     """`Store` over one boto3 client. Safe to share between threads."""
 
     proves = True
 
     def __init__(self, config: S3Config, client: Any, deleting: Callable[[], Any]) -> None:
-        self.root = config.root
+        super().__init__(config.root, config.prefix)
         self.client = client  # for the few things beyond the protocol
         self._config = config
-        self._base = f"{config.prefix}/" if config.prefix else ""
         self._bucket = Bucket(config.root, config.bucket, self._base, config.max_attempts, client)
         deletes = VersionDeletes if config.delete_versions else ObjectDeletes
         self._deletes = deletes(self._bucket, deleting)
         self.deletes: Deletes = self._deletes.best
 
-    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
-        """Every object whose key starts with `prefix`, a batch a page.
-
-        An object named like the root itself, with its slash, has the address ``""``.
-        """
-        for objects, _ in self._pages(prefix):
-            if objects.num_rows:
-                yield objects
-
-    def list_level(self, prefix: str = "") -> Iterator[Level]:
-        """The objects and prefixes directly below `prefix`, a level a page."""
-        for objects, prefixes in self._pages(prefix, Delimiter="/"):
-            yield Level(objects, tuple(prefixes))
-
-    def _pages(self, prefix: str, **options: str) -> Iterator[tuple[pa.RecordBatch, builtins.list[str]]]:
-        key_prefix = self._base + prefix
-        where = f"{self.root}: listing {prefix!r}"
-        token: dict[str, str] = {}
-        seen: set[int] = set()
-        while True:
-            answer = self._bucket.call(
-                "list_objects_v2", prefix, Prefix=key_prefix, EncodingType="url", **options, **token
-            )
-            yield s3_listing.read_page(answer, key_prefix, self._base, where)
-            truncated = answer.get("IsTruncated")
-            if truncated is None:
-                raise IncompleteError(f"{where}: a page does not say whether it is the last one")
-            if not truncated:
-                return
-            following = answer.get("NextContinuationToken")
-            if not following:
-                raise IncompleteError(f"{where}: a page says that there are more, but not where")
-            if hash(following) in seen:
-                raise IncompleteError(f"{where}: the store goes round in circles: it sent a continuation token twice")
-            seen.add(hash(following))
-            token = {"ContinuationToken": following}
+    def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
+        options = {name: value for name, value in (("Delimiter", delimiter), ("ContinuationToken", token)) if value}
+        wanted = self._base + prefix
+        answer = self._bucket.call("list_objects_v2", prefix, Prefix=wanted, EncodingType="url", **options)
+        level = s3_listing.read_page(answer, wanted, len(self._base), where)
+        truncated, following = answer.get("IsTruncated"), answer.get("NextContinuationToken")
+        if truncated is None:
+            raise IncompleteError(f"{where}: a page does not say whether it is the last one")
+        if truncated and not following:
+            raise IncompleteError(f"{where}: a page says that there are more, but not where")
+        return level, following if truncated else ""
 
     def read(self, key: str) -> bytes:
         """The whole object. An answer that breaks off is asked for again, like any other lost one."""
@@ -148,34 +121,20 @@ class S3Store:
                     raise IncompleteError(f"{self.root}: reading {key!r} broke off: {type(error).__name__}") from error
                 time.sleep(BACKOFF.wait(attempt))
                 continue
-            if len(body) != announced:
-                raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and sent {len(body)}")
+            check_whole(announced, len(body), key, self.root)
             return body
         raise AssertionError("max_attempts is at least 1")
 
-    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
-        """Write the object and return its ETag. Not for objects that need more than one request."""
+    def _put(self, key: str, data: bytes, if_absent: bool, if_match: str | None, attempts: builtins.list[None]) -> str:
         conditions = {"IfNoneMatch": "*"} if if_absent else {}
         if if_match is not None:
             conditions["IfMatch"] = f'"{if_match}"'
         try:
             answer = self._bucket.call("put_object", key, Key=self._base + key, Body=data, **conditions)
         except PreconditionFailedError as error:
-            # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
-            if attempts_of(error.__context__) > 1 and self._holds(key, data):
-                return self.head(key).etag or ""
+            attempts += [None] * attempts_of(error.__context__)
             raise
-        except ObjectNotFoundError as error:
-            if if_match is None:
-                raise
-            raise PreconditionFailedError(f"{self.root}: {key!r} is gone; it was to be replaced") from error
         return bare(answer.get("ETag")) or ""
-
-    def _holds(self, key: str, data: bytes) -> bool:
-        try:
-            return self.read(key) == data
-        except ObjectNotFoundError:
-            return False
 
     def head(self, key: str) -> ObjectInfo:
         """Size, time, ETag and, where the ETag is one, the digest of one object."""
@@ -203,8 +162,7 @@ class S3Store:
         """Fetch the object into a file, in parts if it is large."""
         announced, start = self.head(key).size, file.tell()
         self._bucket.call("download_fileobj", key, Key=self._base + key, Fileobj=file)
-        if file.tell() - start != announced:
-            raise IncompleteError(f"{self.root}: {key!r} announced {announced} bytes and sent {file.tell() - start}")
+        check_whole(announced, file.tell() - start, key, self.root)
 
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Send the object, in parts if it is large."""
@@ -235,20 +193,12 @@ class S3Store:
         return self._bucket.date_of(answer)
 
     def _conditional_writes(self) -> bool:
-        # Every write has its own content, so that none is taken for the lost answer of another.
-        def refused(**condition: Any) -> bool:
-            try:
-                self.write(PROBE_KEY, uuid.uuid4().bytes, **condition)
-            except PreconditionFailedError:
-                return True
-            except StoreError as error:
-                if code_of(error.__context__) in UNSUPPORTED:
-                    return False
-                raise
-            return False
-
-        present = refused(if_absent=True)  # refused only when an earlier probe left the object
-        return (present or refused(if_absent=True)) and refused(if_match="0" * 32)
+        try:
+            return writes_conditionally(self, "0" * 32)
+        except StoreError as error:
+            if code_of(error.__context__) in UNSUPPORTED:
+                return False
+            raise
 
 
 def _reach(config: S3Config) -> tuple[str | None, ...]:

@@ -6,6 +6,7 @@ import hashlib
 import re
 import uuid
 from dataclasses import replace
+from urllib.parse import unquote_to_bytes
 
 import pytest
 from boto3.s3.transfer import TransferConfig
@@ -16,7 +17,6 @@ from lakegc_core.names import NO_ANSWER
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.factory import config_at, config_for
 from lakegc_core.store.s3 import store as s3
-from lakegc_core.store.s3.listing import split_page
 from lakegc_core.store.s3.store import S3Config
 from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, failing, pass_on
 from tests.support.servers import S3Server
@@ -74,13 +74,52 @@ def test_a_list_page_that_does_not_add_up_is_an_error(faulty_s3: Faulty, page: s
         faulty_s3.listed()
 
 
-def test_pages_the_fast_reader_does_not_know_are_read_by_botocore(faulty_s3: Faulty) -> None:
-    for key in ("data/a", "data/b c"):
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (rb"<Contents>", rb"<Contents ><!-- -->"),
+        (rb"<ListBucketResult[^>]*>", rb"<ListBucketResult>"),
+        (rb"<ListBucketResult[^>]*>", rb"<ListBucketResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>"),
+        (rb"<LastModified>(\S+)T(\S+?)(\.\d+)?Z</LastModified>", rb"<LastModified>\1 \2\3 GMT</LastModified>"),
+        (rb"<Key>(\S+?)</Key>", rb"<Key><![CDATA[\1]]></Key>"),
+    ],
+)
+def test_pages_may_be_written_otherwise(faulty_s3: Faulty, old: bytes, new: bytes) -> None:
+    for key in ("data/a", "data/b c", "data/ä&"):
         faulty_s3.direct.write(key, b"12")
-    fast = list(faulty_s3.store.list())
-    faulty_s3.proxy.hook = faulty_s3.altering(lambda body: body.replace(b"<Contents>", b"<Contents ><!-- -->"))
-    assert [batch.to_pylist() for batch in faulty_s3.store.list()] == [batch.to_pylist() for batch in fast]
-    assert split_page(b"<ListBucketResult><Contents ><!-- --></Contents></ListBucketResult>") is None
+    usual = [batch.to_pylist() for batch in faulty_s3.store.list()]
+    changed: list[int] = []
+
+    def change(body: bytes) -> bytes:
+        body, count = re.subn(old, new, body)
+        changed.append(count)
+        return body
+
+    faulty_s3.proxy.hook = faulty_s3.altering(change)
+    assert [batch.to_pylist() for batch in faulty_s3.store.list()] == usual
+    assert any(changed)
+
+
+def test_keys_are_read_whether_or_not_they_are_encoded(faulty_s3: Faulty) -> None:
+    for key in ("data/a+b", "data/c"):
+        faulty_s3.direct.write(key, b"")
+    usual = faulty_s3.listed()
+
+    def plain(body: bytes) -> bytes:
+        body = re.sub(rb"<EncodingType>.*?</EncodingType>", b"", body)
+        return re.sub(rb"(?<=<Key>).*?(?=</Key>)", lambda key: unquote_to_bytes(key[0].replace(b"+", b" ")), body)
+
+    faulty_s3.proxy.hook = faulty_s3.altering(plain)
+    assert faulty_s3.listed() == usual
+    faulty_s3.proxy.hook = faulty_s3.altering(lambda body: re.sub(rb"(?<=<EncodingType>)url", b"rot13", body))
+    with pytest.raises(StoreError, match="unknown encoding"):
+        faulty_s3.listed()
+
+
+def test_a_page_of_something_else_is_no_empty_listing(faulty_s3: Faulty) -> None:
+    faulty_s3.proxy.hook = faulty_s3.altering(lambda body: b"<Other><IsTruncated>false</IsTruncated></Other>")
+    with pytest.raises(IncompleteError, match="no list"):
+        faulty_s3.listed()
 
 
 def test_an_error_page_of_something_else_is_a_failure(faulty_s3: Faulty) -> None:

@@ -1,0 +1,153 @@
+"""What the stores behind an SDK have in common: pages of a listing, conditional writes, probes, what an answer lacks.
+
+Here: what is the same for every protocol. Not here: which request serves which method (`s3`, `azure`, `gcs`), and
+deletes (`repeated_deletes`).
+
+A key is `prefix + "/" + address`, or the address alone under an empty prefix: never cleaned or normalised.
+"""
+
+from __future__ import annotations
+
+import builtins
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import pyarrow as pa
+
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, StoreError
+from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, Level, ObjectInfo, Store
+
+REPEATED = {408, 429, 500, 502, 503, 504}
+"""Statuses after which the same request may succeed if it is made again."""
+
+THROTTLED = {429, 503}
+"""Those by which a service asks for fewer."""
+
+
+NO_DATE = "the store's answers bear no date, so that ages cannot be judged"
+
+
+class RemoteStore:
+    """Listings and conditional writes over what each store asks for by itself. Safe to share between threads."""
+
+    def __init__(self, root: str, prefix: str) -> None:
+        self.root = root
+        self._base = f"{prefix}/" if prefix else ""
+
+    def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
+        """Every object whose key starts with `prefix`, a batch a page.
+
+        An object named like the root itself, with its slash, has the address ``""``.
+        """
+        for level in self._levels(prefix, ""):
+            if level.objects.num_rows:
+                yield level.objects
+
+    def list_level(self, prefix: str = "") -> Iterator[Level]:
+        """The objects and prefixes directly below `prefix`, a level a page."""
+        yield from self._levels(prefix, "/")
+
+    def _levels(self, prefix: str, delimiter: str) -> Iterator[Level]:
+        where = f"{self.root}: listing {prefix!r}"
+        token = ""
+        seen = {token}
+        while True:
+            level, token = self._page(prefix, delimiter, token, where)
+            yield level
+            if not token:
+                return
+            if token in seen:
+                raise IncompleteError(f"{where}: the store goes round in circles: it sent a continuation token twice")
+            seen.add(token)
+
+    def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
+        """One page of a listing, and the token of the next one (empty: there is none). `where` names it in errors."""
+        raise NotImplementedError
+
+    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        """Write the object and return its ETag. Not for objects that need more than one request."""
+        attempts: builtins.list[None] = []
+        try:
+            return self._put(key, data, if_absent, if_match, attempts)
+        except PreconditionFailedError:
+            # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
+            if len(attempts) > 1 and self._holds(key, data):
+                return self.head(key).etag or ""
+            raise
+        except ObjectNotFoundError as error:
+            if if_match is None:
+                raise
+            raise PreconditionFailedError(f"{self.root}: {key!r} is gone; it was to be replaced") from error
+
+    def _put(self, key: str, data: bytes, if_absent: bool, if_match: str | None, attempts: builtins.list[None]) -> str:
+        """Send the object and return its ETag; `attempts` is given one element for each."""
+        raise NotImplementedError
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            return self.read(key) == data
+        except ObjectNotFoundError:
+            return False
+
+    def read(self, key: str) -> bytes:
+        """See `Store`."""
+        raise NotImplementedError
+
+    def head(self, key: str) -> ObjectInfo:
+        """See `Store`."""
+        raise NotImplementedError
+
+
+def writes_conditionally(store: Store, another_etag: str) -> bool:
+    """Whether a store refuses writes whose conditions do not hold. `another_etag`: one that no probe ever has."""
+    # The first write is refused only when an earlier probe left the object.
+    present = _refuses(store, if_absent=True) or _refuses(store, if_absent=True)
+    return present and _refuses(store, if_match=another_etag)
+
+
+def _refuses(store: Store, **condition: Any) -> bool:
+    try:  # its own content, so that it is not taken for the lost answer of another
+        store.write(PROBE_KEY, uuid.uuid4().bytes, **condition)
+    except PreconditionFailedError:
+        return True
+    return False
+
+
+def date_of(answered: str | None, root: str) -> datetime:
+    """When a store sent an answer, by its own clock: the header `Date`."""
+    if not answered:
+        raise StoreError(f"{root}: {NO_DATE}")
+    return parsedate_to_datetime(answered).astimezone(UTC)
+
+
+def check_whole(announced: int | None, sent: int, key: str, root: str) -> None:
+    """IncompleteError if an object did not come whole."""
+    if sent != announced:
+        raise IncompleteError(f"{root}: {key!r} announced {announced} bytes and sent {sent}")
+
+
+def below(names: Iterable[str], wanted: str, cut: int, where: str) -> list[str]:
+    """Names that were listed, without their first `cut` characters. StoreError unless all begin with `wanted`."""
+    found = []
+    for name in names:
+        if not name.startswith(wanted):
+            raise StoreError(
+                f"{where}: the store listed {name!r}, which is not below what was asked for; it changes keys, and "
+                "cannot be collected safely"
+            )
+        found.append(name[cut:])
+    return found
+
+
+def listed(keys: Sequence[str], sizes: Sequence[int], moments: Any, etags: Sequence[str | None]) -> pa.RecordBatch:
+    """LISTING_SCHEMA, out of its columns."""
+    columns = [pa.array(keys, pa.string()), pa.array(sizes, pa.int64()), moments, pa.array(etags, pa.string())]
+    return pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
+
+
+def bare(etag: str | None) -> str | None:
+    """An ETag without its quotes."""
+    return etag.strip('"') if etag else None
