@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.config.durations import parse_duration
 from lakegc_core.config.settings import (
     LakegcYaml,
     NeighbourSettings,
@@ -19,34 +18,7 @@ from lakegc_core.config.settings import (
     normalise_endpoint,
 )
 from lakegc_core.errors import SettingsError
-
-SECRET = "s3cr3t-Wq9/k+not-for-anyone"
-LAKECTL = f"""
-server:
-  endpoint_url: http://lakectl.example:8000/api/v1
-credentials:
-  access_key_id: AKIALAKECTL
-  secret_access_key: {SECRET}
-metastore:
-  type: ignored
-"""
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder that is not the tester's, and a working folder without lakegc.yaml."""
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    return tmp_path
-
-
-def load(home: Path, config: str | None = None, **env: str) -> Settings:
-    path = None
-    if config is not None:
-        path = home / "named.yaml"
-        path.write_text(config, encoding="utf-8")
-    return Settings.load(str(path) if path else None, {"HOME": str(home), **env})
+from tests.core.config.conftest import LAKECTL, SECRET, load
 
 
 def test_without_any_file_the_defaults_hold(home: Path) -> None:
@@ -64,22 +36,6 @@ def test_without_any_file_the_defaults_hold(home: Path) -> None:
     assert settings.policy_for("anything").safety is None
 
 
-def test_lakectls_file_gives_endpoint_and_credentials(home: Path) -> None:
-    (home / ".lakectl.yaml").write_text(LAKECTL)
-    assert load(home).server == ServerSettings("http://lakectl.example:8000", "AKIALAKECTL", SECRET)
-
-
-def test_lakectls_environment_wins_over_its_file(home: Path) -> None:
-    (home / ".lakectl.yaml").write_text(LAKECTL)
-    server = load(
-        home,
-        LAKECTL_SERVER_ENDPOINT_URL="https://env.example/",
-        LAKECTL_CREDENTIALS_ACCESS_KEY_ID="AKIAENV",
-        LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY="other",
-    ).server
-    assert server == ServerSettings("https://env.example", "AKIAENV", "other")
-
-
 def test_lakegc_yaml_wins_over_lakectls_environment(home: Path) -> None:
     (home / ".lakectl.yaml").write_text(LAKECTL)
     config = "server: {endpoint_url: https://yaml.example, connection_timeout: 5s, read_timeout: 2m, compaction: never}"
@@ -87,17 +43,6 @@ def test_lakegc_yaml_wins_over_lakectls_environment(home: Path) -> None:
     assert server.endpoint_url == "https://yaml.example"
     assert (server.access_key_id, server.secret_access_key) == ("AKIALAKECTL", SECRET)
     assert (server.connection_timeout, server.read_timeout, server.compaction) == (5.0, 120.0, "never")
-
-
-def test_an_empty_variable_counts_as_not_set(home: Path) -> None:
-    (home / ".lakectl.yaml").write_text(LAKECTL)
-    assert load(home, LAKECTL_SERVER_ENDPOINT_URL="").server.endpoint_url == "http://lakectl.example:8000"
-
-
-@pytest.mark.parametrize("written", ["0123", "1e5", "true", "2026-01-01", "0x1F", "null"])
-def test_a_key_that_looks_like_another_yaml_type_stays_the_text_it_is(home: Path, written: str) -> None:
-    (home / ".lakectl.yaml").write_text(f"credentials: {{access_key_id: {written}, secret_access_key: x}}")
-    assert load(home).server.access_key_id == written
 
 
 def test_the_configuration_is_the_named_file_else_the_variables_else_the_one_in_the_folder(
@@ -177,39 +122,6 @@ def test_the_first_policy_that_matches_wins_and_case_counts(home: Path) -> None:
     assert settings.policy_for("a-bc").safety is None
     assert settings.policy_for("a-bd").safety == "none"
     assert settings.policy_for("A-bc") == RepositoryPolicy(match="*")
-
-
-@pytest.mark.parametrize(
-    ("matches", "by"),
-    [
-        (["*", "prod"], "'*'"),
-        (["prod-*", "dev", "prod-eu-*"], "'prod-*'"),
-        (["a?*", "a[bc]d"], "'a?*'"),
-        (["lake", "lake"], "'lake'"),
-        (["?*", "", "x"], None),
-        (["[a-m]*", "[!a-m]*", "?*"], "the entries before it together"),
-        (["**", "*"], "'**'"),
-        (["a", "[z-a]"], "matches no name at all"),
-    ],
-)
-def test_a_policy_that_an_earlier_one_makes_unreachable_is_an_error(
-    home: Path, matches: list[str], by: str | None
-) -> None:
-    matches = [match for match in matches if match]
-    entries = ", ".join(f'{{match: "{match}"}}' for match in matches)
-    with pytest.raises(SettingsError, match="never counts") as caught:
-        load(home, f"repositories: [{entries}]")
-    assert f"`repositories[{len(matches) - 1}]`: " in str(caught.value)
-    assert (by or "'?*'") in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "matches",
-    [["prod-eu-*", "prod-*", "*"], ["prod-*", "prod*"], ["a?", "a*"], ["[ab]*", "[bc]*"], ["?*a", "?*b", "*"]],
-)
-def test_a_policy_that_some_name_reaches_is_none(home: Path, matches: list[str]) -> None:
-    entries = ", ".join(f'{{match: "{match}"}}' for match in matches)
-    assert [policy.match for policy in load(home, f"repositories: [{entries}]").repositories] == matches
 
 
 @pytest.mark.parametrize(
@@ -338,25 +250,6 @@ def test_a_value_that_is_none_says_where_and_what_is_expected(home: Path, config
     assert "named.yaml" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"credentials: {{secret_access_key: {SECRET}\n  bad",
-        f"credentials:\n  secret_access_key: !{SECRET} [\n",
-        f"credentials: {SECRET}",
-        f"- {SECRET}",
-        f"credentials: {{secret_access_key: [{SECRET}]}}",
-    ],
-)
-def test_a_broken_lakectl_file_is_reported_without_its_text(home: Path, text: str) -> None:
-    (home / ".lakectl.yaml").write_text(text)
-    with pytest.raises(SettingsError, match=r"\.lakectl\.yaml") as caught:
-        load(home)
-    assert SECRET not in str(caught.value)
-    assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None
-
-
 def test_no_repr_shows_a_secret(home: Path) -> None:
     (home / ".lakectl.yaml").write_text(LAKECTL)
     settings = load(home, f"spark: {{conf: {{spark.hadoop.fs.s3a.secret.key: {SECRET}}}}}")
@@ -415,45 +308,6 @@ def test_credentials_inside_the_endpoint_are_refused_and_not_repeated() -> None:
     with pytest.raises(SettingsError, match="must not hold credentials") as caught:
         normalise_endpoint("http://user:hunter2@h")
     assert "hunter2" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("written", "seconds"),
-    [
-        ("25h", 90_000),
-        ("10s", 10),
-        ("7d", 604_800),
-        ("90m", 5_400),
-        ("1h30m", 5_400),
-        ("1.5h", 5_400),
-        ("3600", 3_600),
-        (3600, 3_600),
-        (0.5, 0.5),
-        (0, 0),
-        (" 48h ", 172_800),
-    ],
-)
-def test_a_duration_is_a_number_with_a_unit_or_seconds(written: object, seconds: float) -> None:
-    assert parse_duration(written) == timedelta(seconds=seconds)
-
-
-@pytest.mark.parametrize(
-    "written", ["", "h", "25 h", "25x", "25H", "1h-30m", "٣h", "nan", "inf", True, None, [], float("nan")]
-)
-def test_what_is_no_duration_is_refused(written: object) -> None:
-    with pytest.raises(SettingsError, match="no duration"):
-        parse_duration(written)
-
-
-@pytest.mark.parametrize("written", ["-1h", -5, -0.1])
-def test_a_negative_duration_is_refused(written: object) -> None:
-    with pytest.raises(SettingsError, match="negative"):
-        parse_duration(written)
-
-
-def test_a_duration_beyond_the_calendar_is_refused() -> None:
-    with pytest.raises(SettingsError, match="calendar"):
-        parse_duration("99999999999d")
 
 
 def test_what_has_to_be_known_of_neighbours_can_be_said(home: Path) -> None:

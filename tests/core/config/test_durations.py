@@ -1,0 +1,49 @@
+"""Durations as people write them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from lakegc_core.config.durations import parse_duration
+from lakegc_core.errors import SettingsError
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("25h", 90_000),
+        ("10s", 10),
+        ("7d", 604_800),
+        ("90m", 5_400),
+        ("1h30m", 5_400),
+        ("1.5h", 5_400),
+        ("3600", 3_600),
+        (3600, 3_600),
+        (0.5, 0.5),
+        (0, 0),
+        (" 48h ", 172_800),
+    ],
+)
+def test_a_duration_is_a_number_with_a_unit_or_seconds(written: object, seconds: float) -> None:
+    assert parse_duration(written) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "written", ["", "h", "25 h", "25x", "25H", "1h-30m", "٣h", "nan", "inf", True, None, [], float("nan")]
+)
+def test_what_is_no_duration_is_refused(written: object) -> None:
+    with pytest.raises(SettingsError, match="no duration"):
+        parse_duration(written)
+
+
+@pytest.mark.parametrize("written", ["-1h", -5, -0.1])
+def test_a_negative_duration_is_refused(written: object) -> None:
+    with pytest.raises(SettingsError, match="negative"):
+        parse_duration(written)
+
+
+def test_a_duration_beyond_the_calendar_is_refused() -> None:
+    with pytest.raises(SettingsError, match="calendar"):
+        parse_duration("99999999999d")
