@@ -44,35 +44,31 @@ class RetireConfig(dg.Config):
 
 def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
     """`gc_restore` (of one cell), `gc_retire` and `gc_watch` (of all repositories), by their plain names."""
-    restoring, retiring, watching = _restore(options), _retire(options), _watch(options)
-    shared: dict[str, Any] = {"tags": dict(options.tags), "executor_def": dg.in_process_executor}
 
-    @dg.job(
-        name=options.job_name("gc_restore"),
-        partitions_def=options.grid.definition,
-        description="Bring the objects of a mark back from their backup. Overwrites and deletes nothing.",
-        **shared,
-    )
-    def gc_restore() -> None:
-        restoring()
+    def job(name: str, op: dg.OpDefinition, description: str, **more: Any) -> dg.JobDefinition:
+        graph = dg.GraphDefinition(name=options.job_name(name), node_defs=[op])
+        return graph.to_job(
+            description=description, tags=dict(options.tags), executor_def=dg.in_process_executor, **more
+        )
 
-    @dg.job(
-        name=options.job_name("gc_retire"),
-        description="Delete the artifacts of old marks that nothing needs; a record of each stays.",
-        **shared,
-    )
-    def gc_retire() -> None:
-        retiring()
-
-    @dg.job(
-        name=options.job_name("gc_watch"),
-        description="Fails if a repository has not been marked since the last round was due.",
-        **shared,
-    )
-    def gc_watch() -> None:
-        watching()
-
-    return {"gc_restore": gc_restore, "gc_retire": gc_retire, "gc_watch": gc_watch}
+    return {
+        "gc_restore": job(
+            "gc_restore",
+            _restore(options),
+            "Bring the objects of a mark back from their backup. Overwrites and deletes nothing.",
+            partitions_def=options.grid.definition,
+        ),
+        "gc_retire": job(
+            "gc_retire",
+            _retire(options),
+            "Delete the artifacts of old marks that nothing needs; a record of each stays.",
+        ),
+        "gc_watch": job(
+            "gc_watch",
+            _watch(options),
+            "Fails if a repository has not been marked since the last round was due.",
+        ),
+    }
 
 
 def schedules(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.ScheduleDefinition]:

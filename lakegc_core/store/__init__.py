@@ -3,15 +3,3 @@
 Nothing here knows lakeFS: addresses are text, roots are given. Which store a storage namespace means is
 decided elsewhere.
 """
-
-from lakegc_core.store.base import LISTING_SCHEMA, Level, ObjectInfo, Store, StoreConfig, StoreProbe, connect
-
-__all__ = [
-    "LISTING_SCHEMA",
-    "Level",
-    "ObjectInfo",
-    "Store",
-    "StoreConfig",
-    "StoreProbe",
-    "connect",
-]

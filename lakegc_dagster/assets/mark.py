@@ -1,7 +1,6 @@
 """The five marking assets, in the only order that is safe. They read lakeFS and its store, and write only artifacts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import get_args
 
 import dagster as dg
@@ -52,80 +51,57 @@ class MarkConfig(dg.Config):
         )
 
 
-@dataclass(frozen=True)
-class _Stage:
-    """A marking asset: what it stands upon, and what people read about it."""
-
-    name: str
-    deps: tuple[str, ...]
-    description: str
-
-
-_FIRST = _Stage(
-    "namespace_listing",
-    (),
-    "What lies in the repository's storage namespace, listed before anything else is read. Begins the mark.\n\n"
-    "Files that are not lakeFS's are listed and marked; they are never candidates.",
-)
-_LATER = (
-    _Stage(
-        "uncommitted_addresses",
-        ("namespace_listing",),
-        "What is staged on any branch, as lakeFS dumps it: complete before commits are read.",
+_TEXTS = {
+    "namespace_listing": (
+        "What lies in the repository's storage namespace, listed before anything else is read. Begins the mark.\n\n"
+        "Files that are not lakeFS's are listed and marked; they are never candidates."
     ),
-    _Stage(
-        "retention_commits",
-        ("uncommitted_addresses",),
-        "Which commits count: heads, tags, and what the retention rules keep, united with the server's own answer.",
+    "uncommitted_addresses": ("What is staged on any branch, as lakeFS dumps it: complete before commits are read."),
+    "retention_commits": (
+        "Which commits count: heads, tags, and what the retention rules keep, united with the server's own answer."
     ),
-    _Stage(
-        "committed_addresses",
-        ("retention_commits",),
-        "What the retained commits refer to, read from lakeFS's own metadata files.",
-    ),
-    _Stage(
-        "expired_addresses",
-        ("namespace_listing", "uncommitted_addresses", "retention_commits", "committed_addresses"),
+    "committed_addresses": "What the retained commits refer to, read from lakeFS's own metadata files.",
+    "expired_addresses": (
         "The garbage: listed, lakeFS's, old enough, and referred to by nothing. The checks judge it; nothing is\n"
-        "deleted here.",
+        "deleted here."
     ),
-)
+}
+"""What people read about each stage."""
 
 
 def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     """The five assets, under the names and labels of `options`."""
-    return [_first_asset(options), *(_later_asset(options, stage) for stage in _LATER)]
 
-
-def _first_asset(options: LakegcConfig) -> dg.AssetsDefinition:
-    @_asset(options, _FIRST)
+    @_asset(options, STAGES[0])
     def begin(
         context: dg.AssetExecutionContext, config: MarkConfig, lakegc: LakegcResource
     ) -> dg.MaterializeResult[None]:
-        return _run(context, lakegc, _FIRST.name, config.begin)
+        return _run(context, lakegc, STAGES[0], config.begin)
 
-    return begin
+    return [begin, *(_later_asset(options, stage) for stage in STAGES[1:])]
 
 
-def _later_asset(options: LakegcConfig, stage: _Stage) -> dg.AssetsDefinition:
+def _later_asset(options: LakegcConfig, stage: str) -> dg.AssetsDefinition:
     @_asset(options, stage)
     def go_on(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
-        return _run(context, lakegc, stage.name)
+        return _run(context, lakegc, stage)
 
     return go_on
 
 
 def _asset(
-    options: LakegcConfig, stage: _Stage
+    options: LakegcConfig, stage: str
 ) -> Callable[[Callable[..., dg.MaterializeResult[None]]], dg.AssetsDefinition]:
+    """Each stage stands upon the one before it, the last one upon all."""
+    before = STAGES[: STAGES.index(stage)]
     return options.asset(
-        stage.name,
+        stage,
         group=options.mark_group,
-        deps=stage.deps,
-        description=stage.description,
+        deps=before if stage == STAGES[-1] else before[-1:],
+        description=_TEXTS[stage],
         kinds={"pyspark", "parquet"},
         retry_policy=READING_RETRIES,
-        metadata={"dagster/column_schema": columns(stage.name)},
+        metadata={"dagster/column_schema": columns(stage)},
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -21,7 +22,7 @@ from lakegc_core.policy.facts import (
     read_facts,
 )
 from lakegc_core.stages.committed_addresses import range_files
-from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.expired_addresses import since
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.stages.swept_report.authorize import confirmed_at, ready_at
@@ -35,7 +36,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     "uncommitted_addresses": uncommitted_addresses.SCHEMA,
     "retention_commits": COMMITS_SCHEMA,
     "committed_addresses": range_files.SCHEMA,
-    "expired_addresses": findings.SCHEMA,
+    "expired_addresses": since.SCHEMA,
 }
 _COLUMNS = {
     "address": "key, relative to the storage namespace",
@@ -72,9 +73,10 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
     `review`: of the complete mark, for the stage that completes it.
     """
     manifest = result.manifest
+    kind, shown = _SHOWN[manifest.stage]
     return {
         "dagster/row_count": manifest.rows,
-        **_own(read_facts(_FACTS[manifest.stage], manifest.facts)),
+        **shown(read_facts(kind, manifest.facts)),
         **(_judged(mark, review) if review else {}),
         "seconds": manifest.seconds,
         "rows_per_second": round(manifest.rows / max(manifest.seconds, 0.001), 1),
@@ -191,25 +193,14 @@ def _expired(facts: ExpiredFacts) -> Metadata:
     }
 
 
-def _own(facts: StageFacts) -> Metadata:
-    """What one stage found."""
-    match facts:
-        case ListingFacts():
-            return _listing(facts)
-        case StagedFacts():
-            return _staged(facts)
-        case CommitsFacts():
-            return _commits(facts)
-        case CommittedFacts():
-            return _committed(facts)
-        case ExpiredFacts():
-            return _expired(facts)
-    raise TypeError(f"No asset has facts of the type {type(facts).__name__}.")
-
-
-_FACTS: dict[str, type[StageFacts]] = {
-    kind.stage: kind for kind in (ListingFacts, StagedFacts, CommitsFacts, CommittedFacts, ExpiredFacts)
+_SHOWN: dict[str, tuple[type[StageFacts], Callable[[Any], Metadata]]] = {
+    "namespace_listing": (ListingFacts, _listing),
+    "uncommitted_addresses": (StagedFacts, _staged),
+    "retention_commits": (CommitsFacts, _commits),
+    "committed_addresses": (CommittedFacts, _committed),
+    "expired_addresses": (ExpiredFacts, _expired),
 }
+"""By stage, the kind of its facts, and what it found in words."""
 
 
 def _datasets(manifest: Manifest) -> dg.MarkdownMetadataValue:
