@@ -13,6 +13,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -196,20 +197,19 @@ def collect_results(frame: DataFrame) -> list[Json]:
         return [json.loads(row[0]) for row in frame.collect()]
 
 
-class clear_errors:
+@contextmanager
+def clear_errors() -> Iterator[None]:
     """Turn the long trace of a failed Spark job back into the lakegc error that a task raised, where there is one."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, LakegcError):
-            return
-        found = re.findall(r"lakegc_core\.errors\.(\w+): (.*)", str(error))
-        for name, message in reversed(found):
-            kind_found = getattr(errors, name, None)
-            if isinstance(kind_found, type) and issubclass(kind_found, LakegcError):
-                raise kind_found(message) from None
+    try:
+        yield
+    except LakegcError:
+        raise
+    except Exception as error:
+        for name, message in reversed(re.findall(r"lakegc_core\.errors\.(\w+): (.*)", str(error))):
+            kind = getattr(errors, name, None)
+            if isinstance(kind, type) and issubclass(kind, LakegcError):
+                raise kind(message) from None
+        raise
 
 
 def _row(result: Json) -> pa.RecordBatch:
