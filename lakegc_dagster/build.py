@@ -1,4 +1,6 @@
-"""Puts the definitions together, afresh on every call, so that a team can mount them in a project of its own."""
+"""Puts the definitions together, afresh on every call, so that a team can mount them in a project of its own; and
+the jobs over assets. What those are run for is the partition's business.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,12 @@ from typing import Any
 
 import dagster as dg
 
+from lakegc_core.names import STAGES
 from lakegc_dagster.assets.backup import backup_assets
 from lakegc_dagster.assets.mark import marking_assets
 from lakegc_dagster.assets.sweep import sweep_assets
 from lakegc_dagster.checks import guard_checks
-from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.jobs import jobs
+from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.resources import LakegcResource
 from lakegc_dagster.sensors import sensors
 from lakegc_dagster.upkeep import schedules, upkeep_jobs
@@ -38,3 +40,25 @@ def build_lakegc_definitions(
         resources={"lakegc": LakegcResource(), **(resource_overrides or {})},
         executor=dg.in_process_executor,  # one JVM a run; Spark does the work side by side
     )
+
+
+def jobs(options: LakegcConfig) -> dict[str, Any]:
+    """By their plain names: `gc_mark` (five stages and the checks), `gc_sweep` (one cell, marked before; with its
+    backup where that is an asset), `gc_backup` (that alone), `gc` (all of it)."""
+    marking = dg.AssetSelection.assets(*(options.key(stage) for stage in STAGES))
+    saving = dg.AssetSelection.assets(*([options.key(BACKUP)] if options.backup else []))
+    sweeping = saving | dg.AssetSelection.assets(options.key(SWEEP))
+
+    def job(name: str, selection: dg.AssetSelection, description: str) -> Any:
+        return dg.define_asset_job(
+            options.job_name(name), selection=selection, description=description, tags=dict(options.tags)
+        )
+
+    found = {
+        "gc_mark": job("gc_mark", marking, "Find the garbage of a repository and judge it. Deletes nothing."),
+        "gc_sweep": job("gc_sweep", sweeping, "Sweep what a mark found. A dry run unless `dry_run: false` is said."),
+        "gc": job("gc", marking | sweeping, "Mark, judge and sweep. A dry run unless `dry_run: false` is said."),
+    }
+    if options.backup:
+        found["gc_backup"] = job("gc_backup", saving, "Copy away what a mark would delete. Deletes nothing.")
+    return found

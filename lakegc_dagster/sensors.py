@@ -4,6 +4,7 @@ They ask lakeFS for the names of repositories, and Dagster for what was recorded
 decide by is in `rounds`. A sensor only requests: whether a sweep deletes anything, the run itself judges.
 """
 
+from contextlib import closing
 from typing import Any
 
 import dagster as dg
@@ -60,11 +61,8 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
 
 def every_repository(lakegc: LakegcResource) -> list[Repository]:
     """All repositories that lakeFS lists. IncompleteError if it lists none: that is no empty round."""
-    client = lakegc.client()
-    try:
+    with closing(lakegc.client()) as client:
         found = list(client.repositories())
-    finally:
-        client.close()
     if not found:
         raise IncompleteError(
             f"{client!r} lists no repository at all. Either there is none, or the key may not see them: it needs "

@@ -57,11 +57,13 @@ def command(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser(of: Sequence[Verb]) -> argparse.ArgumentParser:
-    """The command line of some verbs. Every option can be given as an environment variable LAKEGC_<NAME> as well."""
+    """The command line of some verbs. Every option can be given as an environment variable LAKEGC_<NAME> as well, but
+    for those that may be given several times."""
     top = argparse.ArgumentParser(
         prog="lakegc",
         description="Garbage collection for lakeFS: finds the objects that nothing refers to, proves it, deletes them.",
-        epilog="Every option has an environment variable: --mark-id is LAKEGC_MARK_ID, and so on.",
+        epilog="Every option of a verb but --accept and --path has an environment variable: --mark-id is "
+        "LAKEGC_MARK_ID, and so on.",
     )
     top.add_argument("--version", action="version", version=f"lakegc {lakegc_core.__version__}")
     verbs = top.add_subparsers(required=True, metavar="VERB")

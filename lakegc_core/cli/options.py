@@ -43,11 +43,6 @@ def name_mark(to: argparse.ArgumentParser) -> None:
     to.add_argument("mark_id", metavar="MARK_ID")
 
 
-def settings_of(options: argparse.Namespace) -> Settings:
-    """lakegc's settings, from the file that the arguments name and the environment."""
-    return Settings.load(options.config, os.environ)
-
-
 def spark_of(settings: Settings, *, quick: bool = False) -> SparkSession:
     """The session of the settings. `quick`: for little work."""
     from lakegc_core.spark.session import session
@@ -56,8 +51,8 @@ def spark_of(settings: Settings, *, quick: bool = False) -> SparkSession:
 
 
 def opened(options: argparse.Namespace, reporter: Reporter) -> RepositoryContext:
-    """The repository that the arguments name."""
-    settings = settings_of(options)
+    """The repository that the arguments name, by the settings that they and the environment name."""
+    settings = Settings.load(options.config, os.environ)
     settings.server.require()
     return open_repository(settings, options.repository, say=reporter.say)
 

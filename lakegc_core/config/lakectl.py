@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -22,29 +21,24 @@ ACCESS_KEY = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"
 SECRET_KEY = "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"
 
 
-class _Server(BaseModel):
+class Server(BaseModel):
+    """Where lakectl finds lakeFS; empty if nobody said."""
+
     endpoint_url: str = ""
 
 
-class _Credentials(BaseModel):
+class Credentials(BaseModel):
+    """By what lakectl gets in; an empty string is a thing nobody set."""
+
     access_key_id: str = ""
     secret_access_key: str = Field(default="", repr=False)
 
 
-class _LakectlYaml(BaseModel):
-    """The part of lakectl's file that lakegc reads: `server:` and `credentials:`."""
+class LakectlSettings(BaseModel):
+    """The part of lakectl's settings that lakegc reads: `server:` and `credentials:`."""
 
-    server: _Server = _Server()
-    credentials: _Credentials = _Credentials()
-
-
-@dataclass(frozen=True)
-class LakectlSettings:
-    """What lakectl would use; an empty string is a thing nobody set."""
-
-    endpoint_url: str = ""
-    access_key_id: str = ""
-    secret_access_key: str = field(default="", repr=False)
+    server: Server = Field(default_factory=Server)
+    credentials: Credentials = Field(default_factory=Credentials)
 
 
 def load_lakectl(env: Mapping[str, str]) -> LakectlSettings:
@@ -52,13 +46,12 @@ def load_lakectl(env: Mapping[str, str]) -> LakectlSettings:
 
     A missing file is no error; one that cannot be read as lakectl's form is a SettingsError.
     """
-    home, file = env.get("HOME") or env.get("USERPROFILE"), _LakectlYaml()
+    home, found = env.get("HOME") or env.get("USERPROFILE"), LakectlSettings()
     if home:
         with suppress(FileNotFoundError):
             # BaseLoader keeps every scalar as it is written: a key such as 0123 or 1e5 is a text, not a number.
-            file = strict_yaml.load(Path(home) / FILE, _LakectlYaml, yaml.BaseLoader)
-    return LakectlSettings(
-        endpoint_url=env.get(ENDPOINT) or file.server.endpoint_url,
-        access_key_id=env.get(ACCESS_KEY) or file.credentials.access_key_id,
-        secret_access_key=env.get(SECRET_KEY) or file.credentials.secret_access_key,
-    )
+            found = strict_yaml.load(Path(home) / FILE, LakectlSettings, yaml.BaseLoader)
+    found.server.endpoint_url = env.get(ENDPOINT) or found.server.endpoint_url
+    found.credentials.access_key_id = env.get(ACCESS_KEY) or found.credentials.access_key_id
+    found.credentials.secret_access_key = env.get(SECRET_KEY) or found.credentials.secret_access_key
+    return found

@@ -109,21 +109,14 @@ class ServerSettings:
 
     def require(self) -> ServerSettings:
         """Return itself; SettingsError that says where to put what is missing."""
-        missing = [
-            f"{what} (`{section}: {{{key}: …}}` in ~/{FILE}, or {variable})"
-            for value, what, section, key, variable in (
-                (self.endpoint_url, "the endpoint of lakeFS", "server", "endpoint_url", ENDPOINT),
-                (self.access_key_id, "an access key id", "credentials", "access_key_id", ACCESS_KEY),
-                (
-                    self.secret_access_key,
-                    "a secret access key",
-                    "credentials",
-                    "secret_access_key",
-                    SECRET_KEY,
-                ),
-            )
-            if not value
-        ]
+        wanted = {
+            f"the endpoint of lakeFS (`server: {{endpoint_url: …}}` in ~/{FILE}, or {ENDPOINT})": self.endpoint_url,
+            f"an access key id (`credentials: {{access_key_id: …}}` in ~/{FILE}, or {ACCESS_KEY})": self.access_key_id,
+            f"a secret access key (`credentials: {{secret_access_key: …}}` in ~/{FILE}, or {SECRET_KEY})": (
+                self.secret_access_key
+            ),
+        }
+        missing = [what for what, value in wanted.items() if not value]
         if missing:
             raise SettingsError("lakeFS cannot be asked without " + "; and ".join(missing))
         return self
@@ -308,30 +301,24 @@ class Settings:
                 found = strict_yaml.load(file, LakegcYaml)
             except FileNotFoundError:
                 raise SettingsError(f"{file} does not exist; it was named by --config or LAKEGC_CONFIG") from None
+        rest = dict(found)
+        server: ServerSection = rest.pop("server")
         return cls(
             server=ServerSettings(
-                endpoint_url=found.server.endpoint_url or lakectl.endpoint_url,
-                access_key_id=lakectl.access_key_id,
-                secret_access_key=lakectl.secret_access_key,
-                connection_timeout=found.server.connection_timeout,
-                read_timeout=found.server.read_timeout,
-                compaction=found.server.compaction,
+                endpoint_url=server.endpoint_url or lakectl.server.endpoint_url,
+                access_key_id=lakectl.credentials.access_key_id,
+                secret_access_key=lakectl.credentials.secret_access_key,
+                connection_timeout=server.connection_timeout,
+                read_timeout=server.read_timeout,
+                compaction=server.compaction,
             ),
-            stores=found.stores,
-            spark=found.spark,
-            scale=found.scale,
-            lease=found.lease,
-            price=found.price,
-            neighbours=found.neighbours,
-            repositories=found.repositories,
+            **rest,
         )
 
     def policy_for(self, repository: str) -> RepositoryPolicy:
         """The first policy whose pattern matches the repository's name, else the default policy."""
-        for policy in self.repositories:
-            if fnmatch.fnmatchcase(repository, policy.match):
-                return policy
-        return RepositoryPolicy(match="*")
+        matching = (policy for policy in self.repositories if fnmatch.fnmatchcase(repository, policy.match))
+        return next(matching, RepositoryPolicy(match="*"))
 
     def store_for(self, location: str) -> StoreMapping | None:
         """The first mapping whose `match` is this address or one above it, segment by segment; None: use the name

@@ -103,21 +103,18 @@ class LakeFSClient:
     def repositories(self) -> Iterator[Repository]:
         """Every repository that the key may list."""
         asked = Request("GET", path("repositories"), action="fs:ListRepositories on *")
-        for page in self._http.pages(asked, Page[Repository]):
-            yield from page
+        yield from self._http.elements(asked, Page[Repository])
 
     def branches(self, repository: str) -> Iterator[Ref]:
         """Every branch, the hidden ones too: they hold data."""
         where = path("repositories", repository, "branches")
         asked = Request("GET", where, action="fs:ListBranches on the repository", params={"show_hidden": "true"})
-        for page in self._http.pages(asked, Page[Ref]):
-            yield from page
+        yield from self._http.elements(asked, Page[Ref])
 
     def tags(self, repository: str) -> Iterator[Ref]:
         """Every tag."""
         asked = Request("GET", path("repositories", repository, "tags"), action="fs:ListTags on the repository")
-        for page in self._http.pages(asked, Page[Ref]):
-            yield from page
+        yield from self._http.elements(asked, Page[Ref])
 
     def gc_rules(self, repository: str) -> GcRules | None:
         """The retention rules; None if none are set.

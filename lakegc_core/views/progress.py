@@ -49,19 +49,14 @@ class Reporter:
             yield
             return
         self._done.clear()
-        thread = threading.Thread(target=self._watch, args=(spark,), daemon=True)
+        shown = self._bar if self._console.is_terminal else self._lines
+        thread = threading.Thread(target=shown, args=(spark,), daemon=True)
         thread.start()
         try:
             yield
         finally:
             self._done.set()
             thread.join(timeout=5)
-
-    def _watch(self, spark: SparkSession) -> None:
-        if self._console.is_terminal:
-            self._bar(spark)
-        else:
-            self._lines(spark)
 
     def _bar(self, spark: SparkSession) -> None:
         columns = (

@@ -79,12 +79,7 @@ def run_json(manifests: Mapping[str, Manifest]) -> Json:
 
 def verdict_json(verdict: Verdict) -> Json:
     """One guard in the contract's form."""
-    found: Json = {
-        "name": verdict.name,
-        "passed": verdict.passed,
-        "severity": verdict.severity,
-        "description": verdict.description,
-    }
+    found: Json = {name: getattr(verdict, name) for name in ("name", "passed", "severity", "description")}
     if verdict.accepted_because is not None:
         found["accepted_because"] = verdict.accepted_because
     return found

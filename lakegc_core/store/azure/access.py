@@ -122,17 +122,13 @@ def service_client(
     transport = RequestsTransport(
         session=session, session_owner=True, connection_timeout=connect_timeout, read_timeout=read_timeout
     )
+    tries: dict[str, Any] = {f"retry_{each}": attempts - 1 for each in ("total", "connect", "read", "status")}
     try:
         return BlobServiceClient(
             url,
             access.credential,
             transport=transport,
-            retry_policy=_Retry(
-                retry_total=attempts - 1,
-                retry_connect=attempts - 1,
-                retry_read=attempts - 1,
-                retry_status=attempts - 1,
-            ),
+            retry_policy=_Retry(**tries),
             user_agent="lakegc",
         )
     except ValueError as error:  # a token over plain HTTP, an odd URL

@@ -68,11 +68,6 @@ def client(root: str, endpoint_url: str | None) -> tuple[storage.Client, Authori
     return found, AuthorizedSession(credentials)
 
 
-def service(endpoint_url: str | None) -> str:
-    """The URL of the service, without a slash at its end."""
-    return (endpoint_url or "https://storage.googleapis.com").rstrip("/")
-
-
 def in_words(error: Exception, what: str, *, listing: bool) -> LakegcError:
     """The SDK's error as lakegc's, without the service's own text. `what` was asked for: its name in messages."""
     if isinstance(error, NotFound) and not listing:

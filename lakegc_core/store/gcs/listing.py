@@ -6,48 +6,31 @@ is repeated (`store`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
+import requests
 from google.api_core.exceptions import from_http_response
-from google.auth.transport.requests import AuthorizedSession
 
 from lakegc_core.errors import IncompleteError
 from lakegc_core.store.base import LISTING_SCHEMA, Level
 from lakegc_core.store.remote import below, listed
 
-_FIELDS = "kind,items(name,size,updated,generation),prefixes,nextPageToken"
+FIELDS = "kind,items(name,size,updated,generation),prefixes,nextPageToken"
 _KIND = "storage#objects"  # what an answer to a listing says it is, even an empty one
 
 
-@dataclass(frozen=True)
-class Lists:
-    """The lists of one bucket of the service at `url`."""
-
-    session: AuthorizedSession
-    root: str  # for messages
-    url: str
-    bucket: str
-    page_size: int
-    timeout: tuple[float, float]  # seconds: to connect, to read
-
-    def page(self, asked: Mapping[str, str | None]) -> dict[str, Any]:
-        """One page as it came. IncompleteError for an answer that is no list."""
-        url = f"{self.url}/storage/v1/b/{quote(self.bucket, safe='')}/o"
-        parameters = {"maxResults": str(self.page_size), "fields": _FIELDS, **asked}
-        answer = self.session.get(url, params=parameters, timeout=self.timeout)
-        if answer.status_code != 200:
-            raise from_http_response(answer)
-        try:
-            page = answer.json()
-        except ValueError:
-            page = None
-        if not isinstance(page, dict) or page.get("kind") != _KIND:
-            raise IncompleteError(f"{self.root}: the store's answer was no list of objects")
-        return page
+def page_of(answer: requests.Response, root: str) -> dict[str, Any]:
+    """One page as it came. IncompleteError for an answer that is no list."""
+    if answer.status_code != 200:
+        raise from_http_response(answer)
+    try:
+        page = answer.json()
+    except ValueError:
+        page = None
+    if not isinstance(page, dict) or page.get("kind") != _KIND:
+        raise IncompleteError(f"{root}: the store's answer was no list of objects")
+    return page
 
 
 def read_page(page: dict[str, Any], wanted: str, cut: int, where: str) -> Level:

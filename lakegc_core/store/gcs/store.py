@@ -40,7 +40,7 @@ from lakegc_core.store.base import (
 )
 from lakegc_core.store.gcs import access as gcs_access
 from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat, told_by
-from lakegc_core.store.gcs.listing import Lists, read_page
+from lakegc_core.store.gcs.listing import FIELDS, page_of, read_page
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import RemoteStore, date_of, writes_conditionally
 from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
@@ -91,8 +91,8 @@ class GCSStore(RemoteStore):
         self._config = config
         self._bucket = client.bucket(config.bucket)
         self._time = (config.connect_timeout, config.read_timeout)
-        self._service = gcs_access.service(config.endpoint_url)
-        self._lists = Lists(session, config.root, self._service, config.bucket, config.page_size, self._time)
+        service = (config.endpoint_url or "https://storage.googleapis.com").rstrip("/")
+        self._objects = f"{service}/storage/v1/b/{quote(config.bucket, safe='')}/o"
 
     def _levels(self, prefix: str, delimiter: str) -> Iterator[Level]:
         last = ""  # of the prefixes so far: some servers repeat them on every page
@@ -103,8 +103,13 @@ class GCSStore(RemoteStore):
 
     def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
         wanted = self._base + prefix
-        asked = {"prefix": wanted, "delimiter": delimiter or None, "pageToken": token or None}
-        page = self._call("listing", prefix, functools.partial(self._lists.page, asked))
+        options = {"delimiter": delimiter or None, "pageToken": token or None}
+        asked = {"maxResults": str(self._config.page_size), "fields": FIELDS, "prefix": wanted, **options}
+
+        def ask() -> dict[str, Any]:
+            return page_of(self.session.get(self._objects, params=asked, timeout=self._time), self.root)
+
+        page = self._call("listing", prefix, ask)
         return read_page(page, wanted, len(self._base), where), page.get("nextPageToken") or ""
 
     def read(self, key: str) -> bytes:
@@ -212,10 +217,10 @@ class GCSStore(RemoteStore):
 
     def clock(self) -> datetime:
         """The date of the answer to one request for an object's metadata."""
-        url = f"{self._service}/storage/v1/b/{quote(self._config.bucket, safe='')}/o/"
+        url = f"{self._objects}/{quote(self._base + PROBE_KEY, safe='')}"
 
         def ask() -> str | None:
-            answer = self.session.get(url + quote(self._base + PROBE_KEY, safe=""), timeout=self._time)
+            answer = self.session.get(url, timeout=self._time)
             if answer.status_code not in (200, 403, 404):  # absent or refused, but answered, and so dated
                 raise from_http_response(answer)
             date: str | None = answer.headers.get("date")

@@ -20,10 +20,12 @@ from lakegc_core.store.remote import listed
 
 BATCH_ROWS = 8192
 
+_Row = tuple[bytes, int, int, str]  # key, size, microseconds since 1970, ETag
+
 
 def batches(files: Files, prefix: str) -> Iterator[pa.RecordBatch]:
     """Every file whose key starts with `prefix`, at any depth."""
-    rows = _Rows()
+    rows: list[_Row] = []
     waiting = [_start(files, prefix)]
     while waiting:
         folder, wanted = waiting.pop()
@@ -31,23 +33,24 @@ def batches(files: Files, prefix: str) -> Iterator[pa.RecordBatch]:
             if found is None:
                 waiting.append((key, b""))
                 continue
-            rows.add(key, found)
+            rows.append(_row(key, found))
             if len(rows) >= BATCH_ROWS:
-                yield rows.batch()
-                rows = _Rows()
-    if len(rows):
-        yield rows.batch()
+                yield _batch(rows)
+                rows = []
+    if rows:
+        yield _batch(rows)
 
 
 def level(files: Files, prefix: str) -> Level:
     """The files and folders directly below `prefix`."""
-    rows, prefixes = _Rows(), []
+    rows: list[_Row] = []
+    prefixes = []
     for key, found in _scan(files, *_start(files, prefix)):
         if found is None:
             prefixes.append(text_of(key))
         else:
-            rows.add(key, found)
-    return Level(rows.batch(), tuple(prefixes))
+            rows.append(_row(key, found))
+    return Level(_batch(rows), tuple(prefixes))
 
 
 def require_folder(files: Files) -> None:
@@ -91,28 +94,14 @@ def _scan(files: Files, folder: bytes, name_start: bytes) -> Iterator[tuple[byte
         raise files.error(error, "listing", text_of(folder)) from error
 
 
-class _Rows:
-    """Columns of a listing in the making."""
+def _row(key: bytes, found: os.stat_result) -> _Row:
+    return key, found.st_size, found.st_mtime_ns // 1000, etag_of(found)
 
-    def __init__(self) -> None:
-        self.keys: list[bytes] = []
-        self.sizes: list[int] = []
-        self.times: list[int] = []
-        self.etags: list[str] = []
 
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def add(self, key: bytes, found: os.stat_result) -> None:
-        self.keys.append(key)
-        self.sizes.append(found.st_size)
-        self.times.append(found.st_mtime_ns // 1000)
-        self.etags.append(etag_of(found))
-
-    def batch(self) -> pa.RecordBatch:
-        try:
-            keys = pa.array(self.keys, pa.binary()).cast(pa.string())
-        except pa.ArrowInvalid:  # names that are not UTF-8: shown, but never equal to an address lakeFS knows
-            keys = pa.array([text_of(key) for key in self.keys], pa.string())
-        times = pa.array(self.times, LISTING_SCHEMA.field("last_modified").type)
-        return listed(keys, self.sizes, times, self.etags)
+def _batch(rows: list[_Row]) -> pa.RecordBatch:
+    keys, sizes, times, etags = zip(*rows, strict=True) if rows else ((), (), (), ())
+    try:
+        addresses = pa.array(keys, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:  # names that are not UTF-8: shown, but never equal to an address lakeFS knows
+        addresses = [text_of(key) for key in keys]
+    return listed(addresses, sizes, pa.array(times, LISTING_SCHEMA.field("last_modified").type), etags)

@@ -44,6 +44,15 @@ class Bucket:
         except UnicodeError as error:
             raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
 
+    def answer(self, operation: str, key: str, **arguments: Any) -> Any:
+        """Ask the client for any answer: one that says that it is refused, or that nothing is there, is dated too."""
+        try:
+            return getattr(self.client, operation)(Bucket=self.name, **arguments)
+        except ClientError as error:
+            return error.response
+        except SDK_ERRORS as error:
+            raise self.error(error, operation, key) from None  # a trace would quote the server
+
     def error(self, error: Exception, operation: str, key: str) -> StoreError:
         """The error in lakegc's words, without the server's own text: some servers quote requests in it."""
         code = code_of(error)

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
+from botocore.exceptions import IncompleteReadError, ResponseStreamingError
 
 from lakegc_core.errors import IncompleteError, PreconditionFailedError, SettingsError, StoreError
 from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
@@ -23,7 +23,7 @@ from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import RemoteStore, bare, check_whole, writes_conditionally
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
-from lakegc_core.store.s3.access import LOST, SDK_ERRORS, TOO_LARGE, UNSUPPORTED, attempts_of, code_of
+from lakegc_core.store.s3.access import LOST, TOO_LARGE, UNSUPPORTED, attempts_of, code_of
 from lakegc_core.store.s3.bucket import Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
 from lakegc_core.store.s3.versions import VersionDeletes
@@ -170,27 +170,16 @@ class S3Store(RemoteStore):
 
     def probe(self) -> StoreProbe:
         """Clock, conditional writes and versioning, each found out by asking."""
-        versioning: bool | None = None
-        try:
-            answer = self.client.get_bucket_versioning(Bucket=self._config.bucket)
-            versioning = _VERSIONING.get(answer.get("Status"))
-        except ClientError as error:  # refused or unknown to this store, but answered, and so dated
-            answer = error.response
-        except SDK_ERRORS as error:
-            raise self._bucket.error(error, "get_bucket_versioning", "") from None  # a trace would quote the server
+        answer = self._bucket.answer("get_bucket_versioning", "")
+        # Refused or unknown to this store, it says nothing.
+        versioning = None if "Error" in answer else _VERSIONING.get(answer.get("Status"))
         if not self._deletes.leaves_versions:
             versioning = False  # nothing stays of what is deleted
         return StoreProbe(self._bucket.date_of(answer), self._conditional_writes(), versioning)
 
     def clock(self) -> datetime:
         """The date of the answer to one HEAD."""
-        try:
-            answer = self.client.head_object(Bucket=self._config.bucket, Key=self._base + PROBE_KEY)
-        except ClientError as error:  # absent or refused, but answered, and so dated
-            answer = error.response
-        except SDK_ERRORS as error:
-            raise self._bucket.error(error, "head_object", PROBE_KEY) from None  # a trace would quote the server
-        return self._bucket.date_of(answer)
+        return self._bucket.date_of(self._bucket.answer("head_object", PROBE_KEY, Key=self._base + PROBE_KEY))
 
     def _conditional_writes(self) -> bool:
         try:

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
-from lakegc_core.views import html_report, pictures
+from lakegc_core.views import html_report
 
 REPORT: dict[str, Any] = {
     "repository": "lake",
@@ -129,9 +129,8 @@ def test_a_mark_without_garbage_has_no_pictures_of_it() -> None:
 
 
 def test_bars_grow_with_their_values_and_the_smallest_is_still_seen() -> None:
-    drawn = ElementTree.fromstring(
-        pictures.bars([("a", 100, "x & y"), ("b", 50, ""), ("c", 0.001, ""), ("d", 0, "")], "t")
-    )
+    classes = [{"name": f"{size} & more", "objects": 1, "bytes": size} for size in (100_000, 50_000, 1, 0)]
+    drawn = ElementTree.fromstring(html_report.picture(classes, "x & y"))
     widths = [float(each.get("width", "")) for each in drawn.iter("{http://www.w3.org/2000/svg}rect")]
     assert widths[0] == 2 * widths[1] and widths[2] > 1 and widths[3] == 0
 

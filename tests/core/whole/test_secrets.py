@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.config.lakectl import LakectlSettings, load_lakectl
+from lakegc_core.config.lakectl import Credentials, LakectlSettings, load_lakectl
 from lakegc_core.config.settings import ServerSettings, Settings, SparkSettings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
@@ -134,7 +134,7 @@ def test_no_repr_of_settings_configs_contexts_or_clients_tells_a_secret(lake: tu
         context.mark.store,
         LakeFSClient(context.settings.server),
         load_lakectl(replay.variables()),
-        LakectlSettings("http://x", LAKEFS_KEY, LAKEFS_SECRET),
+        LakectlSettings(credentials=Credentials(access_key_id=LAKEFS_KEY, secret_access_key=LAKEFS_SECRET)),
         SparkSettings(conf={"spark.hadoop.fs.s3a.secret.key": servers.SECRET_KEY}),
         Settings.load(None, replay.variables()),
     ]
