@@ -100,7 +100,7 @@ def findings_before(context: MarkContext) -> FindingsBefore:
     """
     before = previous_mark(context)
     if before is None:
-        return FindingsBefore(None, "the first of its kind")
+        return FindingsBefore(None, _why_first(context))
     read = read_at(before)
     for mark_id in marks(context.workspace, context.home):
         if mark_id in (before.mark_id, context.header.mark_id):
@@ -117,6 +117,16 @@ def findings_before(context: MarkContext) -> FindingsBefore:
             if unreadable_until(mark) >= read:
                 return FindingsBefore(None, f"mark {mark_id} does not read: {error}")
     return FindingsBefore(before)
+
+
+def _why_first(context: MarkContext) -> str:
+    """Why there is no mark to go on from: an upgrade, or damage, is said by name."""
+    for mark_id in marks(context.workspace, context.home):
+        try:
+            context.artifacts(mark_id).header()
+        except MarkError as error:
+            return f"the first that reads; mark {mark_id} does not: {error}"
+    return "the first of its kind"
 
 
 def former_state(context: MarkContext) -> MarkArtifacts | None:
