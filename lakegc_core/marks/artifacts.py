@@ -160,11 +160,8 @@ class MarkArtifacts:
         return None if value is None else self.checked_header(value, any_version=any_version)
 
     def checked_header(self, value: dict[str, Any], *, any_version: bool = False) -> Header:
-        """A header as it was written; MarkError if it was changed, or is another version's.
-
-        `any_version`: of another version's those keys are taken that this one knows, to account for the mark, never to
-        go on from it.
-        """
+        """A header as it was written; MarkError if it was changed, or is another version's. `any_version`: that one's
+        will do, as far as this one knows its keys: to account for the mark, never to go on from it."""
         stated, found = value.pop("digest", None), value.get("format")
         if found != FORMAT and not any_version:
             raise MarkError(f"Mark {self.mark_id} has format {found}, this lakegc reads {FORMAT}. Make a new mark.")
