@@ -147,14 +147,14 @@ def test_the_guide_names_the_same_actions_as_the_policies() -> None:
 
 
 def operations(*modules: ModuleType) -> set[str]:
-    """Every operation of S3 in some modules: named to `call` or a paginator, or called as botocore names it."""
+    """Every operation of S3 in some modules: named to `call`, `answer` or a paginator, or called by botocore's name."""
     known = set(boto3.client("s3", region_name="us-east-1").meta.method_to_api_mapping)
     found = set()
     trees = [ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")) for module in modules]
     for node in (each for tree in trees for each in ast.walk(tree)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        if node.func.attr in ("call", "get_paginator") and isinstance(node.args[0], ast.Constant):
+        if node.func.attr in ("call", "answer", "get_paginator") and isinstance(node.args[0], ast.Constant):
             found.add(str(node.args[0].value))
         elif node.func.attr in known:
             found.add(node.func.attr)

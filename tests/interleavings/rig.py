@@ -405,7 +405,7 @@ def look_is_blind(patch: pytest.MonkeyPatch) -> None:
     """Nothing that the sweep's look sees is believed."""
 
     def nothing(self: look.Look, spark: SparkSession, context: MarkContext) -> DataFrame:
-        return spark.createDataFrame([], "h long")
+        return spark.createDataFrame([], "h long, held boolean")
 
     patch.setattr(look.Look, "live", nothing)
     patch.setattr(planning, "find_reuploads", lambda *arguments, **named: None)

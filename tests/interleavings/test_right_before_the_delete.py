@@ -14,7 +14,7 @@ import pytest
 
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report import waves
-from lakegc_core.stages.swept_report.look import Glance
+from lakegc_core.stages.swept_report.look import Glance, Look
 from lakegc_core.stages.swept_report.planning import Planner
 from lakegc_core.stages.swept_report.result import SweepResult
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _came_back = waves.Waves._came_back
-_finish = swept_report._Sweep._finish
+_look_again = swept_report._Sweep._look_again
 
 
 def _not_before_the_first_wave(patch: pytest.MonkeyPatch) -> None:
@@ -94,9 +94,9 @@ class OneWave(Story):
         write_plan, run_wave = Planner._write_plan, waves.run_wave
         plans = self.waves = 0
 
-        def plan(*arguments: Any) -> Any:
+        def plan(*arguments: Any, **more: Any) -> Any:
             nonlocal plans
-            found, plans = write_plan(*arguments), plans + 1
+            found, plans = write_plan(*arguments, **more), plans + 1
             if plans == 1:
                 looked()
             return found
@@ -105,14 +105,14 @@ class OneWave(Story):
             self.waves += 1
             return run_wave(*arguments)
 
-        def finish(sweep: Any, attempt: int) -> SweepResult:
+        def look_again(sweep: Any, attempt: int) -> Look:
             deleted()
-            return _finish(sweep, attempt)
+            return _look_again(sweep, attempt)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Planner, "_write_plan", plan)
             patch.setattr(waves, "run_wave", wave)
-            patch.setattr(swept_report._Sweep, "_finish", finish)
+            patch.setattr(swept_report._Sweep, "_look_again", look_again)
             yield
 
 
