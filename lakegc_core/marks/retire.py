@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 _DAY = 86_400.0
 _NEVER_BEGUN = "never begun: its folder holds no header. Look what lies there"
+_CLOSE = "close it (lakegc sweep … --close)"
 _BATCH = 1_000  # keys a request
 
 
@@ -197,18 +198,19 @@ def _standing(mark: MarkArtifacts) -> Standing | None:
 
 
 def _swept_at(mark: MarkArtifacts) -> float:
-    """When the last sweep of a mark that is over was; 0 if there was none."""
-    reports = [_report(mark, number) for number in sweeps_of(mark.store, mark.folder)]
+    """When the last sweep of a mark that is over was; 0 if there was none. One whose report does not read can have been
+    over as late as the newest file of the mark is."""
+    try:
+        reports = [_report(mark, number) for number in sweeps_of(mark.store, mark.folder)]
+    except MarkError:
+        return unreadable_until(mark)
     return max((report["finished_at"] for report in reports if report), default=0.0)
 
 
 def _trouble_of_unreadable(mark: MarkArtifacts) -> str:
     """The same for a mark that does not read. A sweep of it that broke off cannot be gone on with: its journal is
     counted into the record. What it may have lost is named by the next mark, which lists what is live and missing."""
-    try:
-        return "" if _is_open(mark) else _trouble(mark)
-    except MarkError as error:
-        return f"it does not read, nor do the reports of its sweeps: {error}"
+    return "" if _is_open(mark) else _trouble(mark, then="its journal is counted then")
 
 
 def _is_open(mark: MarkArtifacts) -> bool:
@@ -216,13 +218,17 @@ def _is_open(mark: MarkArtifacts) -> bool:
     return any("plan.json" in each and "report.json" not in each for each in names)
 
 
-def _trouble(mark: MarkArtifacts) -> str:
-    """What is unfinished about the sweeps of a mark."""
+def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:
+    """What is unfinished about the sweeps of a mark. `then`: what follows once a report that does not read is gone."""
     for number in sweeps_of(mark.store, mark.folder):
         names = files_of(mark.store, mark.folder, number)
         if "plan.json" in names and "report.json" not in names:
-            return f"sweep {number} of it broke off: finish it, or close it (lakegc sweep … --close)"
-        if "report.json" in names and _report(mark, number).get("outcomes", {}).get(Outcome.LOST, 0):
+            return f"sweep {number} of it broke off: finish it, or {_CLOSE}"
+        try:
+            lost = "report.json" in names and _report(mark, number).get("outcomes", {}).get(Outcome.LOST, 0)
+        except MarkError:
+            return f"the report of sweep {number} of it does not read: remove that file; {then}"
+        if lost:
             return f"sweep {number} of it lost objects, which its journal names: restore them, then remove it by hand"
     return ""
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import MarkArtifacts, marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
@@ -254,8 +255,11 @@ def _journals(context: MarkContext, since: float) -> Iterator[tuple[str, str, li
 
 
 def _over_at(mark: MarkArtifacts, number: int) -> float:
-    """When a sweep was over, unix seconds; endless if it is not."""
-    report = report_of(mark.store, mark.folder, number)
+    """When a sweep was over, unix seconds; endless if it is not, or if its report does not read: its journal counts."""
+    try:
+        report = report_of(mark.store, mark.folder, number)
+    except MarkError:
+        report = None
     return float("inf") if report is None else float(report["finished_at"])
 
 

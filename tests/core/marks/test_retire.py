@@ -324,7 +324,24 @@ def test_a_mark_that_does_not_read_and_lost_objects_stays(context: RepositoryCon
     for day in (4, 5):
         mark(f"m{day}", day)
     kept = retire(context, 2).kept
-    assert "lost objects" in kept["lost"] and "nor do the reports of its sweeps" in kept["torn"]
+    assert "lost objects" in kept["lost"] and "its journal is counted then" in kept["torn"]
+    (Path(context.workspace.root.removeprefix("local://")) / torn.folder / "sweeps/1/report.json").unlink()
+    assert "torn" in retire(context, 2).retired
+
+
+def test_of_a_mark_whose_sweep_has_a_torn_report_retire_says_what_to_do(context: RepositoryContext, mark: Mark) -> None:
+    """It counts as what it is for the other marks: the newest complete one carries what is known of every object."""
+    for day in (1, 2, 3, 4):
+        mark(f"m{day}", day)
+    for name in ("m1", "m4"):
+        torn = context.artifacts(name)
+        write_sweep(torn, deleted=1)
+        torn.store.write(f"{torn.folder}/sweeps/1/report.json", b'{"outcomes": {"del')
+    done = retire(context, 2)
+    assert set(done.retired) == {"m2"}
+    assert done.kept["m1"] == (
+        "the report of sweep 1 of it does not read: remove that file; then close it (lakegc sweep … --close)"
+    )
 
 
 def test_a_retired_id_is_not_given_again_and_its_mark_is_not_opened(context: RepositoryContext, mark: Mark) -> None:

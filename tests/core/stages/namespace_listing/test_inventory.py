@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from lakegc_core import pipeline
+from lakegc_core.marks.artifacts import INCREMENTAL
+from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.stages.namespace_listing.inventory import (
     carried_units,
@@ -14,8 +18,12 @@ from lakegc_core.stages.namespace_listing.inventory import (
     unit_of,
 )
 from lakegc_sandbox.files.names import Names
-from tests.support.lake import NOW
+from tests.support.lake import NOW, lake, quick
+from tests.support.swept import Swept
 from tests.support.units import layer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DAY = 86_400.0
 BEGUN = NOW.timestamp()
@@ -84,3 +92,19 @@ def test_the_unit_of_an_address_is_the_folder_in_which_it_is_listed() -> None:
         "data/!ab/a": "data/!ab/",
     }
     assert unit_of(pa.array(list(units))).to_pylist() == list(units.values())
+
+
+def test_a_sweep_whose_report_is_torn_counts_by_its_journal_and_stops_no_mark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lake(tmp_path) as found, quick(spark):
+        swept = Swept(spark, found, monkeypatch)
+        assert swept.sweep().outcomes["deleted"] == 3
+        folder = found.files("lake") / swept.context.mark.folder
+        report = folder / "sweeps/1/report.json"
+        report.write_bytes(report.read_bytes()[:100])
+        monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + DAY))
+        context = found.begin("lake", "m2", mode=INCREMENTAL)
+        pipeline.mark(spark, context)
+        facts = context.mark.facts(ListingFacts)
+        assert (facts.rests_on[0][0], facts.objects) == ("m1", 0)
