@@ -85,7 +85,7 @@ class Planner:
         if self.context.level.gap:
             candidates = findings.with_later_findings(self.spark, self.context, candidates)
         judged = candidates.withColumn("h", F.xxhash64("address")).withColumn("outcome", F.lit(_PLANNED))
-        elsewhere = None if self.record.is_begun else deleted_by_other_marks(self.spark, self.context)
+        elsewhere = deleted_by_other_marks(self.spark, self.context)
         if elsewhere is not None:
             gone = F.when(F.col("gone"), Outcome.ALREADY_GONE).otherwise(F.col("outcome"))
             judged = judged.join(many(elsewhere.withColumn("gone", F.lit(True))), "address", "left")

@@ -18,7 +18,7 @@ from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
-from lakegc_core.names import Outcome, Stage
+from lakegc_core.names import NO_ANSWER, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.session import clear_errors, many
@@ -31,7 +31,7 @@ from lakegc_core.stages.swept_report.lost import absent, settled
 from lakegc_core.stages.swept_report.other_tools import ForeignMark
 from lakegc_core.stages.swept_report.planning import Plan, Planner
 from lakegc_core.stages.swept_report.read_sample import Sample, read_again, take_sample
-from lakegc_core.stages.swept_report.record import SweepRecord
+from lakegc_core.stages.swept_report.record import SweepRecord, deleted_by_other_marks
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.spinning import Spinning
 from lakegc_core.stages.swept_report.waves import Waves
@@ -157,9 +157,15 @@ class _Sweep:
                 f"No sweep of mark {self.context.header.mark_id} broke off after it had sealed its plan: there is "
                 "nothing to close."
             )
-        attempt = self.record.next_attempt()
-        self._journal(settled(self.record.left(), self.context.data), attempt)
-        look = self._look_again(attempt + 1) if self.context.header.format == FORMAT else None
+        attempt, is_known = self.record.next_attempt(), self.context.header.format == FORMAT
+        told = settled(self.record.left(), self.context.data)
+        elsewhere = deleted_by_other_marks(self.spark, self.context) if is_known else None
+        if elsewhere is not None:  # that it is gone is no answer to a delete of this sweep
+            told = told.join(many(elsewhere), "address", "left_anti").unionByName(
+                told.where(told["outcome"] != NO_ANSWER).join(many(elsewhere), "address", "left_semi")
+            )
+        self._journal(told, attempt)
+        look = self._look_again(attempt + 1) if is_known else None
         return self._conclude(look, closed=True)
 
     def _begin(self, plan: Plan, attempt: int) -> None:

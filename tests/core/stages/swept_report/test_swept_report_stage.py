@@ -15,12 +15,14 @@ from lakegc_core.errors import MarkError, RefusedError, StoreError
 from lakegc_core.names import STAGES
 from lakegc_core.stages.swept_report import stage
 from lakegc_core.stages.swept_report.deletion import Deletion, Piece, run_wave
-from lakegc_core.stages.swept_report.stage import _keeps, swept_report
+from lakegc_core.stages.swept_report.stage import _keeps, close_sweep, swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from tests.support.lake import NO_SPARK, lake, leave, quick
 from tests.support.marks import finish
+from tests.support.night_stores import MIDWAY, dying
 from tests.support.swept import ACCEPTED, ForgetfulConfig, Swept
+from tests.support.towns import Crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,3 +114,18 @@ def test_what_was_brought_back_since_another_marks_sweep_is_left_to_the_next_mar
     leave(swept.lake.sandbox.repository("lake"), swept.garbage[0], 30)
     assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["already_gone"] == 3
     assert swept.left() == swept.garbage[:1]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_the_other_one(
+    swept: Swept, closed: bool
+) -> None:
+    """A night after the one that was killed; then the first sweep is gone on with, or closed."""
+    with pytest.raises(Crash), dying(MIDWAY):
+        swept.sweep()
+    assert len(swept.left()) == 1
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+    assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["deleted"] == 1
+    first = close_sweep(swept.spark, swept.context) if closed else swept.sweep()
+    assert (first.outcomes["deleted"], first.outcomes["already_gone"], first.bytes_deleted) == (2, 1, 22)
