@@ -61,6 +61,21 @@ def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:
     return table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
 
 
+def told_of_unconfirmed(table: pa.Table, config: StoreConfig, *, asked: bool) -> pa.Table:
+    """The rows (columns `address`, `outcome`), where what is unconfirmed and yet gone is `already_gone`: nothing finds
+    it unreferenced again. `asked`: a sweep that broke off had planned all of them; such a row has another beside it,
+    which says that the delete had no answer."""
+    unconfirmed = pc.equal(table["outcome"], Outcome.UNCONFIRMED)
+    rows = table.filter(unconfirmed)
+    gone = pa.array(_are_absent(config, rows["address"].to_pylist()), pa.bool_())
+    found, place = rows.filter(gone), table.schema.get_field_index("outcome")
+    told = [
+        found.set_column(place, table.schema.field(place), pa.array([str(outcome)] * found.num_rows, pa.string()))
+        for outcome in ((NO_ANSWER, Outcome.ALREADY_GONE) if asked else (Outcome.ALREADY_GONE,))
+    ]
+    return pa.concat_tables([table.filter(pc.invert(unconfirmed)), rows.filter(pc.invert(gone)), *told])
+
+
 def _are_absent(config: StoreConfig, addresses: Sequence[str]) -> list[bool]:
     store = connect(config)
     with ThreadPoolExecutor(_IN_FLIGHT) as pool:

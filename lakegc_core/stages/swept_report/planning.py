@@ -33,7 +33,7 @@ from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploa
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.look import Look, Reads, take_look
-from lakegc_core.stages.swept_report.lost import told_apart
+from lakegc_core.stages.swept_report.lost import told_apart, told_of_unconfirmed
 from lakegc_core.stages.swept_report.record import SweepRecord, deleted_by_other_marks
 from lakegc_core.stages.swept_report.what_counts import unknown_names
 from lakegc_core.store.base import StoreConfig
@@ -174,6 +174,7 @@ class Planner:
                 self.context.data if may_be_gone else None,
                 MinimumAge.of(self.context, xid_times),
                 None if unknown_names(self.context) else self.context.namespace.unknown,
+                self.record.is_begun,
             ),
             schemas={"outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
         )
@@ -194,11 +195,13 @@ def _parts(rows: int) -> int:
 class _SplitPlan:
     """Divides judged rows among plan, journal and rescues. What is too young by `age` is not planned: lakegc.yaml may
     ask for more than the mark did. Where something may have been deleted already, what is rescued must be in `store`,
-    or else it is lost. `unknown`: which addresses bear a name that is refused; None where none is."""
+    or else it is lost, and what is unconfirmed too, or else it is gone. `unknown`: which addresses bear a name that is
+    refused; None where none is. `resumed`: all rows were planned by a call that broke off."""
 
     store: StoreConfig | None
     age: MinimumAge
     unknown: Names | None
+    resumed: bool = False
 
     def __call__(self, table: pa.Table) -> dict[str, pa.Table]:
         table = self._without_young(table)
@@ -207,7 +210,7 @@ class _SplitPlan:
             outcomes = pc.if_else(refused, other_tools.FOREIGN, table["outcome"])
             table = table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
         if self.store is not None:
-            table = told_apart(table, self.store)
+            table = told_of_unconfirmed(told_apart(table, self.store), self.store, asked=self.resumed)
         planned = pc.equal(table["outcome"], _PLANNED)
         rescued = pc.is_in(table["outcome"], pa.array([Outcome.RESCUED, Outcome.HELD], pa.string()))
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -12,15 +13,17 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.errors import MarkError, RefusedError, StoreError
+from lakegc_core.marks.artifacts import CLEAN
+from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
 from lakegc_core.stages.swept_report import stage
 from lakegc_core.stages.swept_report.deletion import Deletion, Piece, run_wave
 from lakegc_core.stages.swept_report.stage import _keeps, close_sweep, swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
-from tests.support.lake import NO_SPARK, lake, leave, quick
+from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
 from tests.support.marks import finish
-from tests.support.night_stores import MIDWAY, dying
+from tests.support.night_stores import MIDWAY, SilentConfig, dying
 from tests.support.swept import ACCEPTED, ForgetfulConfig, Swept
 from tests.support.towns import Crash
 
@@ -129,3 +132,36 @@ def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_t
     assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["deleted"] == 1
     first = close_sweep(swept.spark, swept.context) if closed else swept.sweep()
     assert (first.outcomes["deleted"], first.outcomes["already_gone"], first.bytes_deleted) == (2, 1, 22)
+
+
+@pytest.mark.parametrize("told", ["nobody", "no answer"])
+def test_what_went_before_the_next_mark_and_nobody_was_told_counts_as_deleted_when_the_sweep_goes_on_after_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    """At level full: the next mark does not name it any more, so that it is not confirmed either."""
+    with lake(tmp_path) as found, quick(spark):
+        repository = found.create("lake")
+        repository.set_rules(7)
+        for number in range(3):
+            leave(repository, f"data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii54909{number}0", 30)
+        contexts = [nightly_mark(spark, found, night, monkeypatch) for night in (0, 1)]
+        if told == "nobody":
+            with pytest.raises(Crash), dying(MIDWAY):
+                swept_report(spark, contexts[1], accepted=ACCEPTED)
+            for part in (found.files("lake") / contexts[1].mark.folder / "sweeps/1/outcomes").iterdir():
+                part.unlink()
+        else:
+            silent = replace(contexts[1], data=SilentConfig(str(found.files("lake"))))
+            assert swept_report(spark, silent, accepted=ACCEPTED).outcomes["failed:no_answer"] == 2
+        nightly_mark(spark, found, 2, monkeypatch)
+        result = swept_report(spark, contexts[1], accepted=ACCEPTED)
+        assert (result.outcomes["deleted"], result.outcomes["unconfirmed"]) == ({"nobody": 3, "no answer": 2}[told], 0)
+
+
+def nightly_mark(spark: SparkSession, found: Lake, night: int, monkeypatch: pytest.MonkeyPatch) -> MarkContext:
+    """A mark at level full; an hour and a half later it can be swept."""
+    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 86_400 * (night + 1)))
+    context = found.begin("lake", f"night-{night}", safety_level="full", min_age=timedelta(hours=25), mode=CLEAN)
+    pipeline.mark(spark, context)
+    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 86_400 * (night + 1) + 5_400))
+    return context
