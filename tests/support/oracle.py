@@ -118,13 +118,15 @@ def garbage(world: World, *, tags: bool) -> set[str]:
     return {name for name in dead if not is_foreign(world, name) and not is_young(world, name)}
 
 
-def world_of(repository: Repository, min_age: int) -> World:
-    """The repository as its own model of commits and branches tells it, and the names in its folder."""
-    refs = repository.refs
+def world_of(repository: Repository, min_age: int, known: Mapping[str, Version] | None = None) -> World:
+    """The repository as its own model of commits and branches tells it, and the names in its folder. `known`: commits
+    that were read before, which never change."""
+    refs, known = repository.refs, known or {}
     return World(
         now=int(repository.place.clock() * 10**6),
         commits={
-            commit.id: Version(commit.parents, commit.creation_date // 1000, frozenset(_names(repository, commit.id)))
+            commit.id: known.get(commit.id)
+            or Version(commit.parents, commit.creation_date // 1000, frozenset(_names(repository, commit.id)))
             for commit in refs.commits.values()
         },
         heads={branch.name: branch.commit_id for branch in refs.branches.values()},

@@ -27,7 +27,7 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import Http
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import AUTO
-from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
+from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
@@ -215,14 +215,20 @@ class Town:
             if self.level == "standard" or late:
                 self.player.land(flight)
 
-    def context(self, mark_id: str, *, mode: str = AUTO) -> MarkContext:
-        root = self.server.sandbox.root
+    def settings(self) -> Settings:
         server = ServerSettings(self.server.url, ACCESS_KEY, SECRET_KEY)
-        settings = Settings(server=server, stores=(StoreMapping("local://", root=str(root)),))
-        opened = open_repository(settings, self.name, client=LakeFSClient(server, sleep=lambda seconds: None))
+        return Settings(server=server, stores=(StoreMapping("local://", root=str(self.server.sandbox.root)),))
+
+    def opened(self) -> RepositoryContext:
+        settings = self.settings()
+        opened = open_repository(settings, self.name, client=LakeFSClient(settings.server, sleep=lambda seconds: None))
         if not opened.namespace.is_local:  # lakeFS believes in S3; its bytes are in a folder all the same
             folder = LocalConfig(str(self.folder))
             opened = replace(opened, data=folder, outputs=folder, workspace=folder)
+        return opened
+
+    def context(self, mark_id: str, *, mode: str = AUTO) -> MarkContext:
+        opened = self.opened()
         standing = opened.artifacts(mark_id).header()
         return begin_mark(
             opened,

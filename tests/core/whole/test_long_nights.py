@@ -1,0 +1,65 @@
+"""A year of nights: a mark, a sweep and a retirement each, users who go on, and something that goes wrong every week.
+
+What belongs here: what must be true in all of these nights. A night is told in `long_nights`, what goes wrong in
+`night_faults`, the accounts are in `night_books`.
+
+LAKEGC_NIGHTS (365 for a whole year) is how many nights there are at least: each kind of fault happens once in any case.
+LAKEGC_NIGHTS_SEED (0) chooses what users do. LAKEGC_NIGHTS_REPORT names a file for the figures, which `-s` shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import towns
+from tests.support.long_nights import Year
+from tests.support.long_town import LongTown
+from tests.support.night_faults import FAULTS
+from tests.support.night_stores import telling_time
+from tests.support.replays import environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NIGHTS = int(os.environ.get("LAKEGC_NIGHTS", "60"))
+SEED = int(os.environ.get("LAKEGC_NIGHTS_SEED", "0"))
+REPORT = os.environ.get("LAKEGC_NIGHTS_REPORT")
+ROOM = {"files": 1.25, "bytes": 1.5, "marks": 1.25}
+"""How much more of its artifacts may lie there in the second half than in the first. Bytes grow with the history of
+commits, of which each mark notes all."""
+
+
+@pytest.mark.slow
+def test_nothing_live_goes_and_nothing_grows_for_ever_however_many_nights_go_wrong(
+    quick: SparkSession, tmp_path: Path, tally: Callable[[str, Mapping[str, int]], None]
+) -> None:
+    with environment({"LAKEGC_UNSAFE": "yes", "LAKEGC_NOW": "0"}):
+        clock = towns.Clock()
+        with towns.server(tmp_path, ("s3", "local")[SEED % 2], clock) as server, telling_time(clock):
+            year = Year.begin(LongTown(quick, server, clock, "year", "full"), SEED, NIGHTS)
+            began = time.monotonic()
+            try:
+                year.live(FAULTS)
+            finally:
+                figures = {"minutes": round((time.monotonic() - began) / 60, 1), **year.figures()}
+                show(figures)
+    tally("long nights", {name: count for name, count in figures.items() if isinstance(count, int)})
+    assert set(year.faults) == {fault.__name__ for fault in FAULTS}
+    assert year.books.objects > NIGHTS, "every night leaves some garbage"
+    half = len(year.books.artifacts) // 2
+    first, second = year.books.most(slice(half)), year.books.most(slice(half, None))
+    grown = {name: (first[name], second[name]) for name, room in ROOM.items() if second[name] > room * first[name]}
+    assert not grown, f"the second half of the nights left more lying than the first: {grown}"
+
+
+def show(figures: Mapping[str, Any]) -> None:
+    print(f"\n{json.dumps(figures, indent=1)}")
+    if REPORT:
+        Path(REPORT).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,83 @@
+"""The town of the long nights: its lakegc.yaml changes, its sweeps may die, its artifacts are dated by its clock."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lakegc_core import pipeline
+from lakegc_core.config.settings import RepositoryPolicy, ScaleSettings, Settings
+from lakegc_core.marks.artifacts import AUTO, HOME
+from lakegc_core.marks.context import MarkContext, open_mark
+from lakegc_core.stages.swept_report.result import SweepResult
+from tests.support import oracle, towns
+from tests.support.night_stores import SilentConfig, dying
+from tests.support.towns import Town
+
+KEEP = 3
+"""Complete marks that are never retired."""
+
+
+class LongTown(Town):
+    """A town whose lakegc.yaml changes, and whose artifacts bear the dates of its own clock."""
+
+    holds: tuple[str, ...] = ()
+    requests = 0  # to lakeFS, at most; 0: as the level says
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._versions: dict[str, oracle.Version] = {}
+        self._begun = time.time() - 60
+
+    def settings(self) -> Settings:
+        policy = RepositoryPolicy("*", holds=self.holds, keep_marks=KEEP)
+        scale = ScaleSettings(lakefs_requests=self.requests)
+        return replace(super().settings(), repositories=(policy,), scale=scale)
+
+    def context(self, mark_id: str, *, mode: str = AUTO) -> MarkContext:
+        opened = self.opened()
+        if opened.artifacts(mark_id).header() is None:
+            return super().context(mark_id, mode=mode)
+        return open_mark(opened, mark_id)
+
+    def world(self) -> oracle.World:
+        """As ever; commits never change, so each is read once."""
+        found = oracle.world_of(self.repository, int(towns.MIN_AGE * 10**6), self._versions)
+        self._versions = dict(found.commits)
+        return found
+
+    def sizes(self) -> dict[str, int]:
+        return {name: (self.folder / name).stat().st_size for name in self.stored()}
+
+    @property
+    def home(self) -> Path:
+        return self.folder / HOME
+
+    def date_artifacts(self) -> None:
+        """What was written just now is dated by the clock of the town, as the store would."""
+        for file in self.home.rglob("*"):
+            if file.is_file() and file.stat().st_mtime > self._begun:
+                os.utime(file, (self.clock(), self.clock()))
+
+    def delete(self, mark_id: str, accepted: Mapping[str, str], *, dies: str = "", silent: bool = False) -> SweepResult:
+        """Sweep a mark, and judge what was deleted. Raises Crash and what lakegc refuses, after judging."""
+        before, world, context = self.stored(), self.world(), self.context(mark_id)
+        candidates = set(pipeline.expired_of(context))
+        self.hold_back(mark_id, candidates)
+        if silent:
+            context = replace(context, data=SilentConfig(str(self.folder)))
+        try:
+            with dying(dies):
+                result = pipeline.sweep(self.spark, context, accepted=accepted)
+        finally:
+            self.judge(before)
+        self.sightings.append((self.clock(), self.repository.rules))
+        if mark_id not in self.looked_at:
+            for name in candidates & self.live(world) & self.live(self.world()):
+                self.unreferenced.pop(name, None)
+        self.looked_at.add(mark_id)
+        return result
