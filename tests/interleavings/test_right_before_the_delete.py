@@ -6,7 +6,7 @@ takes minutes where much is planned; others when all is deleted and the last loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,13 @@ _look_again = swept_report._Sweep._look_again
 
 
 def _not_before_the_first_wave(patch: pytest.MonkeyPatch) -> None:
-    def came_back(sweep: Any, glance: Glance, plan: Sequence[Any], here: str, number: int) -> bool:
-        return number > 0 and _came_back(sweep, glance, plan, here, number)
+    begun: list[Glance] = []  # one a plan
+
+    def came_back(sweep: Any, glance: Glance, plan: Any) -> bool:
+        if not any(each is glance for each in begun):
+            begun.append(glance)
+            return False
+        return _came_back(sweep, glance, plan)
 
     patch.setattr(waves.Waves, "_came_back", came_back)
 
