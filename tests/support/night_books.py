@@ -169,11 +169,14 @@ class Books:
         home = self.town.folder / HOME
         files = [file for file in home.rglob("*") if file.is_file()]
         own = [file for file in files if not file.relative_to(home).as_posix().startswith(ASIDE)]
+        standing = {file.parent for file in home.glob("marks/*/mark.json")}
+        astray = [file for file in own if file.parent != home and standing.isdisjoint(file.parents)]
+        assert not astray, f"nothing is left of a retired mark but its record: {astray[:5]}"
         self.artifacts.append(
             {
                 "files": len(own),
                 "bytes": sum(file.stat().st_size for file in own),
-                "marks": len(list(home.glob("marks/*/mark.json"))),
+                "marks": len(standing),
                 "aside": len(files) - len(own),
             }
         )
