@@ -86,6 +86,22 @@ def spark() -> SparkSession:
         return session("local[2]", {"spark.sql.shuffle.partitions": "2"})  # the tests' tables are small
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_environment() -> Iterator[None]:
+    """A file's tests leave lakegc's variables as they found them: the next file's tests run in the same process."""
+    before = _lakegc_variables()
+    yield
+    left = _lakegc_variables()
+    for name in left:
+        del os.environ[name]
+    os.environ.update(before)
+    assert left == before
+
+
+def _lakegc_variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("LAKEGC_")}
+
+
 QUICK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -136,7 +137,7 @@ def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_t
 
 @pytest.mark.parametrize("told", ["nobody", "no answer"])
 def test_what_went_before_the_next_mark_and_nobody_was_told_counts_as_deleted_when_the_sweep_goes_on_after_it(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+    spark: SparkSession, tmp_path: Path, told: str
 ) -> None:
     """At level full: the next mark does not name it any more, so that it is not confirmed either."""
     with lake(tmp_path) as found, quick(spark):
@@ -144,7 +145,7 @@ def test_what_went_before_the_next_mark_and_nobody_was_told_counts_as_deleted_wh
         repository.set_rules(7)
         for number in range(3):
             leave(repository, f"data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii54909{number}0", 30)
-        contexts = [nightly_mark(spark, found, night, monkeypatch) for night in (0, 1)]
+        contexts = [nightly_mark(spark, found, night) for night in (0, 1)]
         if told == "nobody":
             with pytest.raises(Crash), dying(MIDWAY):
                 swept_report(spark, contexts[1], accepted=ACCEPTED)
@@ -153,15 +154,15 @@ def test_what_went_before_the_next_mark_and_nobody_was_told_counts_as_deleted_wh
         else:
             silent = replace(contexts[1], data=SilentConfig(str(found.files("lake"))))
             assert swept_report(spark, silent, accepted=ACCEPTED).outcomes["failed:no_answer"] == 2
-        nightly_mark(spark, found, 2, monkeypatch)
+        nightly_mark(spark, found, 2)
         result = swept_report(spark, contexts[1], accepted=ACCEPTED)
         assert (result.outcomes["deleted"], result.outcomes["unconfirmed"]) == ({"nobody": 3, "no answer": 2}[told], 0)
 
 
-def nightly_mark(spark: SparkSession, found: Lake, night: int, monkeypatch: pytest.MonkeyPatch) -> MarkContext:
+def nightly_mark(spark: SparkSession, found: Lake, night: int) -> MarkContext:
     """A mark at level full; an hour and a half later it can be swept."""
-    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 86_400 * (night + 1)))
+    os.environ["LAKEGC_NOW"] = str(NOW.timestamp() + 86_400 * (night + 1))  # until the lake ends
     context = found.begin("lake", f"night-{night}", safety_level="full", min_age=timedelta(hours=25), mode=CLEAN)
     pipeline.mark(spark, context)
-    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 86_400 * (night + 1) + 5_400))
+    os.environ["LAKEGC_NOW"] = str(NOW.timestamp() + 86_400 * (night + 1) + 5_400)
     return context
