@@ -33,10 +33,13 @@ _FEW_ROWS, _FEW_FEEDS = 250_000, 32  # which every worker reads for itself
 _ROWS_TOGETHER = 1_000_000  # in memory at once
 
 
+Make = Callable[[pa.RecordBatch], Mapping[str, Any]]
+
+
 @dataclass(frozen=True)
 class Feed:
     """A part to be read, and what becomes of its rows: columns of the schema by name; those that are not named are
-    null. `columns`: those of the part that it takes; `repeated`: see `read_part`.
+    null. `columns`: those of the part that it takes; `repeated`, and what `within` gives: see `read_part`.
 
     `once`: of rows that agree in `hash` and `asks` one is enough; few of the others are passed on. An address lies in
     every version of its range, however many there are.
@@ -44,14 +47,21 @@ class Feed:
 
     source: Source
     columns: tuple[str, ...]
-    make: Callable[[pa.RecordBatch], Mapping[str, Any]]
+    make: Make
     repeated: tuple[str, ...] = ()
+    within: Callable[[], tuple[str, Sequence[str]]] | None = None
     once: bool = False
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The rows of the part."""
         source = self.source
-        return read_part(source.config, source.folder, source.part, self.columns, repeated=self.repeated)
+        within = self.within() if self.within else None
+        return read_part(source.config, source.folder, source.part, self.columns, within, self.repeated)
+
+
+def feeds_of(sources: Sequence[Source], schema: pa.Schema) -> list[Feed]:
+    """Parts whose rows are taken as they are."""
+    return [Feed(source, tuple(schema.names), columns_of) for source in sources]
 
 
 def rows_in(feeds: Sequence[Feed]) -> int:
@@ -116,7 +126,9 @@ def gather(
 
 
 def rows_of_feeds(spark: SparkSession, feeds: Sequence[Feed], schema: pa.Schema) -> Mapped:
-    """The rows that become of some parts, at least one, each part read by one task."""
+    """The rows that become of some parts, each part read by one task."""
+    if not feeds:
+        return Mapped(empty(spark, schema), schema)
     rows, clocks = rows_in(feeds), clock.ambient()
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))
     shares = dealt(feeds, slices, lambda feed: feed.source.part.rows)
@@ -171,7 +183,7 @@ def _distinct(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.R
 
 
 def _shaped(columns: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
-    rows = len(columns["hash"])
+    rows = next(len(value) for value in columns.values() if isinstance(value, pa.Array | np.ndarray))
     ready = []
     for field in schema:
         value = columns.get(field.name)

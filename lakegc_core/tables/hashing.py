@@ -1,6 +1,7 @@
 """A 64-bit hash of strings, whole columns at a time: a mark looks through millions of addresses by 8 bytes each.
 
-Where two addresses collide, garbage is kept, never the reverse: hashes say only that something is referred to. The hash
+It is the one hash by which addresses are compared; Spark's own hashes only deal rows out to tasks. Where two addresses
+collide, garbage is kept, never the reverse: hashes say only that something is referred to. The hash
 is part of the artifacts' form, so changing it changes `FORMAT`.
 """
 

@@ -1,7 +1,7 @@
-"""Looks for many keys in the parts of marks, by reading them through once: no shuffle, a few bytes a row.
+"""Sets of keys that workers look up: what is wanted lies in parts, which every worker reads for itself.
 
-What is looked for lies in parts as well, which every worker reads for itself, so that the driver never holds it. Keys
-are 64-bit hashes: what is found is still to be compared exactly, or only ever keeps something.
+So the driver never holds it. Keys are 64-bit hashes: what is found is still to be compared exactly, or only ever keeps
+something. `joins` says when Spark brings both sides together instead.
 """
 
 from __future__ import annotations
@@ -10,41 +10,36 @@ import functools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lakegc_core import clock
-from lakegc_core.spark.session import Item, Mapped, begin_task, empty
+from lakegc_core.spark.session import Item
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.parts import Part, read_part, rows_of, spark_width
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from lakegc_core.tables.parts import Part, read_part, rows_of
 
 MOST = 2_000_000
-"""Keys that a worker holds in memory: at most 50 MB, and it may keep four such sets. Where there may be more, Spark
-joins them; a filter that has more all the same keeps them in a file on the worker's disk."""
+"""Keys that a worker holds in memory: at most 50 MB, and it may keep four such sets. A filter of more keeps them in a
+file on the worker's disk."""
 
-LAYER = pa.field("layer", pa.string(), nullable=False)
+FEW_KEYS = 250_000
+"""Keys up to which a filter is quicker than a sieve."""
 
 _MIN_BITS, _MAX_BITS = 16, 26  # a byte each: 64 MB, which is more than MOST keys take
 _MIN_SIEVE_BITS, _MAX_SIEVE_BITS = 24, 29
 _BITS = np.array([1 << bit for bit in range(8)], np.uint8)
-Keys = Callable[[pa.RecordBatch], Sequence[np.ndarray]]
-"""The keys of rows, int64: one array, or several of which any may be found."""
+Keys = Callable[[pa.RecordBatch], np.ndarray]
+"""The keys of rows, int64."""
 
 
-def by_hash(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
-    """Column `hash`."""
-    return (rows["hash"].to_numpy(),)
-
-
-def by_address(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
-    """The hash of column `address`."""
-    return (hash_strings(rows["address"]),)
+def by_address(rows: pa.RecordBatch) -> np.ndarray:
+    """The hash of each row's address: column `hash`, or else that of column `address`."""
+    if "hash" in rows.schema.names:
+        found: np.ndarray = rows["hash"].to_numpy()
+        return found
+    return hash_strings(rows["address"])
 
 
 @dataclass(frozen=True)
@@ -64,12 +59,13 @@ def sources_of(config: StoreConfig, folder: str, parts: Sequence[Part], layer: s
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is looked for: the keys of the rows of some parts, by folder. `columns`: those that `keys` needs."""
+    """What is looked for: the keys of the rows of some parts, by folder. `columns`: those that `keys` needs. Rows in
+    which it is looked for have their keys from the same columns."""
 
     config: StoreConfig
     places: tuple[tuple[str, Sequence[Part]], ...]
-    columns: tuple[str, ...] = ("hash",)
-    keys: Keys = by_hash
+    columns: tuple[str, ...] = ("address",)
+    keys: Keys = by_address
 
     @property
     def rows(self) -> int:
@@ -87,54 +83,6 @@ def dealt(items: Sequence[Item], slices: int, rows: Callable[[Item], int]) -> tu
     """The items in shares for tasks. Large ones first, dealt out in turn: no task gets all of them."""
     largest = sorted(items, key=rows, reverse=True)
     return tuple(tuple(largest[number::slices]) for number in range(slices))
-
-
-def scan(
-    spark: SparkSession,
-    sources: Sequence[Source],
-    schema: pa.Schema,
-    wanted: Wanted | None,
-    keys: Keys = by_hash,
-    *,
-    found: bool = True,
-    only: Callable[[pa.RecordBatch, str], np.ndarray] | None = None,
-    within: Callable[[], tuple[str, Sequence[str]]] | None = None,
-    repeated: Sequence[str] = (),
-) -> Mapped:
-    """The rows of the sources of which a key (by `keys`) is wanted, or with `found=False` all the others; without
-    `wanted` all rows: the columns of `schema`, and `layer`.
-
-    `only`: which rows of a layer count. `within` (where what is wanted can lie), `repeated`: see `read_part`.
-    """
-    shape = pa.schema([*schema, LAYER])
-    if not sources or (found and wanted is not None and not wanted.rows):
-        return Mapped(empty(spark, shape), shape)
-    slices = min(len(sources), 2 * max(2, spark_width(spark)))
-    shares = dealt(sources, slices, lambda source: source.part.rows)
-    clocks = clock.ambient()
-
-    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task(clocks)
-        sought = filter_of(wanted) if wanted else None
-        places = within() if within else None
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for source in shares[number]:
-                    for rows in read_part(source.config, source.folder, source.part, schema.names, places, repeated):
-                        chosen = rows
-                        if sought is not None:
-                            hits = sought.any(keys(rows))
-                            if not found:
-                                hits = np.delete(np.arange(rows.num_rows), hits)
-                            chosen = rows.take(pa.array(hits))
-                        if only is not None and chosen.num_rows:
-                            chosen = chosen.filter(pa.array(only(chosen, source.layer)))
-                        if chosen.num_rows:
-                            columns = [chosen[field.name].cast(field.type) for field in schema]
-                            columns.append(pa.repeat(source.layer, chosen.num_rows))
-                            yield pa.RecordBatch.from_arrays(columns, schema=shape)
-
-    return Mapped(spark.range(0, slices, 1, slices), shape, body)
 
 
 class Filter:
@@ -159,11 +107,6 @@ class Filter:
         places[places == len(self._wanted)] = 0
         known: np.ndarray = likely[self._wanted[places] == found]
         return known
-
-    def any(self, several: Sequence[np.ndarray]) -> np.ndarray:
-        """The numbers of the rows of which any key is wanted, ascending."""
-        found = [self.rows(keys) for keys in several]
-        return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
 class Sieve:
@@ -201,14 +144,18 @@ def filter_of(wanted: Wanted) -> Filter:
     return _filter(wanted.config, wanted.columns, wanted.keys, wanted.names)
 
 
-def sieve_of(wanted: Wanted) -> Sieve:
-    """The same as a sieve, for any number of keys."""
-    return _sieve(wanted.config, wanted.columns, wanted.keys, wanted.names)
+def sieve_of(wanted: Wanted) -> Filter | Sieve:
+    """The same as a sieve, for any number of keys; of few a filter, whose table is quicker."""
+    return (
+        filter_of(wanted)
+        if wanted.rows <= FEW_KEYS
+        else _sieve(wanted.config, wanted.columns, wanted.keys, wanted.names)
+    )
 
 
 @functools.lru_cache(maxsize=4)
 def _filter(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Filter:
-    every = (each for batch in read_named(config, names, columns) for each in keys(batch))
+    every = (keys(batch) for batch in read_named(config, names, columns))
     if sum(rows for _, _, rows, _, _ in names) > MOST:
         return Filter(_in_a_file(every))
     found = list(every)
@@ -230,8 +177,7 @@ def _in_a_file(keys: Iterable[np.ndarray]) -> np.ndarray:
 def _sieve(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Sieve:
     sieve = Sieve(sum(rows for _, _, rows, _, _ in names))
     for batch in read_named(config, names, columns):
-        for each in keys(batch):
-            sieve.add(each)
+        sieve.add(keys(batch))
     return sieve
 
 

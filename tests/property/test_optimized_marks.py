@@ -30,6 +30,7 @@ from lakegc_core.names import STAGES
 from lakegc_core.stages.expired_addresses.clean import MISSING
 from lakegc_core.stages.expired_addresses.since import KEPT
 from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.tables import joins
 from lakegc_core.tables.parts import read_part
 from tests.support import oracle, towns
 from tests.support.crowded import crowded, large_index
@@ -107,7 +108,7 @@ class Comparison:
         right, found = findings_of(twin), findings_of(ours)
         there, known = listed(town.spark, twin), listed(town.spark, ours)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inventory, "MOST", -1)
+            patch.setattr(joins, "MOST", -1)
             assert listed(town.spark, ours) == known, "what was swept is subtracted by a join as by a filter"
         shutil.rmtree(town.folder / "_lakefs/retention/gc/lakegc/marks/twin")
         hidden = there - known

@@ -8,15 +8,13 @@ from types import ModuleType
 
 import pytest
 
-from lakegc_core.stages.expired_addresses import clean, optimized, reasons
+from lakegc_core.stages.expired_addresses import optimized
 from lakegc_core.stages.expired_addresses import since as findings
-from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.tables import gather as gathering
+from lakegc_core.tables import joins
 
 LIMITS = (
-    (clean, "MOST"),
-    (reasons, "MOST"),
-    (inventory, "MOST"),
+    (joins, "MOST"),
     (findings, "MOST_CARRIED"),
     (gathering, "_FEW_ROWS"),
 )

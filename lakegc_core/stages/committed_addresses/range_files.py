@@ -221,9 +221,9 @@ class RangeReader:
         )
 
 
-def by_reading(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
+def by_reading(rows: pa.RecordBatch) -> np.ndarray:
     """The keys of RANGES rows: of each range and the mark that read it."""
-    return (reading_keys(rows["range_id"], rows["read_in"]),)
+    return reading_keys(rows["range_id"], rows["read_in"])
 
 
 def reading_keys(range_ids: pa.Array, marks: pa.Array) -> np.ndarray:

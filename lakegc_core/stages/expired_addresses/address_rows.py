@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.namespace_listing.inventory import Units, unit_of
 from lakegc_core.tables.gather import HASH, KIND, only
 from lakegc_core.tables.hashing import hash_strings, mixed
-from lakegc_core.tables.key_scan import Filter, Sieve, Wanted, filter_of
+from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
 
 BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
 CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
@@ -98,10 +98,9 @@ class IndexRows:
     layer: str
     held: Wanted
     sought: Wanted
-    sieve: Callable[[Wanted], Filter | Sieve]
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        rows = rows.take(pa.array(self.sieve(self.sought).rows(rows["hash"].to_numpy())))
+        rows = rows.take(pa.array(sieve_of(self.sought).rows(rows["hash"].to_numpy())))
         ranges = rows["range_id"].cast(pa.string())
         held = filter_of(self.held).rows(reading_keys(ranges, pa.repeat(self.layer, len(ranges))))
         return {"kind": self.kind, "hash": rows["hash"].to_numpy()[held], "range_id": ranges.take(pa.array(held))}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +16,16 @@ from lakegc_core.stages.committed_addresses.range_files import INDEX_SCHEMA, MET
 from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, ranked
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import ALIKE
-from lakegc_core.tables.key_scan import LAYER, MOST, Wanted, scan
+from lakegc_core.tables.gather import Feed, columns_of
+from lakegc_core.tables.joins import scan
+from lakegc_core.tables.key_scan import Source, Wanted
 from lakegc_core.tables.parts import Part, read, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SIZED = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size")])  # of the index, and of ELSEWHERE
-_HITS = pa.schema([*_SIZED, LAYER])
+LAYER = pa.field("layer", pa.string(), nullable=False)
+_HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), LAYER])
 _HELD = pa.schema([field for field in METARANGES_SCHEMA if field.name != "checksum"])
 
 
@@ -68,13 +71,8 @@ class AlikeEntries:
     def alike(self, classes: Sequence[Part]) -> list[Part]:
         """Which retained ranges hold entries that are alike a candidate: ALIKE."""
         sizes = Wanted(self.context.workspace, ((self.folder("sizes"), tuple(classes)),), ("size",), _by_size)
-        if sizes.rows <= MOST:
-            rows = self.claimed(sizes)
-        else:
-            every = self.claimed(None).as_frame()
-            of_candidates = self.read("sizes", classes, SIZES, ["size"])
-            rows = Mapped(every.join(many(of_candidates), "size", "left_semi").select(*_HITS.names), _HITS)
-        hits = self.put("hits", rows.then(_HITS, _distinct_hits), _HITS)
+        # The sizes that entries claim, imported ones as well: a branch may hide a candidate behind either.
+        hits = self.hits("hits", [*self.heads.sources, *self.heads.outside], sizes)
         ranks = self.read("sizes", classes, SIZES, ["size", "rank"])
         found = self.of_ranges(hits, "hits").join(many(ranks), "size").select(*ALIKE.names)
         if self.heads.misstated.rows:
@@ -85,17 +83,16 @@ class AlikeEntries:
         """The ranges of entries that claim another size than their object has: ALIKE, alike to every candidate."""
         from pyspark.sql import functions as F
 
-        wanted = self.heads.misstated
-        shape = pa.schema([*_SIZED, INDEX_SCHEMA.field("hash")])
-        sought = wanted if wanted.rows <= MOST else None  # of too many all ranges are asked for
-        rows = scan(self.spark, self.heads.sources, shape, sought, repeated=("range_id",))
-        parts = self.put("claims", rows.then(_HITS, _distinct_hits), _HITS)
+        parts = self.hits("claims", self.heads.sources, self.heads.misstated, INDEX_SCHEMA.field("hash"))
         return self.of_ranges(parts, "claims").withColumn("rank", F.lit(EVERY)).select(*ALIKE.names)
 
-    def claimed(self, wanted: Wanted | None) -> Mapped:
-        """The sizes that entries claim, imported ones as well: a branch may hide a candidate behind either (_HITS)."""
-        sources = [*self.heads.sources, *self.heads.outside]
-        return scan(self.spark, sources, _SIZED, wanted, _by_size, repeated=("range_id",))
+    def hits(self, name: str, sources: Sequence[Source], wanted: Wanted, *more: pa.Field) -> list[Part]:
+        """The rows of entries that are wanted, as _HITS. `more`: columns that the keys need."""
+        schema = pa.schema([*_HITS, *more])
+        columns = tuple(column for column in schema.names if column != LAYER.name)
+        feeds = [Feed(each, columns, partial(_of_layer, each.layer), ("range_id",)) for each in sources]
+        rows = scan(self.spark, feeds, schema, wanted)
+        return self.put(name, rows.then(_HITS, _distinct_hits), _HITS)
 
     def of_ranges(self, hits: Sequence[Part], name: str) -> DataFrame:
         """Sizes of ranges that count: range_id, count, size."""
@@ -132,8 +129,13 @@ class AlikeEntries:
         return read(self.spark, self.context.workspace, self.folder(name), parts, schema, columns)
 
 
-def _by_size(rows: pa.RecordBatch) -> Sequence[np.ndarray]:
-    return (rows["size"].to_numpy(),)
+def _by_size(rows: pa.RecordBatch) -> np.ndarray:
+    sizes: np.ndarray = rows["size"].to_numpy()
+    return sizes
+
+
+def _of_layer(layer: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return columns_of(rows) | {"layer": layer}
 
 
 def _distinct_hits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -25,7 +25,7 @@ from lakegc_core.spark.session import Json
 from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as PROTECTED
 from lakegc_core.stages.uncommitted_addresses.stage import has_vanished, protect_listed
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.tables.key_scan import Wanted, by_address, sieve_of
+from lakegc_core.tables.key_scan import Wanted, sieve_of
 from lakegc_core.tables.parts import PartWriter, part_results
 
 SHOWN = "shown"
@@ -93,7 +93,7 @@ class Asking:
     def wanted(self, page: Sequence[ObjectStats]) -> pa.RecordBatch:
         """The addresses of a page that may be candidates."""
         shown = keys_of(self.namespace, [stats.physical_address for stats in page])
-        return shown.take(pa.array(sieve_of(self.candidates).rows(by_address(shown)[0])))
+        return shown.take(pa.array(sieve_of(self.candidates).rows(self.candidates.keys(shown))))
 
 
 class _Walk:

@@ -24,7 +24,7 @@ from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as DUMPED
 from lakegc_core.stages.uncommitted_addresses.stage import STAGE as STAGED
-from lakegc_core.tables.key_scan import Source, Wanted, by_address, sources_of
+from lakegc_core.tables.key_scan import Source, Wanted, sources_of
 from lakegc_core.tables.parts import Part, read
 
 if TYPE_CHECKING:
@@ -163,4 +163,4 @@ def _misstated(context: MarkContext, layers: Sequence[Layer], new: Sequence[Part
     """Addresses of which an entry claims another size than the object has, in any layer."""
     odd = [(layer.mark.stage_folder(FINDINGS, MISSTATED), tuple(layer.parts(FINDINGS, MISSTATED))) for layer in layers]
     odd.append((context.mark.stage_folder(FINDINGS, MISSTATED), tuple(new)))
-    return Wanted(context.workspace, tuple(odd), ("address",), by_address)
+    return Wanted(context.workspace, tuple(odd))

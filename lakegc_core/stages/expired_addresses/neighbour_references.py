@@ -21,17 +21,15 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, authorities, may_refer
 from lakegc_core.marks.layers import Layer, layers_of
 from lakegc_core.marks.neighbours import Neighbour, Sighting, neighbours_of, sight, sightings, unread, what_is_known
-from lakegc_core.names import Reason
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.range_files import RANGES, by_reading, reading_keys
-from lakegc_core.stages.expired_addresses.reasons import Keeper
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.tables.key_scan import Source, Wanted, by_address, dealt, filter_of
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read, read_part, rows_of, spark_width
+from lakegc_core.tables.key_scan import Source, Wanted, dealt, filter_of
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read_part, rows_of, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,13 +47,6 @@ class References:
     parts: Sequence[Part]
     facts: NeighbourFacts
     folder: str
-
-    def keeper(self, spark: SparkSession, context: MarkContext) -> Keeper:
-        """Keeps what they refer to."""
-        wanted = Wanted(context.workspace, ((self.folder, tuple(self.parts)),), ("address",), by_address)
-        return Keeper(
-            Reason.NEIGHBOUR, wanted, lambda: read(spark, context.workspace, self.folder, self.parts, KEYS_SCHEMA)
-        )
 
 
 def read_references(spark: SparkSession, context: MarkContext, folder: str) -> References:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -54,9 +53,9 @@ from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.stages.namespace_listing.inventory import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.tables.gather import Feed, columns_of, few, gather, partitions_for, rows_in, rows_of_feeds
-from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import Sieve, Wanted, by_address, by_hash, filter_of, scan, sieve_of, sources_of
+from lakegc_core.tables.gather import Feed, columns_of, feeds_of, few, gather, partitions_for, rows_in, rows_of_feeds
+from lakegc_core.tables.joins import among, flagged
+from lakegc_core.tables.key_scan import Sieve, Wanted, sources_of
 from lakegc_core.tables.parts import Part, read, rows_of, spark_width, write
 
 if TYPE_CHECKING:
@@ -91,9 +90,12 @@ class _ChangedAddresses:
         found: dict[str, list[Part]] = {_FOUND: [], _LEFT: []}
         parts = {CANDIDATES: decided[CANDIDATES], _LEFT: [], LEARNT: [], _LOOSE: [], ABSENT: []}
         if decided[FREED] or decided[ASKED]:
-            sought = [self._wanted(decided, *names) for names in ((FREED, ASKED), (FREED,), (ASKED,))]
-            lying = inventory.find(self.spark, (self.own, *self.layers), sought[0], gone=False)
-            found = self._write(lying, dict.fromkeys((_FOUND, _LEFT), inventory.SCHEMA), _Split(*sought[1:]))
+            lying = inventory.find(
+                self.spark, (self.own, *self.layers), self._wanted(decided, FREED, ASKED), gone=False
+            )
+            for name in (FREED, ASKED):
+                lying = flagged(self.spark, lying, name, self._wanted(decided, name))
+            found = self._write(lying, dict.fromkeys((_FOUND, _LEFT), inventory.SCHEMA), _split_lying)
         if decided[ASKED] or decided[SWEPT]:
             parts |= self._ask(decided, found[_FOUND])
         parts[_LEFT] = found[_LEFT]
@@ -108,7 +110,7 @@ class _ChangedAddresses:
             return self._read(ABSENT, parts[ABSENT], _ABSENT_SCHEMA).where(which)
 
         return Unreferenced(
-            objects=scan(self.spark, objects, inventory.SCHEMA, None),
+            objects=rows_of_feeds(self.spark, feeds_of(objects, inventory.SCHEMA), inventory.SCHEMA),
             missing=absent("live").select("address") if parts[ABSENT] else None,
             holding=lambda: absent("range_id is not null").select("address", "range_id"),
             learnt=parts[LEARNT],
@@ -138,12 +140,11 @@ class _ChangedAddresses:
             (layer.mark.stage_folder(stage, dataset), tuple(layer.parts(stage, dataset)))
             for _, layer, stage, dataset in told
         )
-        sought = Wanted(self.context.workspace, places, ("address",), by_address)
+        sought = Wanted(self.context.workspace, places)
         held = self.own.wanted(range_files.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
-        sieve = filter_of if few(sought.rows) else sieve_of  # the table of a filter for few is quicker
         index: list[Feed] = []
         for layer in every:
-            make = IndexRows(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought, sieve)
+            make = IndexRows(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought)
             sources = layer.sources(range_files.STAGE, INDEX)
             index += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in sources]
         # Of what is sought ranges hold about as much again, and some of the index comes along.
@@ -167,13 +168,13 @@ class _ChangedAddresses:
 
     def _ask(self, decided: Mapping[str, Sequence[Part]], found: Sequence[Part]) -> dict[str, list[Part]]:
         """Ask the store for what no listing knows: what is there, what of that nothing holds, and what is not there."""
-        known = Wanted(self.context.workspace, ((self._folder(_FOUND), tuple(found)),), ("address",), by_address)
+        known = Wanted(self.context.workspace, ((self._folder(_FOUND), found),))
         rows = self._read(ASKED, decided[ASKED], SOUGHT_SCHEMA)
         rows = rows.unionByName(self._read(SWEPT, decided[SWEPT], SOUGHT_SCHEMA))
         asked = rows_of(decided[ASKED]) + rows_of(decided[SWEPT])
         width = min(4 * spark_width(self.spark), 1 + asked // _ASKED_PER_TASK)
-        work = _Asking(self.context.data, self.context.namespace, known)
-        answers = Mapped(rows.repartition(width), _ANSWER, work.ask)
+        unknown = among(self.spark, Mapped(rows.repartition(width), SOUGHT_SCHEMA), known, found=False)
+        answers = unknown.then(_ANSWER, _Asking(self.context.data, self.context.namespace).ask)
         schemas = {LEARNT: inventory.SCHEMA, _LOOSE: inventory.SCHEMA, ABSENT: _ABSENT_SCHEMA}
         return self._write(answers, schemas, _by_answer)
 
@@ -188,8 +189,8 @@ class _ChangedAddresses:
         return read(self.spark, self.context.workspace, self._folder(name), parts, schema)
 
     def _wanted(self, parts: Mapping[str, Sequence[Part]], *names: str) -> Wanted:
-        places = tuple((self._folder(name), tuple(parts[name])) for name in names)
-        return Wanted(self.context.workspace, places, ("hash",), by_hash)
+        places = tuple((self._folder(name), parts[name]) for name in names)
+        return Wanted(self.context.workspace, places, ("hash",))
 
     def _folder(self, name: str) -> str:
         return self.context.mark.stage_folder(FINDINGS, name)
@@ -199,33 +200,22 @@ def _by_verdict(table: pa.Table) -> dict[str, pa.Table]:
     return {name: table.filter(pc.equal(table["verdict"], name)) for name in VERDICTS}
 
 
-@dataclass(frozen=True)
-class _Split:
-    """Tells objects that were freed from those that were asked for; a picklable value that tasks carry."""
-
-    freed: Wanted
-    asked: Wanted
-
-    def __call__(self, table: pa.Table) -> dict[str, pa.Table]:
-        hashes = hash_strings(table["address"])
-        parts = {_LEFT: self.freed, _FOUND: self.asked}
-        return {name: table.take(pa.array(filter_of(wanted).rows(hashes))) for name, wanted in parts.items()}
+def _split_lying(table: pa.Table) -> dict[str, pa.Table]:
+    """Tells objects that were freed from those that were asked for; some are both."""
+    return {_LEFT: table.filter(table[FREED]), _FOUND: table.filter(table[ASKED])}
 
 
 @dataclass(frozen=True)
 class _Asking:
-    """Asks a store for objects one by one; a picklable value that tasks carry. `known`: which need not be asked for."""
+    """Asks a store for objects one by one; a picklable value that tasks carry."""
 
     data: StoreConfig
     namespace: Namespace
-    known: Wanted
 
     def ask(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For each address a row: what the store says of the object, or nulls if it is not there."""
         store = connect(self.data)
         for batch in batches:
-            known = filter_of(self.known).any(by_hash(batch))
-            batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), known)))
             units = unit_of(batch["address"]).to_pylist()
             foreign = pc.invert(self.namespace.collectable(batch["address"])).to_pylist()
             rows = []

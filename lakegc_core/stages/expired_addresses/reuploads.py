@@ -34,7 +34,7 @@ from lakegc_core.stages.expired_addresses.compaction import may_compact, sizes_a
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, ALIKE_BUT, PLACES, RangePaths, WholeRanges
 from lakegc_core.stages.expired_addresses.proofs import Known, Proofs, Proven
-from lakegc_core.tables.key_scan import Wanted, by_address
+from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, parts_of, read_part, spark_width
 
 if TYPE_CHECKING:
@@ -269,18 +269,14 @@ class _Search:
         return self.context.settings.scale.lakefs_parallelism or ASKED_AT_ONCE
 
     def _asking(self, tasks: int) -> Asking:
+        candidates = self.entries.candidates
         return Asking(
             server=self.context.settings.server,
             repository=self.context.header.repository,
             namespace=self.context.namespace,
             artifacts=self.context.workspace,
             folder=self.entries.folder(SHOWN),
-            candidates=Wanted(
-                self.context.workspace,
-                ((self.entries.candidates.folder, tuple(self.entries.candidates.parts)),),
-                ("address",),
-                by_address,
-            ),
+            candidates=Wanted(self.context.workspace, ((candidates.folder, candidates.parts),)),
             threads=max(1, self._at_once // tasks),
         )
 

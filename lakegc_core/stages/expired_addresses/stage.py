@@ -26,7 +26,6 @@ from lakegc_core.policy.judgements import shrunk
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.spark.session import Mapped, many, run_tasks
 from lakegc_core.stages.committed_addresses import held_paths, range_files
-from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
 from lakegc_core.stages.expired_addresses import statistics
 from lakegc_core.stages.expired_addresses.alike import Candidates
 from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, Unreferenced, against_all
@@ -35,14 +34,15 @@ from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, References, read_references
 from lakegc_core.stages.expired_addresses.optimized import against_changes
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
-from lakegc_core.stages.expired_addresses.reasons import Judge, Keeper
+from lakegc_core.stages.expired_addresses.reasons import Judge
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, moment, with_since
 from lakegc_core.stages.expired_addresses.summary import STRANGE, Summary, amount_of, groups_of, sums_of
 from lakegc_core.stages.expired_addresses.text_lists import TEXT_FOLDER, TextLists
 from lakegc_core.stages.namespace_listing.inventory import LEARNT
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
-from lakegc_core.tables.key_scan import Source, by_address, sources_of
+from lakegc_core.tables.joins import flagged
+from lakegc_core.tables.key_scan import Source, Wanted, sources_of
 from lakegc_core.tables.parts import Part, read, remove_leftovers, write
 
 if TYPE_CHECKING:
@@ -118,28 +118,23 @@ def _judged(
     folders: Mapping[str, str],
 ) -> dict[str, list[Part]]:
     """The objects in parts, by what keeps them."""
-    keepers = (
-        neighbours.keeper(spark, context),
-        _keeper(spark, own, Reason.STAGED, uncommitted_addresses.STAGE, "", uncommitted_addresses.SCHEMA),
-        _keeper(spark, own, Reason.HELD, range_files.STAGE, held_paths.HELD, ROWS_SCHEMA),
-    )
+    keepers = {
+        Reason.STAGED: own.wanted(uncommitted_addresses.STAGE),
+        Reason.HELD: own.wanted(range_files.STAGE, held_paths.HELD),
+        Reason.NEIGHBOUR: Wanted(context.workspace, ((neighbours.folder, neighbours.parts),)),
+    }
     rows = with_since(spark, context, objects, own.manifests[STAGES[2]].finished_at)
-    for keeper in keepers:
-        rows = rows if keeper.fits else keeper.join(rows)
+    for reason, wanted in keepers.items():
+        rows = flagged(spark, rows, reason, wanted)
     return write(
         rows,
         context.workspace,
         {name: folders[name] for name in (STAGE, KEPT)},
         SCHEMA,
-        prepare=Judge.of(context, xid_times, keepers),
+        prepare=Judge.of(context, xid_times),
         split=_split,
         summarise=Summary.of(context),
     )
-
-
-def _keeper(spark: SparkSession, own: Layer, reason: str, stage: str, dataset: str, schema: pa.Schema) -> Keeper:
-    wanted = own.wanted(stage, dataset, columns=("address",), keys=by_address)
-    return Keeper(reason, wanted, lambda: own.frame(spark, stage, dataset, schema))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ slice in many shards: these are one unit together, so that there are not more un
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,11 +27,12 @@ from lakegc_core.marks.sweeps import report_of, sweeps_of
 from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import sharded_slices, slice_time
-from lakegc_core.spark.session import Mapped, many
+from lakegc_core.spark.session import Mapped
 from lakegc_core.store.base import LISTING_SCHEMA, StoreConfig
-from lakegc_core.tables.gather import HASH, Feed, gather, only, partitions_for, rows_in
+from lakegc_core.tables.gather import HASH, Feed, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import MOST, Source, Wanted, by_address, filter_of, read_named, scan
+from lakegc_core.tables.joins import among, scan
+from lakegc_core.tables.key_scan import Source, Wanted, read_named
 from lakegc_core.tables.parts import Part, list_parts, read_part, rows_of, write
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Units:
     def of(cls, config: StoreConfig, folder: str, parts: Sequence[Part], layers: Sequence[Layer]) -> Units:
         """Of these parts of a dataset UNITS; `layers`, newest first, are what `listed_in` may name."""
         ages = tuple((layer.mark_id, number) for number, layer in enumerate(layers))
-        return cls(Wanted(config, ((folder, tuple(parts)),)), ages)
+        return cls(Wanted(config, ((folder, parts),)), ages)
 
     @classmethod
     def of_top(cls, layers: Sequence[Layer]) -> Units:
@@ -154,7 +155,7 @@ class Units:
         return chosen
 
 
-@functools.lru_cache(maxsize=4)
+@lru_cache(maxsize=4)
 def _known_units(
     config: StoreConfig, names: tuple[tuple[Any, ...], ...], ages: tuple[tuple[str, int], ...]
 ) -> tuple[pa.Array, dict[str, np.ndarray]]:
@@ -228,8 +229,7 @@ def write_gone(
     found = write(gone, config, targets, GONE_SCHEMA, split=_split_sure, summarise=_bytes)
     parts = found[GONE]
     if unsure := found[_UNSURE]:
-        wanted = Wanted(config, ((folders[_UNSURE], unsure),), ("address",), by_address)
-        lying = _scan(spark, layers, _Current(units), wanted)
+        lying = _scan(spark, layers, units, Wanted(config, ((folders[_UNSURE], unsure),)))
         parts += write(lying, config, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
     return parts, {"objects": rows_of(parts), "bytes": sum(part.sums["bytes"] for part in parts)}
 
@@ -265,51 +265,42 @@ def _over_at(mark: MarkArtifacts, number: int) -> float:
 
 @dataclass(frozen=True)
 class _Current:
-    """Which rows of a layer no newer listing of their unit replaces, and no sweep has deleted; a picklable value."""
+    """Rows of a layer that no newer listing of their unit replaces; a picklable value that tasks carry."""
 
     units: Units
-    gone: Wanted | None = None
+    layer: str
 
-    def __call__(self, rows: pa.RecordBatch, layer: str) -> np.ndarray:
-        kept: np.ndarray = self.units.age(layer) <= self.units.ages_of(rows["unit"])
-        if self.gone is not None and self.gone.rows:
-            kept[filter_of(self.gone).any(by_address(rows))] = False
-        return kept
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        return columns_of(rows.filter(pa.array(self.units.age(self.layer) <= self.units.ages_of(rows["unit"]))))
 
 
 def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None, *, gone: bool = True) -> Mapped:
-    """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: SCHEMA, and
-    `layer`. Without `gone` also those that sweeps have deleted since."""
+    """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: SCHEMA. Without
+    `gone` also those that sweeps have deleted since."""
     top = layers[0]
-    deleted = top.wanted(STAGE, GONE, columns=("address",), keys=by_address)
-    fits = gone and deleted.rows <= MOST
-    current = _Current(Units.of_top(layers), deleted if fits else None)
-    found = _scan(spark, layers, current if len(layers) > 1 else None, wanted)
-    if gone and not fits:
-        swept = top.frame(spark, STAGE, GONE, GONE_SCHEMA).select("address")
-        rows = found.as_frame().join(many(swept, deleted.rows), "address", "left_anti")
-        return Mapped(rows, found.schema)
-    return found
+    found = _scan(spark, layers, Units.of_top(layers) if len(layers) > 1 else None, wanted)
+    deleted = top.wanted(STAGE, GONE)
+    return among(spark, found, deleted, found=False) if gone and deleted.rows else found
 
 
-def _scan(spark: SparkSession, layers: Sequence[Layer], current: _Current | None, wanted: Wanted | None) -> Mapped:
-    """`wanted`: of parts with a column `address`."""
-    sources = [source for layer in layers for place in _DATASETS for source in layer.sources(*place)]
-    within = _Within(wanted) if wanted else None
-    return scan(spark, sources, SCHEMA, wanted, by_address, only=current, within=within)
+def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wanted: Wanted | None) -> Mapped:
+    """`wanted`: of parts with a column `address`. `units`: whose newest listing counts."""
+    within = partial(_within, wanted) if wanted else None
+    feeds = [
+        Feed(source, tuple(SCHEMA.names), _Current(units, layer.mark_id) if units else columns_of, within=within)
+        for layer in layers
+        for place in _DATASETS
+        for source in layer.sources(*place)
+    ]
+    return scan(spark, feeds, SCHEMA, wanted) if wanted else rows_of_feeds(spark, feeds, SCHEMA)
 
 
-@dataclass(frozen=True)
-class _Within:
-    """In which units some addresses lie; a picklable value that tasks carry."""
-
-    wanted: Wanted
-
-    def __call__(self) -> tuple[str, Sequence[str]]:
-        return "unit", _units_of(self.wanted.config, self.wanted.names)
+def _within(wanted: Wanted) -> tuple[str, Sequence[str]]:
+    """The column `unit`, and in which units some addresses lie."""
+    return "unit", _units_of(wanted.config, wanted.names)
 
 
-@functools.lru_cache(maxsize=2)
+@lru_cache(maxsize=2)
 def _units_of(config: StoreConfig, names: tuple[tuple[Any, ...], ...]) -> Sequence[str]:
     found: set[str] = set()
     for batch in read_named(config, names, ["address"]):

@@ -19,17 +19,18 @@ from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
 from lakegc_core.policy.retention import HOLD, Rules
-from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.spark.session import clear_errors
 from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.held_paths import HELD, held_by_path
 from lakegc_core.stages.committed_addresses.unknown_ranges import ReadSince, read_unknown
 from lakegc_core.stages.expired_addresses.heads import Since, branches_of
-from lakegc_core.stages.expired_addresses.neighbour_references import KEYS_SCHEMA, NEIGHBOURS, read_references
+from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, read_references
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.stages.retention_commits.rules_memory import rules_json
 from lakegc_core.stages.retention_commits.stage import fetch_commit, find_retained, heads_digest, write_heads
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.stages.uncommitted_addresses.stage import dump_staged
+from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, read
 
 if TYPE_CHECKING:
@@ -81,24 +82,23 @@ class Look:
     facts: LookFacts | None = None
     """None of a glance."""
 
-    def live(self, spark: SparkSession, context: MarkContext) -> DataFrame:
-        """Hashes (column `h`, xxhash64 of the address) of all that is staged now or newly committed since the mark, and
-        of what other repositories refer to. Column `held`: whether only a hold keeps it."""
-        from pyspark.sql import functions as F
+    def live(self, context: MarkContext) -> Wanted:
+        """The addresses of all that must not be deleted: what is referred to, and what holds keep."""
+        return Wanted(context.workspace, (*self.referred_to(context).places, *self.kept_by_holds(context).places))
 
-        staged = self._staged(spark, context)
-        committed = _read(spark, context, self.reads.committed.folder, self.committed, range_files.SCHEMA)
-        theirs = _read(spark, context, f"{self.folder}/{NEIGHBOURS}", self.neighbours, KEYS_SCHEMA)
-        every = staged.select("address").unionByName(committed.select("address")).unionByName(theirs)
-        every = every.select(F.xxhash64("address").alias("h")).distinct().withColumn("held", F.lit(False))
-        if not self.held:
-            return every
-        held = _read(spark, context, self.reads.held.folder, self.held, range_files.SCHEMA)
-        held = held.select(F.xxhash64("address").alias("h"), F.lit(True).alias("held"))
-        return every.unionByName(held).groupBy("h").agg(F.min("held").alias("held"))
+    def referred_to(self, context: MarkContext) -> Wanted:
+        """The addresses of all that is staged now or newly committed since the mark, and of what other repositories
+        refer to."""
+        staged, theirs = (self._staged_folder, self.staged), (f"{self.folder}/{NEIGHBOURS}", self.neighbours)
+        return Wanted(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))
 
-    def _staged(self, spark: SparkSession, context: MarkContext) -> DataFrame:
-        return _read(spark, context, f"{self.folder}/uncommitted", self.staged, uncommitted_addresses.SCHEMA)
+    def kept_by_holds(self, context: MarkContext) -> Wanted:
+        """The addresses of what holds keep; something else may refer to it as well."""
+        return Wanted(context.workspace, ((self.reads.held.folder, self.held),))
+
+    @property
+    def _staged_folder(self) -> str:
+        return f"{self.folder}/uncommitted"
 
     @property
     def found(self) -> LookFacts:
@@ -118,7 +118,7 @@ class Look:
             names=facts.retention_commits.branches,
             entries=facts.committed_addresses.entries,
             staged=facts.uncommitted_addresses.rows,
-            dumped=lambda: self._staged(spark, context),
+            dumped=lambda: _read(spark, context, self._staged_folder, self.staged, uncommitted_addresses.SCHEMA),
         )
 
     def heads_moved(self, context: MarkContext) -> bool:
@@ -216,13 +216,6 @@ class Glance:
             committed=read_unknown(self.spark, self.context, retained, self.look.reads.committed),
             reads=self.look.reads,
         )
-
-
-def among(rows: DataFrame, live: DataFrame) -> DataFrame:
-    """The rows whose address is among the live hashes."""
-    from pyspark.sql import functions as F
-
-    return rows.withColumn("h", F.xxhash64("address")).join(many(live), "h", "left_semi").drop("h")
 
 
 def _read(spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], schema: Any) -> DataFrame:

@@ -21,7 +21,7 @@ from lakegc_core.policy import judgements
 from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import LOOKS
-from lakegc_core.spark.session import many
+from lakegc_core.spark.session import Mapped, many
 from lakegc_core.stages.expired_addresses import since as findings
 from lakegc_core.stages.expired_addresses.alike import Candidates
 from lakegc_core.stages.expired_addresses.classes import PLANNED
@@ -37,14 +37,16 @@ from lakegc_core.stages.swept_report.lost import told_apart, told_of_unconfirmed
 from lakegc_core.stages.swept_report.record import SweepRecord, deleted_by_other_marks
 from lakegc_core.stages.swept_report.what_counts import unknown_names
 from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.joins import flagged
 from lakegc_core.tables.parts import Part, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PLANNED = "planned"
+_JUDGED = PLAN_SCHEMA.append(OUTCOMES_SCHEMA.field("outcome"))
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
-_SHARE = "pmod(xxhash64(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
+_SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
 _ROWS_A_PART = 10_000
 _MOST_PARTS = 1_000
 
@@ -84,12 +86,12 @@ class Planner:
 
         if self.context.level.gap:
             candidates = findings.with_later_findings(self.spark, self.context, candidates)
-        judged = candidates.withColumn("h", F.xxhash64("address")).withColumn("outcome", F.lit(_PLANNED))
+        judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
         elsewhere = deleted_by_other_marks(self.spark, self.context)
         if elsewhere is not None:
             gone = F.when(F.col("gone"), Outcome.ALREADY_GONE).otherwise(F.col("outcome"))
             judged = judged.join(many(elsewhere.withColumn("gone", F.lit(True))), "address", "left")
-            judged = judged.withColumn("outcome", gone).drop("gone")
+            judged = judged.withColumn("outcome", gone).select(*_JUDGED.names)
         left: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = f"{here}/look" if number == 1 else f"{here}/look-{number}"
@@ -101,27 +103,24 @@ class Planner:
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
         may_be_gone = self.record.may_have_deleted or elsewhere is not None
-        parts = self._write_plan(judged.drop("h"), here, attempt, _parts(waiting), may_be_gone=may_be_gone)
+        parts = self._write_plan(judged, here, attempt, _parts(waiting), may_be_gone=may_be_gone)
         return Plan(f"{here}/plan", parts, look, left)
 
     def _judged(self, judged: DataFrame, look: Look, folder: str) -> tuple[DataFrame, Amount | None]:
-        """The candidates (with `h` and `outcome`), after what a look saw and what branches showed then; and what could
+        """The candidates (with `outcome`), after what a look saw and what branches showed then; and what could
         not be asked for (None: nothing had to be)."""
         from pyspark.sql import functions as F
 
         ready = look.began_at - self.context.level.gap.total_seconds()
-        live = look.live(self.spark, self.context)
-        judged = (
-            judged.join(many(live), "h", "left")
-            .withColumn(
-                "outcome",
-                F.when(F.col("held"), Outcome.HELD)
-                .when(F.col("held").isNotNull(), Outcome.RESCUED)
-                .when((F.col("outcome") == _PLANNED) & (F.col("since") > findings.moment(ready)), Outcome.UNCONFIRMED)
-                .otherwise(F.col("outcome")),
-            )
-            .drop("held")
+        rows = flagged(self.spark, Mapped(judged, _JUDGED), "live", look.referred_to(self.context))
+        rows = flagged(self.spark, rows, "held", look.kept_by_holds(self.context))
+        outcome = (
+            F.when(F.col("live"), Outcome.RESCUED)
+            .when(F.col("held"), Outcome.HELD)
+            .when((F.col("outcome") == _PLANNED) & (F.col("since") > findings.moment(ready)), Outcome.UNCONFIRMED)
+            .otherwise(F.col("outcome"))
         )
+        judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
         planned = f"{folder}/candidates"
         parts = write(
             judged.where(f"outcome = '{_PLANNED}'").select(*PLANNED.names),

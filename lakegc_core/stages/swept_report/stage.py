@@ -21,12 +21,12 @@ from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
 from lakegc_core.names import NO_ANSWER, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.stages.expired_addresses import since as findings
 from lakegc_core.stages.swept_report import lakefs_report, other_tools
 from lakegc_core.stages.swept_report.authorize import check_look_delay, judge, refusal
-from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
-from lakegc_core.stages.swept_report.look import Look, Reads, among, take_look
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.stages.swept_report.look import Look, Reads, take_look
 from lakegc_core.stages.swept_report.lost import absent, settled
 from lakegc_core.stages.swept_report.other_tools import ForeignMark
 from lakegc_core.stages.swept_report.planning import Plan, Planner
@@ -37,6 +37,7 @@ from lakegc_core.stages.swept_report.spinning import Spinning
 from lakegc_core.stages.swept_report.waves import Waves
 from lakegc_core.stages.swept_report.what_counts import as_swept, check_min_age, effective_level, stricter_than_mark
 from lakegc_core.store.base import Store, connect
+from lakegc_core.tables.joins import among
 from lakegc_core.tables.parts import read, write
 
 if TYPE_CHECKING:
@@ -238,8 +239,8 @@ class _Sweep:
     def _record_lost(self, look: Look, attempt: int) -> None:
         from pyspark.sql import functions as F
 
-        planned = self.record.planned().select("address", "size")
-        lost = absent(among(planned, look.live(self.spark, self.context)), self.context.data)
+        planned = Mapped(self.record.planned(), PLAN_SCHEMA)
+        lost = absent(among(self.spark, planned, look.live(self.context)).as_frame(), self.context.data)
         self._journal(lost.withColumn("outcome", F.lit(Outcome.LOST)), attempt)
 
     def _result(

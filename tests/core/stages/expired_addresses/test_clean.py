@@ -14,7 +14,7 @@ from lakegc_core.marks.layers import all_layers
 from lakegc_core.names import STAGES
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
 from lakegc_core.stages.committed_addresses.range_files import INDEX, INDEX_SCHEMA
-from lakegc_core.stages.expired_addresses.clean import MISSTATED, against_all
+from lakegc_core.stages.expired_addresses.clean import ABSENT, MISSTATED, _split_named, against_all
 from lakegc_core.stages.namespace_listing.inventory import GONE, GONE_SCHEMA, SCHEMA, UNITS, UNITS_SCHEMA
 from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as STAGED_SCHEMA
 from lakegc_core.tables.hashing import hash_strings
@@ -33,6 +33,15 @@ OLD = "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490"
 
 def name(number: int) -> str:
     return f"{OLD}{number}00"
+
+
+def xid(moment: float) -> str:
+    """An object's name that lakeFS gave out at a moment, unix seconds."""
+    value, digits = int(moment) << 3, ""
+    for _ in range(7):
+        value, digit = divmod(value, 32)
+        digits = "0123456789abcdefghijklmnopqrstuv"[digit] + digits
+    return f"{digits}{'0' * 13}"
 
 
 def lying(*numbers: int) -> Rows:
@@ -126,3 +135,14 @@ def test_a_mark_that_does_not_name_what_it_read_is_an_error(served: Lake, datase
     (own,) = all_layers(context)
     with pytest.raises(MarkError, match=f"has no dataset {dataset}"):
         against_all(NO_SPARK, context, own, 0.0)
+
+
+def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_counts_as_old() -> None:
+    now = NOW.timestamp()
+    names = [name(1), f"data/x/{xid(now)}", "data/x/1"]
+    table = pa.table({"address": names, "size": [1, 2, 3], "lies": [False] * 3})
+    found = _split_named(now, table)
+    assert found[ABSENT]["address"].to_pylist() == [names[0], names[2]]
+    assert found[MISSTATED]["address"].to_pylist() == [names[1]]
+    found = _split_named(now, table.set_column(2, "lies", pa.array([True] * 3)))
+    assert (len(found[ABSENT]), len(found[MISSTATED])) == (0, 3)

@@ -10,14 +10,17 @@ import pytest
 
 from lakegc_core.errors import StoreError
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.spark.session import Make, Mapped
 from lakegc_core.stages.expired_addresses import optimized
 from lakegc_core.stages.expired_addresses.address_rows import SOUGHT_SCHEMA
 from lakegc_core.stages.expired_addresses.clean import ABSENT
 from lakegc_core.stages.namespace_listing.inventory import LEARNT
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import Wanted, by_address
+from lakegc_core.tables.joins import among
+from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import PartWriter
+from tests.support.lake import NO_SPARK
 
 SLICE = "data/gk5b63g7lm5ii54909u0"
 HERE, HELD, GONE, LISTED = (f"{SLICE}/ca5b63g7lm5ii549090{letter}" for letter in "ghij")
@@ -25,18 +28,21 @@ _ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False)])
 
 
 @pytest.fixture
-def asking(tmp_path: Path) -> optimized._Asking:
+def asking(tmp_path: Path) -> Make:
     """Asks a store that holds HERE, HELD and LISTED; LISTED is known from a listing."""
     config = LocalConfig(str(tmp_path / "data"))
     for address in (HERE, HELD, LISTED):
         LocalStore(config).write(address, b"12345")
     writer = PartWriter(LocalConfig(str(tmp_path / "marks")), "known", _ADDRESSES)
     writer.write(pa.RecordBatch.from_pylist([{"address": LISTED}], schema=_ADDRESSES))
-    known = Wanted(LocalConfig(str(tmp_path / "marks")), (("known", tuple(writer.close())),), ("address",), by_address)
-    return optimized._Asking(config, Namespace("local://lake"), known)
+    known = Wanted(LocalConfig(str(tmp_path / "marks")), (("known", tuple(writer.close())),))
+    work = optimized._Asking(config, Namespace("local://lake"))
+    make = among(NO_SPARK, Mapped(NO_SPARK, SOUGHT_SCHEMA), known, found=False).then(optimized._ANSWER, work.ask).make
+    assert make is not None
+    return make
 
 
-def asked(asking: optimized._Asking, *addresses: str) -> dict[str, list[str]]:
+def asked(asking: Make, *addresses: str) -> dict[str, list[str]]:
     """The addresses by the dataset that they come to; HELD is held by a range."""
     rows: list[dict[str, Any]] = [
         {
@@ -47,24 +53,22 @@ def asked(asking: optimized._Asking, *addresses: str) -> dict[str, list[str]]:
         }
         for address in addresses
     ]
-    answers = pa.Table.from_batches(asking.ask(iter([pa.RecordBatch.from_pylist(rows, schema=SOUGHT_SCHEMA)])))
+    answers = pa.Table.from_batches(asking(iter([pa.RecordBatch.from_pylist(rows, schema=SOUGHT_SCHEMA)])))
     return {name: found["address"].to_pylist() for name, found in optimized._by_answer(answers).items()}
 
 
 def test_what_lies_there_is_learnt_and_loose_unless_a_range_holds_it_and_what_does_not_is_absent(
-    asking: optimized._Asking,
+    asking: Make,
 ) -> None:
     found = asked(asking, HERE, HELD, GONE)
     assert found == {LEARNT: [HERE, HELD], optimized._LOOSE: [HERE], ABSENT: [GONE]}
 
 
-def test_what_a_listing_knows_is_not_asked_for(asking: optimized._Asking) -> None:
+def test_what_a_listing_knows_is_not_asked_for(asking: Make) -> None:
     assert asked(asking, LISTED, GONE)[LEARNT] == []
 
 
-def test_a_store_that_does_not_answer_makes_nothing_absent(
-    asking: optimized._Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_does_not_answer_makes_nothing_absent(asking: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(store: LocalStore, key: str) -> None:
         raise StoreError(f"{key}: no answer")
 

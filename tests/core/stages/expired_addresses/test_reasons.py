@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,13 @@ from lakegc_core.errors import CorruptFileError
 from lakegc_core.names import Reason
 from lakegc_core.policy.namespace import Namespace, xid_times
 from lakegc_core.spark.session import Mapped
-from lakegc_core.stages.expired_addresses import reasons as judging
-from lakegc_core.stages.expired_addresses.reasons import Judge, Keeper, MinimumAge, NamedBefore
+from lakegc_core.stages.expired_addresses.reasons import Judge, MinimumAge
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.tables.key_scan import Wanted, by_address
-from lakegc_core.tables.parts import PartWriter, read
+from lakegc_core.tables import joins
+from lakegc_core.tables.joins import flagged
+from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.parts import PartWriter
+from tests.support.lake import NO_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,22 +55,25 @@ def rows(*found: tuple[str, datetime, bool]) -> pa.Table:
     )
 
 
-def keepers(spark: SparkSession, folder: Path) -> tuple[Keeper, ...]:
+def looked_up(spark: SparkSession, folder: Path, rows: Mapped) -> Mapped:
+    """The rows, with what is staged, held or referred to by neighbours."""
     config = LocalConfig(str(folder))
-    found = []
     for reason, addresses in KEPT.items():
         writer = PartWriter(config, reason, ADDRESSES)
         writer.write(pa.RecordBatch.from_arrays([pa.array(addresses)], schema=ADDRESSES))
-        parts = writer.close()
-        wanted = Wanted(config, ((reason, parts),), ("address",), by_address)
-        found.append(Keeper(reason, wanted, partial(read, spark, config, reason, parts, ADDRESSES)))
-    return tuple(found)
+        rows = flagged(spark, rows, reason, Wanted(config, ((reason, writer.close()),)))
+    return rows
 
 
-def judge(*kept: Keeper) -> Judge:
-    looked_up = tuple((keeper.reason, keeper.wanted) for keeper in kept)
-    age = MinimumAge(CUTOFF.timestamp(), (CUTOFF - timedelta(days=7)).timestamp(), xid_times)
-    return Judge(age, looked_up, None)
+def judged(folder: Path, table: pa.Table, judge: Judge) -> pa.Table:
+    """The rows with their reasons, looked up as workers do it."""
+    make = looked_up(NO_SPARK, folder, Mapped(NO_SPARK, table.schema)).make
+    assert make is not None
+    return judge(pa.Table.from_batches(make(iter(table.to_batches()))))
+
+
+AGE = MinimumAge(CUTOFF.timestamp(), (CUTOFF - timedelta(days=7)).timestamp(), xid_times)
+JUDGE = Judge(AGE, None)
 
 
 @pytest.mark.parametrize(
@@ -92,39 +96,33 @@ def judge(*kept: Keeper) -> Judge:
         (("else", OLD, True), "foreign"),
     ],
 )
-def test_the_first_reason_that_holds_is_named(
-    quick: SparkSession, tmp_path: Path, row: tuple[str, datetime, bool], reason: str
-) -> None:
+def test_the_first_reason_that_holds_is_named(tmp_path: Path, row: tuple[str, datetime, bool], reason: str) -> None:
     others = [("data/other/1", OLD, False), ("data/other/2", YOUNG, False)]
-    found = judge(*keepers(quick, tmp_path))(rows(others[0], row, others[1]))["reason"].to_pylist()
+    found = judged(tmp_path, rows(others[0], row, others[1]), JUDGE)["reason"].to_pylist()
     assert found == ["unreferenced", reason, "young"]
 
 
-def test_a_name_that_lakefs_never_gives_keeps_what_nothing_else_keeps(quick: SparkSession, tmp_path: Path) -> None:
-    strict = replace(judge(*keepers(quick, tmp_path)), unknown=Namespace("s3://b/ns").unknown)
+def test_a_name_that_lakefs_never_gives_keeps_what_nothing_else_keeps(tmp_path: Path) -> None:
+    strict = replace(JUDGE, unknown=Namespace("s3://b/ns").unknown)
     found = [("data/x/1", OLD, "unknown"), ("data/x/1", YOUNG, "young"), ("data/s/1", OLD, "staged")]
     found += [("else", OLD, "foreign"), (f"data/{name_of(OLD)}/{name_of(OLD)}", OLD, "unreferenced")]
     table = rows(*((address, modified, address == "else") for address, modified, _ in found))
-    assert strict(table)["reason"].to_pylist() == [reason for _, _, reason in found]
+    assert judged(tmp_path, table, strict)["reason"].to_pylist() == [reason for _, _, reason in found]
 
 
 def test_reasons_are_the_same_where_spark_has_joined_what_no_worker_can_hold(
     quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = keepers(quick, tmp_path)
-    assert all(keeper.fits for keeper in kept)
-    monkeypatch.setattr(judging, "MOST", 1)
-    assert not any(keeper.fits for keeper in kept)
+    monkeypatch.setattr(joins, "MOST", 1)
     names = ["data/s/1", "data/s/2", "data/h/1", "data/x/1"]
     table = rows(*((name, OLD, False) for name in names))
-    objects = Mapped(quick.createDataFrame(table), table.schema)
-    for keeper in kept:
-        objects = keeper.join(objects)
-    assert objects.schema.names == objects.of.columns
-    joined = judge()(objects.as_frame().toArrow())
+    objects = looked_up(quick, tmp_path, Mapped(quick.createDataFrame(table), table.schema))
+    assert objects.make is None and objects.schema.names == objects.of.columns
+    joined = JUDGE(objects.as_frame().toArrow())
+    monkeypatch.undo()
     assert (
         reasons(joined)
-        == reasons(judge(*kept)(table))
+        == reasons(judged(tmp_path, table, JUDGE))
         == dict(zip(names, ["staged"] * 2 + ["held", "unreferenced"], strict=True))
     )
 
@@ -133,15 +131,8 @@ def reasons(table: pa.Table) -> dict[str, Any]:
     return dict(zip(table["address"].to_pylist(), table["reason"].to_pylist(), strict=True))
 
 
-def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_counts_as_old() -> None:
-    names = [f"data/x/{name_of(OLD)}", f"data/x/{name_of(YOUNG)}", "data/x/1"]
-    batch = pa.RecordBatch.from_pydict({"address": names, "size": [1, 2, 3]})
-    (found,) = NamedBefore(xid_times, CUTOFF.timestamp())(iter([batch]))
-    assert found.to_pydict() == {"address": [names[0], names[2]]}
-
-
-def test_a_row_that_does_not_say_when_it_was_written_is_no_garbage(quick: SparkSession, tmp_path: Path) -> None:
+def test_a_row_that_does_not_say_when_it_was_written_is_no_garbage(tmp_path: Path) -> None:
     table = rows(("data/x/1", OLD, False))
     nowhen = table.set_column(1, "last_modified", pa.nulls(1, table["last_modified"].type))
     with pytest.raises(CorruptFileError, match="Make a new mark"):
-        judge(*keepers(quick, tmp_path))(nowhen)
+        judged(tmp_path, nowhen, JUDGE)

@@ -13,7 +13,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy import safety
-from lakegc_core.stages.expired_addresses import alike
+from lakegc_core.tables import joins
 from tests.interleavings.rig import OLD, Lake
 from tests.interleavings.rig import lake as a_lake
 from tests.support.replays import rows
@@ -180,11 +180,11 @@ def uploaded(lake: Lake, branch: str, size: int, path: str = "a") -> str:
     return address
 
 
-@pytest.mark.parametrize("most", [alike.MOST, 0])
+@pytest.mark.parametrize("most", [joins.MOST, 0])
 def test_what_a_branch_shows_over_an_imported_entry_is_kept_and_what_is_like_it_goes(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(alike, "MOST", most)  # of more sizes Spark joins
+    monkeypatch.setattr(joins, "MOST", most)  # of more sizes Spark joins
     imported(lake, "one", 500)
     committed(lake, "two", 600)
     live = {uploaded(lake, "one", 500)}

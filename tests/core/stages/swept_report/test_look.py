@@ -12,12 +12,14 @@ import pytest
 
 from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.spark.session import Mapped
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
 from lakegc_core.stages.expired_addresses.neighbour_references import KEYS_SCHEMA
 from lakegc_core.stages.retention_commits.commit_walk import REFS_SCHEMA
 from lakegc_core.stages.retention_commits.stage import heads_digest
-from lakegc_core.stages.swept_report.look import Glance, Look, Reads, among, take_look
+from lakegc_core.stages.swept_report.look import Glance, Look, Reads, take_look
 from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as STAGED_SCHEMA
+from lakegc_core.tables.joins import among
 from lakegc_sandbox import Repository
 from tests.support.lake import NO_SPARK, Lake, lake
 from tests.support.marks import parts
@@ -101,8 +103,8 @@ def test_live_is_what_is_staged_newly_committed_or_referred_to_by_neighbours(qui
         neighbours=parts(world.context, "look/neighbours", KEYS_SCHEMA, [{"address": "theirs"}]),
     )
     every = ("staged", "committed", "theirs", "garbage")
-    planned = quick.createDataFrame([(name,) for name in every], "address string")
-    found = among(planned, look.live(quick, world.context))
+    planned = Mapped(quick.createDataFrame([(name,) for name in every], "address string"), KEYS_SCHEMA)
+    found = among(quick, planned, look.live(world.context)).as_frame()
     assert found.columns == ["address"]
     assert {each[0] for each in found.collect()} == {"staged", "committed", "theirs"}
 

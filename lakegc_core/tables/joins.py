@@ -1,0 +1,113 @@
+"""Semi- and anti-joins by key: rows whose key is wanted, rows whose key is not, or both told apart.
+
+The number of wanted keys decides how. Up to MOST of them every worker reads for itself, and rows are told apart where
+they are read: no shuffle, a few bytes a row. Of more Spark shuffles both sides by the key, the wanted one as 8 bytes a
+row. Either way all keys are those of `hashing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakegc_core.spark.session import Mapped, empty, many
+from lakegc_core.tables.gather import Feed, Make, rows_of_feeds
+from lakegc_core.tables.key_scan import MOST, Source, Wanted, filter_of
+from lakegc_core.tables.parts import spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_KEY = pa.field("key", pa.int64(), nullable=False)
+_KEYS_PER_PARTITION = 1_000_000  # of the wanted side, which a join holds in memory
+
+
+def scan(
+    spark: SparkSession,
+    feeds: Sequence[Feed],
+    schema: pa.Schema,
+    wanted: Wanted,
+    *,
+    found: bool = True,
+    partitions: int = 0,
+) -> Mapped:
+    """The rows of the feeds whose key is wanted, or with `found=False` all the others. Both what feeds read and what
+    they make has the columns of the key. `partitions`: of a join, as the operator wishes; 0: as many as it takes."""
+    if found and not wanted.rows:
+        return Mapped(empty(spark, schema), schema)
+    if wanted.rows > MOST:
+        return among(spark, rows_of_feeds(spark, feeds, schema), wanted, found=found, partitions=partitions)
+    return rows_of_feeds(spark, [replace(each, make=_Chosen(each.make, wanted, found)) for each in feeds], schema)
+
+
+def among(spark: SparkSession, rows: Mapped, wanted: Wanted, *, found: bool = True, partitions: int = 0) -> Mapped:
+    """The same of rows that something else gives."""
+    if wanted.rows <= MOST:
+        return rows.then(rows.schema, partial(_each_chosen, wanted, found))
+    sides = _keyed(spark, rows, wanted, partitions)
+    joined = sides[0].join(many(sides[1]), _KEY.name, "left_semi" if found else "left_anti")
+    return Mapped(joined.select(*rows.schema.names), rows.schema)
+
+
+def flagged(spark: SparkSession, rows: Mapped, name: str, wanted: Wanted, *, partitions: int = 0) -> Mapped:
+    """All rows, with a column of this name: whether their key is wanted."""
+    from pyspark.sql import functions as F
+
+    field = pa.field(name, pa.bool_(), nullable=False)
+    shape = pa.schema([*rows.schema, field])
+    if wanted.rows <= MOST:
+        return rows.then(shape, partial(_each_flagged, wanted, field))
+    own, keys = _keyed(spark, rows, wanted, partitions)
+    joined = own.join(many(keys.distinct().withColumn(name, F.lit(True))), _KEY.name, "left")
+    return Mapped(joined.withColumn(name, F.coalesce(name, F.lit(False))).select(*shape.names), shape)
+
+
+def _keyed(spark: SparkSession, rows: Mapped, wanted: Wanted, partitions: int) -> tuple[DataFrame, DataFrame]:
+    """The rows with their keys, and the wanted keys alone, both in as many partitions as a join takes."""
+    width = partitions or max(2 * spark_width(spark), -(-wanted.rows // _KEYS_PER_PARTITION))
+    own = rows.then(pa.schema([*rows.schema, _KEY]), partial(_with_keys, wanted))
+    sources = [Source(wanted.config, folder, part, "") for folder, parts in wanted.places for part in parts]
+    feeds = [Feed(source, wanted.columns, partial(_keys_alone, wanted)) for source in sources]
+    keys = rows_of_feeds(spark, feeds, pa.schema([_KEY]))
+    return own.as_frame().repartition(width, _KEY.name), keys.as_frame().repartition(width, _KEY.name)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a feed makes of the rows whose key is wanted, or of all others; a picklable value that tasks carry."""
+
+    make: Make
+    wanted: Wanted
+    found: bool
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        return self.make(_chosen(self.wanted, self.found, rows))
+
+
+def _chosen(wanted: Wanted, found: bool, rows: pa.RecordBatch) -> pa.RecordBatch:
+    numbers = filter_of(wanted).rows(wanted.keys(rows))
+    return rows.take(pa.array(numbers if found else np.delete(np.arange(rows.num_rows), numbers)))
+
+
+def _each_chosen(wanted: Wanted, found: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (_chosen(wanted, found, rows) for rows in batches)
+
+
+def _each_flagged(wanted: Wanted, field: pa.Field, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        known = np.zeros(rows.num_rows, np.bool_)
+        known[filter_of(wanted).rows(wanted.keys(rows))] = True
+        yield rows.append_column(field, pa.array(known))
+
+
+def _with_keys(wanted: Wanted, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (rows.append_column(_KEY, pa.array(wanted.keys(rows))) for rows in batches)
+
+
+def _keys_alone(wanted: Wanted, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return {_KEY.name: wanted.keys(rows)}
