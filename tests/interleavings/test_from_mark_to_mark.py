@@ -17,7 +17,7 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.previous import LaterMarks
 from lakegc_core.policy import safety
-from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.expired_addresses import since
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
 
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ def _no_rescues(patch: pytest.MonkeyPatch) -> None:
         return spark.createDataFrame([], "address string, rescued_at timestamp")
 
     patch.setattr(sweeps, "last_rescues", none)  # where Spark joins them
-    patch.setattr(findings, "list_parts", lambda config, folder: [])  # where workers look them up
+    patch.setattr(since, "list_parts", lambda config, folder: [])  # where workers look them up
 
 
 SERIES = Mechanism(
     "a mark that finds it live begins a new series",
-    lambda patch: patch.setattr(findings, "CARRIED", (findings.STAGE, findings.KEPT)),
+    lambda patch: patch.setattr(since, "CARRIED", (since.STAGE, since.KEPT)),
 )
 JOURNAL = Mechanism("the next mark knows what looks rescued", _no_rescues)
 JOURNAL_AT_SWEEP = Mechanism("a sweep knows what other sweeps rescued", _no_rescues)
 LATER = Mechanism(
     "a sweep knows what later marks found",
-    lambda patch: patch.setattr(findings, "later_marks", lambda context: LaterMarks(None, False)),
+    lambda patch: patch.setattr(since, "later_marks", lambda context: LaterMarks(None, False)),
 )
 GAP = Mechanism(
     "the gap, for what was held", lambda patch: patch.setitem(safety.LEVELS, "full", replace(safety.FULL, gap=0 * DAY))

@@ -1,6 +1,6 @@
 """The algebra of optimized marks, in small: sets instead of files, against clean marks on the same state.
 
-What is done here with sets is done by `layers`, `inventory`, `range_changes` and `candidates` with parts; that those do
+What is done here with sets is done by `layers`, `inventory`, `range_counts` and `optimized` with parts; that those do
 it is shown by `test_optimized_marks`. LAKEGC_ALGEBRA_HISTORIES (default 10,000) says how many histories there are.
 """
 

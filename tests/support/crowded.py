@@ -8,14 +8,13 @@ from types import ModuleType
 
 import pytest
 
-from lakegc_core.stages.expired_addresses import optimized
-from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.expired_addresses import optimized, since
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables import joins
 
 LIMITS = (
     (joins, "MOST"),
-    (findings, "MOST_CARRIED"),
+    (since, "MOST_CARRIED"),
     (gathering, "_FEW_ROWS"),
 )
 

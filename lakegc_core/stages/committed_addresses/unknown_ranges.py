@@ -1,6 +1,6 @@
 """What a look reads of commits: metaranges and ranges that the mark did not know. They are compared by their whole ids.
 
-What a mark reads is in `range_changes`.
+What a mark reads is in `range_counts`, which counts what came and what went. A look needs no counts.
 """
 
 from __future__ import annotations
@@ -74,21 +74,8 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
         expected = unknown.count()
     if expected == 0:  # the usual case: nothing was committed since
         return ()
-    work, width = reading(context, folder), spark_width(spark)
-    told = context.settings.scale.range_num_partitions
-    found = write(
-        Mapped(unknown.repartition(told or tasks_for(expected, 16, 4 * width)), METARANGES_SCHEMA, work.metaranges),
-        context.workspace,
-        {name: f"{folder}/{name}" for name in (METARANGES, CHECKSUMS)},
-        METARANGES_SCHEMA,
-        split=split_metaranges,
-        schemas={CHECKSUMS: CHECKSUMS_SCHEMA},
-        summarise=sum_metaranges,
-    )
-    check_metaranges(found[CHECKSUMS], expected)
+    found = _read_metaranges(spark, context, unknown, expected, folder)
     references = total(found[METARANGES], "ranges")
-    if references != total(found[CHECKSUMS], "stated_ranges"):
-        raise IncompleteError("Metaranges hold fewer ranges than they say. Run the sweep again.")
     rows = read(spark, context.workspace, f"{folder}/{METARANGES}", found[METARANGES], METARANGES_SCHEMA)
     held = _marked_ranges(spark, context).unionByName(_ids(spark, context, so_far, RANGES, RANGES_SCHEMA))
     ranges = (
@@ -102,12 +89,32 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
             F.max("max_key").alias("max_key"),
         )
         .join(many(held), "range_id", "left_anti")
-        .repartition(told or tasks_for(references, 32, 8 * width))
+        .repartition(context.settings.scale.range_num_partitions or tasks_for(references, 32, 8 * spark_width(spark)))
     )
-    parts = parts_of(run_on_rows(ranges, work.ranges), [STAGE, INDEX, ELSEWHERE, RANGES])
+    parts = parts_of(run_on_rows(ranges, reading(context, folder).ranges), [STAGE, INDEX, ELSEWHERE, RANGES])
     summary(found[CHECKSUMS], parts[RANGES], parts)
     so_far.add({**parts, CHECKSUMS: found[CHECKSUMS]})
     return parts[STAGE]
+
+
+def _read_metaranges(
+    spark: SparkSession, context: MarkContext, unknown: DataFrame, expected: int, folder: str
+) -> Mapping[str, Sequence[Part]]:
+    """The ranges of so many metaranges, and their checksums. IncompleteError if they are not whole."""
+    tasks = context.settings.scale.range_num_partitions or tasks_for(expected, 16, 4 * spark_width(spark))
+    found = write(
+        Mapped(unknown.repartition(tasks), METARANGES_SCHEMA, reading(context, folder).metaranges),
+        context.workspace,
+        {name: f"{folder}/{name}" for name in (METARANGES, CHECKSUMS)},
+        METARANGES_SCHEMA,
+        split=split_metaranges,
+        schemas={CHECKSUMS: CHECKSUMS_SCHEMA},
+        summarise=sum_metaranges,
+    )
+    check_metaranges(found[CHECKSUMS], expected)
+    if total(found[METARANGES], "ranges") != total(found[CHECKSUMS], "stated_ranges"):
+        raise IncompleteError("Metaranges hold fewer ranges than they say. Run the sweep again.")
+    return found
 
 
 def _ids(spark: SparkSession, context: MarkContext, so_far: ReadSince, name: str, schema: pa.Schema) -> DataFrame:

@@ -21,7 +21,7 @@ from lakegc_core.marks.layers import Layer, all_layers
 from lakegc_core.marks.previous import previous_findings, previous_mark
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
-from lakegc_core.policy.facts import NOTHING, CommittedFacts, ExpiredFacts, ListingFacts, Previous, StagedFacts
+from lakegc_core.policy.facts import NOTHING, CommittedFacts, ExpiredFacts, Folder, ListingFacts, Previous, StagedFacts
 from lakegc_core.policy.judgements import shrunk
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.spark.session import Mapped, many, run_tasks
@@ -79,14 +79,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         parts |= write(_missing(known.missing), context.workspace, gone, SCHEMA, summarise=Summary.of(context))
     asked = _without_reuploads(spark, context, parts, folders, known.misstated, own.manifests[STAGES[2]].finished_at)
     parts = asked.parts
-    text = TextLists(context.workspace, folders[STAGE], f"{context.mark.folder}/{TEXT_FOLDER}")
-    # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
-    remove_leftovers(context.workspace, text.target)
-    lists = run_tasks(spark, parts[STAGE], text.write)
-    strange = [part for part in parts[KEPT] if any(part.sums.get(f"{each}:objects") for each in STRANGE)]
-    kept = _sources(context, folders[KEPT], strange)
-    garbage = _sources(context, folders[STAGE], parts[STAGE])
-    prefixes, foreign_prefixes = statistics.largest(spark, garbage, kept, STRANGE)
+    prefixes, foreign_prefixes = _largest_folders(spark, context, parts, folders)
     sums = sums_of(parts)
     facts = ExpiredFacts(
         **vars(groups_of(sums, facts_of(manifests, ListingFacts), known.learnt)),
@@ -96,7 +89,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         ages=statistics.by_class(sums, "age"),
         sizes=statistics.by_class(sums, "size"),
         violations=sums.get("violations", 0),
-        text_lists=tuple(sorted(each["list"] for each in lists)),
+        text_lists=_write_text(spark, context, parts[STAGE], folders[STAGE]),
         missing=amount_of(sums, Reason.MISSING).objects,
         missing_paths=_missing_paths(spark, context, known, parts[MISSING]),
         previous=_previous(context),
@@ -107,6 +100,23 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
     )
     others = {LEARNT: known.learnt, MISSTATED: known.misstated, WAITING: asked.waiting, DIGESTS: asked.digests}
     return StageOutput({**parts, **others, NEIGHBOURS: neighbours.parts}, facts)
+
+
+def _write_text(spark: SparkSession, context: MarkContext, garbage: Sequence[Part], folder: str) -> tuple[str, ...]:
+    """The garbage as text, one address a line. Returns the names of the files."""
+    text = TextLists(context.workspace, folder, f"{context.mark.folder}/{TEXT_FOLDER}")
+    # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
+    remove_leftovers(context.workspace, text.target)
+    return tuple(sorted(each["list"] for each in run_tasks(spark, garbage, text.write)))
+
+
+def _largest_folders(
+    spark: SparkSession, context: MarkContext, parts: Mapping[str, Sequence[Part]], folders: Mapping[str, str]
+) -> tuple[tuple[Folder, ...], tuple[Folder, ...]]:
+    """Where most of the garbage lies, and most of what is not lakeFS's."""
+    strange = [part for part in parts[KEPT] if any(part.sums.get(f"{each}:objects") for each in STRANGE)]
+    garbage, kept = _sources(context, folders[STAGE], parts[STAGE]), _sources(context, folders[KEPT], strange)
+    return statistics.largest(spark, garbage, kept, STRANGE)
 
 
 def _judged(

@@ -67,8 +67,7 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts
     anew = [folder for folder in folders if folder not in carried]
     how = f"those changed since mark {basis.layers[0].mark_id}" if basis.layers else f"a clean mark: {basis.why_clean}"
     context.say(f"{STAGE}: {_said(anew, units)} to list ({how})")
-    wanted = context.settings.scale.listing_parallelism
-    width = min(wanted or 4 * spark_width(spark), len(anew) if wanted else -(-len(anew) // _FOLDERS_PER_TASK))
+    width = _width(spark, context, len(anew))
     work = _FolderListing(listing, frozenset(unit for unit in carried if unit.startswith(SHARDED)))
     results = run_tasks(spark, [anew[number::width] for number in range(width)], work.run)
     found = parts_of(results, [STAGE, UNITS])
@@ -82,12 +81,8 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts
     )
     oldest = min((row["listed_at"] for row in carried.values()), default=began)
     gone, freed = write_gone(spark, context, basis.layers, taken, oldest) if taken else ([], {})
-    totals = dict.fromkeys(COUNTS, 0)
-    for part in (*parts, *taken):
-        for name in totals:
-            totals[name] += part.sums.get(name, 0)
     facts = ListingFacts(
-        **{name: count - freed.get(name, 0) for name, count in totals.items()},
+        **{name: sum(part.sums.get(name, 0) for part in (*parts, *taken)) - freed.get(name, 0) for name in COUNTS},
         rests_on=basis.seals,
         why_clean=basis.why_clean,
         units=len(units) + len(seen | sharded.keys()),
@@ -96,6 +91,12 @@ def _list(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts
         overlapping=tuple(_overlapping(context)),
     )
     return StageOutput({STAGE: parts, UNITS: [*found[UNITS], *beside, *taken], GONE: gone}, facts)
+
+
+def _width(spark: SparkSession, context: MarkContext, folders: int) -> int:
+    """Into how many tasks the folders to list are dealt."""
+    wanted = context.settings.scale.listing_parallelism
+    return min(wanted or 4 * spark_width(spark), folders if wanted else -(-folders // _FOLDERS_PER_TASK))
 
 
 def _overlapping(context: MarkContext) -> list[str]:

@@ -21,7 +21,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.layers import all_layers
 from lakegc_core.names import REFUSED, Outcome, Reason
 from lakegc_core.spark.session import many
-from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.expired_addresses import since
 from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import read
@@ -98,9 +98,9 @@ def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> Dat
     from pyspark.sql import functions as F
 
     def findings_of(name: str) -> DataFrame:
-        parts = context.mark.require(findings.STAGE).datasets[name]
-        folder = context.mark.stage_folder(findings.STAGE, name)
-        return read(spark, context.workspace, folder, parts, findings.SCHEMA, ["address", "reason"])
+        parts = context.mark.require(since.STAGE).datasets[name]
+        folder = context.mark.stage_folder(since.STAGE, name)
+        return read(spark, context.workspace, folder, parts, since.SCHEMA, ["address", "reason"])
 
     listed_objects = inventory.find(spark, all_layers(context)).as_frame().select("address", "size")
     outcome = F.coalesce(
@@ -109,8 +109,8 @@ def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> Dat
         F.lit(NOT_LISTED),
     )
     return (
-        listed.join(many(findings_of(findings.STAGE).select("address")), "address", "left_anti")
-        .join(many(findings_of(findings.KEPT)), "address", "left")
+        listed.join(many(findings_of(since.STAGE).select("address")), "address", "left_anti")
+        .join(many(findings_of(since.KEPT)), "address", "left")
         .join(many(listed_objects), "address", "left")
         .withColumn("outcome", outcome)
         .select("address", F.coalesce("size", F.lit(0)).alias("size"), "outcome")

@@ -22,7 +22,7 @@ from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import LOOKS
 from lakegc_core.spark.session import Mapped, many
-from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.expired_addresses import since
 from lakegc_core.stages.expired_addresses.alike import Candidates
 from lakegc_core.stages.expired_addresses.classes import PLANNED
 from lakegc_core.stages.expired_addresses.heads import heads_of_mark
@@ -85,7 +85,7 @@ class Planner:
         from pyspark.sql import functions as F
 
         if self.context.level.gap:
-            candidates = findings.with_later_findings(self.spark, self.context, candidates)
+            candidates = since.with_later_findings(self.spark, self.context, candidates)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
         elsewhere = deleted_by_other_marks(self.spark, self.context)
         if elsewhere is not None:
@@ -117,7 +117,7 @@ class Planner:
         outcome = (
             F.when(F.col("live"), Outcome.RESCUED)
             .when(F.col("held"), Outcome.HELD)
-            .when((F.col("outcome") == _PLANNED) & (F.col("since") > findings.moment(ready)), Outcome.UNCONFIRMED)
+            .when((F.col("outcome") == _PLANNED) & (F.col("since") > since.moment(ready)), Outcome.UNCONFIRMED)
             .otherwise(F.col("outcome"))
         )
         judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
@@ -129,8 +129,8 @@ class Planner:
             PLANNED,
         )["planned"]
         heads = heads_of_mark(self.spark, self.context, folder, look.since(self.spark, self.context))
-        waiting = self.context.mark.require(findings.STAGE).datasets.get(WAITING, ())
-        waited = (self.context.mark.stage_folder(findings.STAGE, WAITING), waiting)
+        waiting = self.context.mark.require(since.STAGE).datasets.get(WAITING, ())
+        waited = (self.context.mark.stage_folder(since.STAGE, WAITING), waiting)
         candidates = Candidates(planned, parts)
         asked = find_reuploads(self.spark, self.context, heads, candidates, waited, self._known())
         if asked is None:
@@ -147,7 +147,7 @@ class Planner:
 
     def _known(self) -> Known:
         """What the mark proved of contents. A look makes no HEADs: what is new is asked for by pages."""
-        stage, mark = findings.STAGE, self.context.mark
+        stage, mark = since.STAGE, self.context.mark
         return Known(mark.stage_folder(stage, DIGESTS), mark.require(stage).datasets.get(DIGESTS, ()), 0)
 
     def _write_plan(
@@ -155,9 +155,7 @@ class Planner:
     ) -> list[Part]:
         from pyspark.sql import functions as F
 
-        stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn(
-            "at", findings.moment(clock.now().timestamp())
-        )
+        stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn("at", since.moment(clock.now().timestamp()))
         ordered = (
             # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
             stamped.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))

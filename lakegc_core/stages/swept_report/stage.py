@@ -22,7 +22,7 @@ from lakegc_core.names import NO_ANSWER, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.session import Mapped, clear_errors, many
-from lakegc_core.stages.expired_addresses import since as findings
+from lakegc_core.stages.expired_addresses import since
 from lakegc_core.stages.swept_report import lakefs_report, other_tools
 from lakegc_core.stages.swept_report.authorize import check_look_delay, judge, refusal
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
@@ -194,15 +194,15 @@ class _Sweep:
         """Put what was decided about objects (address, size, outcome) on record."""
         from pyspark.sql import functions as F
 
-        at = findings.moment(clock.now().timestamp())
+        at = since.moment(clock.now().timestamp())
         rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
         write(rows, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
 
     def _expired(self) -> DataFrame:
-        stage = findings.STAGE
+        stage = since.STAGE
         parts = self.context.mark.require(stage).datasets[stage]
         folder = self.context.mark.stage_folder(stage)
-        return read(self.spark, self.context.workspace, folder, parts, findings.SCHEMA)
+        return read(self.spark, self.context.workspace, folder, parts, since.SCHEMA)
 
     def _check_lease(self) -> None:
         if self.call.lease is not None:
