@@ -335,6 +335,7 @@ def _delete_files(mark: MarkArtifacts, held: Lease | None) -> tuple[int, int]:
             f"{left:,} of {count:,} artifacts of mark {mark.mark_id} could not be deleted. Its record stands; run "
             "`lakegc retire` again for the rest."
         )
+    mark.store.remove_empty_folders(f"{mark.folder}/")
     return count, size
 
 

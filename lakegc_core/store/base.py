@@ -116,6 +116,13 @@ class Store(Protocol):
         request passes the gate, if there is one; keys that it does not let through are `not_asked`.
         """
 
+    def remove_empty_folders(self, prefix: str) -> None:
+        """Remove the folder of this prefix (ending in `/`) with those in it, as far as they hold no object.
+
+        Most stores have no folders: there it does nothing.
+        """
+        return
+
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy an object of another root to `key` inside the store, overwriting it, and return the new ETag.
 

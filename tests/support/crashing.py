@@ -169,6 +169,9 @@ class MortalStore:
     def head(self, key: str) -> ObjectInfo:
         return self._alive().head(key)
 
+    def remove_empty_folders(self, prefix: str) -> None:
+        self._alive().remove_empty_folders(prefix)
+
     def clock(self) -> datetime:
         return self._alive().clock()
 

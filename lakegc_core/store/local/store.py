@@ -5,11 +5,12 @@ behind when empty, as lakeFS's own adapter does. What makes files behave like ob
 """
 
 # Paths are bytes, which keep names that are not UTF-8 whole; pathlib has only text.
-# ruff: noqa: PTH103, PTH108, PTH120
+# ruff: noqa: PTH106, PTH103, PTH108, PTH120
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import errno
 import io
 import os
@@ -96,6 +97,13 @@ class LocalStore:
                 return [NOT_ASKED] * len(keys)
             folders: dict[str, bytes | None] = {}
             return [self._delete(key, folders) for key in keys]
+
+    def remove_empty_folders(self, prefix: str) -> None:
+        """Remove the folder of this prefix with those in it, as far as they are empty."""
+        top = self._files.folder_of(prefix)
+        for folder, _, _ in os.walk(top or b"", topdown=False):
+            with contextlib.suppress(OSError):  # what holds a file stays
+                os.rmdir(folder)
 
     def _delete(self, key: str, folders: dict[str, bytes | None]) -> str:
         """`folders`: the paths of those looked at before, with a slash; None for what names no place of a file."""

@@ -214,7 +214,8 @@ def test_a_retired_mark_leaves_one_record_that_says_what_it_found_and_freed(
     done = retire(context, 2)
     assert list(done.retired) == ["m1", "m2"] and set(done.kept) == {"m3", "m4"}
     assert done.artifacts == 2 * (1 + 5 * 2) + 2 and done.bytes > 1_000
-    assert not [key for batch in connect(context.workspace).list(f"{context.home}/marks/m1/") for key in batch]
+    (level,) = connect(context.workspace).list_level(f"{context.home}/marks/")
+    assert sorted(level.prefixes) == [f"{context.home}/marks/{mark_id}/" for mark_id in ("m3", "m4")]
     newest, oldest = list_retired(context)
     assert (newest["mark_id"], oldest["mark_id"]) == ("m2", "m1")
     assert (oldest["expired"], oldest["deleted"], oldest["bytes_deleted"]) == (40, 35, 350)

@@ -68,3 +68,18 @@ def test_files_of_a_write_under_way_are_no_objects(tmp_path: Path) -> None:
     (tmp_path / "data" / ".lakegc-0123").write_bytes(b"half")
     assert place.addresses() == ["data/a"]
     assert place.store.delete_many(["data/.lakegc-0123"]) == ["failed:InvalidKey"]
+
+
+def test_empty_folders_are_removed_and_what_holds_a_file_or_lies_behind_a_link_stays(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for folder in ("gone/a/b", "stays/empty", "stays/full", "beside"):
+        (root / folder).mkdir(parents=True)
+    (root / "stays/full/x").touch()
+    (tmp_path / "outside").mkdir()
+    (root / "stays/link").symlink_to(tmp_path / "outside")
+    store = local(root).store
+    for prefix in ("gone/", "stays/", "stays/link/", "nowhere/"):
+        store.remove_empty_folders(prefix)
+    assert sorted(each.name for each in root.iterdir()) == ["beside", "stays"]
+    assert sorted(each.name for each in (root / "stays").iterdir()) == ["full", "link"]
+    assert (tmp_path / "outside").is_dir()
