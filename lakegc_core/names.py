@@ -53,3 +53,7 @@ class Reason(StrEnum):
     FOREIGN = "foreign"  # not lakeFS's
     UNKNOWN = "unknown"  # below data/, under a name that lakeFS never gives
     MISSING = "missing"  # live, and not in the store
+
+
+COMPLETE, SWEPT, RETIRED = "complete", "swept", "retired"
+"""States of a mark that is whole."""

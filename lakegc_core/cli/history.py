@@ -1,17 +1,25 @@
-"""The verbs `marks` and `retire`: which marks there are, and what becomes of old ones."""
+"""The verbs `marks`, `history` and `retire`: which marks there are, what came of them, and what becomes of old ones."""
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from lakegc_core.cli.options import flag, name_repository, opened, option, show
+from lakegc_core import clock
+from lakegc_core.cli.options import flag, name_repository, opened, option, settings_of, show
 from lakegc_core.cli.verb import Verb
+from lakegc_core.config.durations import parse_duration
+from lakegc_core.config.settings import Settings
+from lakegc_core.errors import LakegcError, SettingsError
+from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks import retire
 from lakegc_core.marks.catalogue import list_marks
+from lakegc_core.marks.context import RepositoryContext, open_repository
 from lakegc_core.policy.safety import KEEP_MARKS
-from lakegc_core.views import report, screen
+from lakegc_core.views import history, report, screen
 from lakegc_core.views.progress import Reporter
-from lakegc_core.views.words import human_bytes
+
+Json = dict[str, Any]
 
 
 def _marks_arguments(to: argparse.ArgumentParser) -> None:
@@ -32,13 +40,47 @@ def _marks(options: argparse.Namespace, reporter: Reporter) -> int:
         show(options, records, screen.retired_screen(records))
         return 0
     found = list_marks(context)
-    lines = [
-        f"  {mark['mark_id']:<28} {mark['by']:<8} {mark.get('state', ''):<28} "
-        + (f"{mark['expired']:>12,} expired {human_bytes(mark['expired_bytes']):>10}" if "expired" in mark else "")
-        for mark in found
-    ]
-    show(options, found, "\n".join(line.rstrip() for line in lines) or "no marks")
+    own = [history.standing(context, mark) for mark in found if mark["by"] == "lakegc"]
+    others = [mark for mark in found if mark["by"] != "lakegc"]
+    lines = [*(history.marks_lines(own) if own else ()), *(f"  {mark['mark_id']}   by {mark['by']}" for mark in others)]
+    show(options, [*own, *others], "\n".join(lines) or "no marks")
     return 0
+
+
+def _history_arguments(to: argparse.ArgumentParser) -> None:
+    to.add_argument("repository", metavar="REPO", nargs="?")
+    flag(to, "--all", "show all repositories of the server")
+    option(to, "--since", metavar="DURATION", help="only what happened so long ago or later, e.g. 30d")
+
+
+def _history(options: argparse.Namespace, reporter: Reporter) -> int:
+    if bool(options.repository) == options.all:
+        raise SettingsError("`history` shows one repository or all: name one, or give --all.")
+    since = 0.0
+    if options.since is not None:
+        since = clock.now().timestamp() - parse_duration(options.since).total_seconds()
+    settings = settings_of(options)
+    client = LakeFSClient(settings.server)
+    names = [each.id for each in client.repositories()] if options.all else [options.repository]
+    found = [_history_of(settings, client, name, since, reporter, alone=not options.all) for name in names]
+    show(
+        options,
+        {"since": clock.instant(since) if since else None, "repositories": found},
+        history.history_screen(found),
+    )
+    return 0
+
+
+def _history_of(
+    settings: Settings, client: LakeFSClient, name: str, since: float, reporter: Reporter, *, alone: bool
+) -> Json:
+    """The history of a repository. Among several, one that does not read does not hide the others."""
+    try:
+        return history.history_of(open_repository(settings, name, client=client, say=reporter.say), since)
+    except LakegcError as error:
+        if alone:
+            raise
+        return history.unreadable(name, error)
 
 
 def _retire(options: argparse.Namespace, reporter: Reporter) -> int:
@@ -49,6 +91,12 @@ def _retire(options: argparse.Namespace, reporter: Reporter) -> int:
 
 VERBS = (
     Verb("marks", "list the marks of a repository, newest first", _marks_arguments, _marks),
+    Verb(
+        "history",
+        "show what the marks and sweeps of one or all repositories found and deleted",
+        _history_arguments,
+        _history,
+    ),
     Verb(
         "retire",
         "delete the artifacts of old marks that nothing needs; a record of each stays",

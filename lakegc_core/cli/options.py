@@ -50,11 +50,16 @@ def spark_of(settings: Settings, *, quick: bool = False) -> SparkSession:
     return session(settings.spark.master, settings.spark.conf, quick=quick)
 
 
-def opened(options: argparse.Namespace, reporter: Reporter) -> RepositoryContext:
-    """The repository that the arguments name, by the settings that they and the environment name."""
+def settings_of(options: argparse.Namespace) -> Settings:
+    """The settings that the arguments and the environment name, with a server in them."""
     settings = Settings.load(options.config, os.environ)
     settings.server.require()
-    return open_repository(settings, options.repository, say=reporter.say)
+    return settings
+
+
+def opened(options: argparse.Namespace, reporter: Reporter) -> RepositoryContext:
+    """The repository that the arguments name, by their settings."""
+    return open_repository(settings_of(options), options.repository, say=reporter.say)
 
 
 def own_mark(mark_id: str) -> str:

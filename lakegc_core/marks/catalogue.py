@@ -11,7 +11,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks, retired_marks
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.previous import newest_complete
-from lakegc_core.names import STAGES
+from lakegc_core.names import COMPLETE, STAGES, SWEPT
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import Store, connect
@@ -67,7 +67,7 @@ def _own(mark: MarkArtifacts) -> dict[str, Any]:
         expired = mark.facts(ExpiredFacts).expired
         sweeps = sum(len(level.prefixes) for level in mark.store.list_level(f"{mark.folder}/sweeps/"))
         return found | {
-            "state": "swept" if sweeps else "complete",
+            "state": SWEPT if sweeps else COMPLETE,
             "expired": expired.objects,
             "expired_bytes": expired.bytes,
             "sweeps": sweeps,

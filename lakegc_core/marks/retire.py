@@ -25,11 +25,10 @@ from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.previous import CLOCKS, asked_at, read_at, series_of, unreadable_until
-from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
-from lakegc_core.names import FAILED, STAGES, Outcome
+from lakegc_core.marks.sweeps import files_of, journalled, report_of, sweeps_of
+from lakegc_core.names import FAILED, RETIRED, STAGES, Outcome
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
-from lakegc_core.tables.parts import list_parts, read_part
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -134,10 +133,28 @@ def reasons_to_keep(every: Sequence[Standing], keep: int, now: float) -> dict[st
 def list_retired(context: RepositoryContext) -> list[Json]:
     """What was retired, newest id first: what each mark found, and what its sweeps freed."""
     return [
-        _freed(record)
+        freed_by(record)
         for mark_id in retired_marks(context.workspace, context.home)
         if (record := context.artifacts(mark_id).retired()) is not None
     ]
+
+
+def freed_by(record: Json) -> Json:
+    """The record of a retired mark in a line: what the mark found, and what was deleted by it."""
+    expired = record["stages"].get(STAGES[-1], {}).get("facts", {}).get("expired", {})
+    reports = record["sweeps"].values()
+    return {
+        "mark_id": record["mark_id"],
+        "started_at": instant(record["header"]["started_at"]) if record["header"] else None,
+        "retired_at": instant(record["retired_at"]),
+        "state": RETIRED,
+        "expired": expired.get("objects", 0),
+        "expired_bytes": expired.get("bytes", 0),
+        "sweeps": len(record["sweeps"]),
+        "deleted": sum(report.get("outcomes", {}).get(Outcome.DELETED, 0) for report in reports),
+        "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in reports),
+        "backup": (record["backup"] or {}).get("place"),
+    }
 
 
 def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:
@@ -158,7 +175,7 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
             continue
         artifacts = context.artifacts(mark.mark_id)
         record = _record(context.repository.id, artifacts)
-        retired[mark.mark_id] = _freed(record)
+        retired[mark.mark_id] = freed_by(record)
         if not dry_run:
             _check(held)
             record |= {"digest": digest(record)}
@@ -244,7 +261,7 @@ def _record(repository: str, mark: MarkArtifacts) -> Json:
         "header": asdict(header) | {"digest": header.digest} if header else None,
         "stages": {stage: _condensed(manifest) for stage, manifest in stages.items()},
         "sweeps": {
-            str(number): _report(mark, number) or _journalled(mark, number)
+            str(number): _report(mark, number) or journalled(mark.config, mark.folder, number)
             for number in sweeps_of(mark.store, mark.folder)
             if not {"report.json", "plan.json"}.isdisjoint(files_of(mark.store, mark.folder, number))
         },
@@ -261,17 +278,6 @@ def _or_none(read: Callable[..., T], *arguments: Any) -> T | None:
         return None
 
 
-def _journalled(mark: MarkArtifacts, number: int) -> Json:
-    """What the journal of a sweep that broke off says was deleted, counted part by part."""
-    folder = f"{mark.folder}/sweeps/{number}/outcomes"
-    objects = size = 0
-    for part in list_parts(mark.config, folder):
-        for batch in read_part(mark.config, folder, part, ["outcome", "size"]):
-            deleted = batch.filter(pc.equal(batch["outcome"], Outcome.DELETED))
-            objects, size = objects + deleted.num_rows, size + (pc.sum(deleted["size"]).as_py() or 0)
-    return {"broke_off": True, "outcomes": {Outcome.DELETED.value: objects}, "bytes_deleted": size}
-
-
 def _condensed(manifest: Manifest) -> Json:
     shown = ("digest", "started_at", "finished_at", "seconds", "rows", "bytes", "facts", "version")
     return {name: getattr(manifest, name) for name in shown}
@@ -286,24 +292,6 @@ def _json_at(mark: MarkArtifacts, name: str) -> Json | None:
         return decode(mark.store.read(f"{mark.folder}/{name}"), f"{mark.location}/{name}")
     except ObjectNotFoundError:
         return None
-
-
-def _freed(record: Json) -> Json:
-    """A record in a line: what the mark found, and what was deleted by it."""
-    expired = record["stages"].get(STAGES[-1], {}).get("facts", {}).get("expired", {})
-    reports = record["sweeps"].values()
-    return {
-        "mark_id": record["mark_id"],
-        "started_at": instant(record["header"]["started_at"]) if record["header"] else None,
-        "retired_at": instant(record["retired_at"]),
-        "state": "retired",
-        "expired": expired.get("objects", 0),
-        "expired_bytes": expired.get("bytes", 0),
-        "sweeps": len(record["sweeps"]),
-        "deleted": sum(report.get("outcomes", {}).get(Outcome.DELETED, 0) for report in reports),
-        "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in reports),
-        "backup": (record["backup"] or {}).get("place"),
-    }
 
 
 def _delete_mark(mark: MarkArtifacts, held: Lease | None) -> tuple[int, int]:

@@ -9,12 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode
-from lakegc_core.store.base import Store, connect
-from lakegc_core.tables.parts import list_parts, read
+from lakegc_core.names import Outcome
+from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.tables.parts import list_parts, read, read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +53,17 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
     with suppress(ObjectNotFoundError):
         return decode(store.read(key), key)
     return None
+
+
+def journalled(config: StoreConfig, mark_folder: str, number: int) -> dict[str, Any]:
+    """What the journal of a sweep that broke off says was deleted, counted part by part."""
+    folder = f"{mark_folder}/sweeps/{number}/outcomes"
+    objects = size = 0
+    for part in list_parts(config, folder):
+        for batch in read_part(config, folder, part, ["outcome", "size"]):
+            deleted = batch.filter(pc.equal(batch["outcome"], Outcome.DELETED))
+            objects, size = objects + deleted.num_rows, size + (pc.sum(deleted["size"]).as_py() or 0)
+    return {"broke_off": True, "outcomes": {Outcome.DELETED.value: objects}, "bytes_deleted": size}
 
 
 def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:

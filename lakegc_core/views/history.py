@@ -1,0 +1,239 @@
+"""What became of the marks of a repository: what each found, what its sweeps deleted, what is refused, what waits.
+
+Made of what stands and of the records of what was retired. No listing, no Spark: a few small files a mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from lakegc_core import clock
+from lakegc_core.clock import instant
+from lakegc_core.errors import LakegcError
+from lakegc_core.marks.artifacts import retired_marks
+from lakegc_core.marks.catalogue import list_marks
+from lakegc_core.marks.context import RepositoryContext, open_mark
+from lakegc_core.marks.retire import freed_by
+from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
+from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Outcome
+from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.stages.swept_report.authorize import judge, ready_at
+from lakegc_core.store.base import connect
+from lakegc_core.views.report import price_json
+from lakegc_core.views.words import human_bytes, monthly_cost, to_the_minute
+
+Json = dict[str, Any]
+
+_NONE = {"objects": 0, "bytes": 0}
+
+
+def history_of(context: RepositoryContext, since: float = 0.0) -> Json:
+    """The contract of `lakegc history --json`, of one repository: marks that began since a moment (unix seconds), or
+    that were swept since, newest first; and totals of what was deleted since."""
+    found = [standing(context, mark) for mark in list_marks(context) if mark["by"] == "lakegc"]
+    for mark_id in retired_marks(context.workspace, context.home):
+        if (record := context.artifacts(mark_id).retired()) is not None:
+            found.append(freed_by(record) | {"swept": [_swept(*each) for each in record["sweeps"].items()]})
+    found.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
+    shown = [mark for mark in found if _touched(mark, since)]
+    whole = [mark for mark in found if mark["state"] in (COMPLETE, SWEPT, RETIRED) and mark["started_at"]]
+    return {
+        "repository": context.repository.id,
+        "marks": shown,
+        "last_mark": whole[0]["started_at"] if whole else None,
+        "garbage": _left(whole[0]) if whole else None,
+        "totals": _totals((sweep for mark in shown for sweep in mark.get("swept", ())), since),
+        "price": price_json(context.settings.price),
+    }
+
+
+def unreadable(name: str, error: LakegcError) -> Json:
+    """The same of a repository whose history cannot be read."""
+    return {"repository": name, "marks": [], "last_mark": None, "garbage": None, "totals": _totals((), 0.0)} | {
+        "problem": str(error),
+        "price": None,
+    }
+
+
+def standing(context: RepositoryContext, mark: Json) -> Json:
+    """A mark of lakegc's own as `list_marks` has it, with its sweeps; a whole one with what it waits for."""
+    store, folder = connect(context.workspace), context.artifacts(mark["mark_id"]).folder
+    try:
+        swept = [
+            _swept(number, report_of(store, folder, number) or journalled(context.workspace, folder, number))
+            for number in sweeps_of(store, folder)
+        ]
+        found = mark | {"swept": swept} | _deleted(swept)
+        if mark["state"] not in (COMPLETE, SWEPT):
+            return found
+        opened = open_mark(context, mark["mark_id"])
+        facts = opened.mark.facts(ExpiredFacts)
+        refused = [] if swept else [verdict for verdict in judge(opened) if verdict.stops]
+        return found | {
+            "cutoff": instant(opened.header.cutoff),
+            "sweepable_from": instant(ready_at(opened)),
+            "unconfirmed": {
+                "objects": facts.expired.objects - facts.confirmed.objects,
+                "bytes": facts.expired.bytes - facts.confirmed.bytes,
+            },
+            "refused": [{"name": each.name, "description": each.description} for each in refused],
+        }
+    except LakegcError as error:
+        return {"problem": str(error)} | mark
+
+
+def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
+    """One sweep, by its report or by what its journal counts."""
+    outcomes, finished = report.get("outcomes", {}), report.get("finished_at")
+    return {
+        "sweep": int(number),
+        "finished_at": instant(finished) if finished else None,
+        "outcomes": dict(outcomes),
+        "deleted": outcomes.get(Outcome.DELETED, 0),
+        "bytes_deleted": report.get("bytes_deleted", 0),
+        "versioned": report.get("versioned"),
+        "broke_off": not finished,
+    }
+
+
+def _deleted(swept: Sequence[Json]) -> Json:
+    return {name: sum(sweep[name] for sweep in swept) for name in ("deleted", "bytes_deleted")}
+
+
+def _touched(mark: Json, since: float) -> bool:
+    """Whether a mark began since a moment, or a sweep of it was over since, or is not over."""
+    moments = [mark["started_at"], *(sweep["finished_at"] for sweep in mark.get("swept", ()))]
+    return any(each is None or _seconds(each) >= since for each in moments)
+
+
+def _left(mark: Json) -> Json:
+    """What is left of the garbage that a mark found."""
+    return {
+        "objects": max(0, mark.get("expired", 0) - mark.get("deleted", 0)),
+        "bytes": max(0, mark.get("expired_bytes", 0) - mark.get("bytes_deleted", 0)),
+    }
+
+
+def _totals(sweeps: Iterable[Json], since: float) -> Json:
+    """What sweeps deleted since a moment. `kept_as_versions`: bytes of it that a store keeps as old versions;
+    `unknown`: bytes of which nobody knows."""
+    found = {"sweeps": 0, "deleted": 0, "bytes_deleted": 0, "kept_as_versions": 0, "unknown": 0}
+    for sweep in sweeps:
+        if sweep["finished_at"] and _seconds(sweep["finished_at"]) < since:
+            continue
+        found["sweeps"] += 1
+        found["deleted"] += sweep["deleted"]
+        found["bytes_deleted"] += sweep["bytes_deleted"]
+        if sweep["versioned"] is not False:
+            found["kept_as_versions" if sweep["versioned"] else "unknown"] += sweep["bytes_deleted"]
+    return found
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
+
+
+# --- as people read it ---
+
+
+def history_screen(found: Sequence[Json]) -> str:
+    """All repositories, each with its marks; their totals below, if they are several."""
+    lines = [line for each in found for line in (*_repository_lines(each), "")]
+    if len(found) > 1:
+        lines += _all_lines(found)
+    return "\n".join(lines).rstrip()
+
+
+def marks_lines(marks: Sequence[Json]) -> list[str]:
+    """A table of the marks of a repository; several interrupted ones that follow each other are one line."""
+    lines = [f"  {'mark':<24} {'began (UTC)':<16} {'state':<12} {'garbage':>22} {'deleted':>22}  "]
+    waiting: list[Json] = []
+    for mark in marks:
+        if mark["state"] in (COMPLETE, SWEPT, RETIRED) or "problem" in mark:
+            lines += [*_interrupted(waiting), *_mark_lines(mark)]
+            waiting = []
+        else:
+            waiting.append(mark)
+    return [line.rstrip() for line in (*lines, *_interrupted(waiting))]
+
+
+def _interrupted(marks: Sequence[Json]) -> list[str]:
+    if not marks:
+        return []
+    last = marks[0]
+    more = f", and {len(marks) - 1:,} more" if len(marks) > 1 else ""
+    began = _minute(last["started_at"])
+    return [f"  {last['mark_id']:<24} {began:<16} not finished: {last['state']}{more}"]
+
+
+def _mark_lines(mark: Json) -> list[str]:
+    if "problem" in mark:
+        return [f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']}: {mark['problem']}"]
+    garbage = _amount(mark["expired"], mark["expired_bytes"])
+    deleted = _amount(mark["deleted"], mark["bytes_deleted"]) if mark["sweeps"] else ""
+    line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']:<12} {garbage:>22} {deleted:>22}"
+    return [f"{line}  {_remark(mark)}", *(f"      ✗ {each['description']}" for each in mark.get("refused", ()))]
+
+
+def _remark(mark: Json) -> str:
+    """What is to be known of a mark beside its figures."""
+    if any(sweep["broke_off"] for sweep in mark["swept"]):
+        return "a sweep broke off"
+    if mark.get("refused"):
+        return "refused"
+    waits = mark.get("unconfirmed", _NONE)["objects"]
+    if mark["state"] == COMPLETE and mark["expired"]:
+        from_now = _seconds(mark["sweepable_from"]) > clock.now().timestamp()
+        return f"sweepable from {to_the_minute(mark['sweepable_from'])}" if from_now else "sweepable now"
+    return f"{waits:,} were newly unreferenced" if waits and mark["state"] == SWEPT else ""
+
+
+def _repository_lines(found: Json) -> list[str]:
+    name = found["repository"]
+    if "problem" in found:
+        return [f"{name} · {found['problem']}"]
+    if not found["last_mark"] and not found["marks"]:
+        return [f"{name} · never marked"]
+    age = _age(found["last_mark"]) if found["last_mark"] else "no complete mark"
+    garbage = found["garbage"]
+    left = f" · {_amount(garbage['objects'], garbage['bytes'])} of garbage left" if garbage else ""
+    return [f"{name} · {age}{left}", *marks_lines(found["marks"]), *_total_lines(found["totals"], found["price"])]
+
+
+def _all_lines(found: Sequence[Json]) -> list[str]:
+    names = ("sweeps", "deleted", "bytes_deleted", "kept_as_versions", "unknown")
+    totals = {name: sum(each["totals"][name] for each in found) for name in names}
+    garbage = [each["garbage"] for each in found if each["garbage"]]
+    left = _amount(sum(each["objects"] for each in garbage), sum(each["bytes"] for each in garbage))
+    price = next((each["price"] for each in found if each["price"]), None)
+    return [f"{len(found):,} repositories · {left} of garbage left", *_total_lines(totals, price)]
+
+
+def _total_lines(totals: Json, price: Json | None) -> list[str]:
+    if not totals["sweeps"]:
+        return []
+    kept, unknown = totals["kept_as_versions"], totals["unknown"]
+    said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}"]
+    if kept:
+        said.append(f"{human_bytes(kept)} of it kept as old versions until the store lets them expire")
+    if unknown:
+        said.append(f"of {human_bytes(unknown)} it is not known whether the store keeps old versions")
+    saved = totals["bytes_deleted"] - kept - unknown
+    if price and saved:
+        said.append(f"{monthly_cost(saved, price):,.2f} {price['currency']} a month saved")
+    return ["  " + " · ".join(said)]
+
+
+def _amount(objects: int, size: int) -> str:
+    return f"{objects:,} objects {human_bytes(size):>9}" if objects else "0 objects"
+
+
+def _minute(moment: str | None) -> str:
+    return f"{moment[:10]} {moment[11:16]}" if moment else "?"
+
+
+def _age(moment: str) -> str:
+    hours = (clock.now().timestamp() - _seconds(moment)) / 3600
+    return f"last mark {hours:.0f} hours ago" if hours < 48 else f"last mark {hours / 24:.0f} days ago"

@@ -1,0 +1,188 @@
+"""What a repository's marks found and its sweeps deleted is told as the store has it, whatever became of the marks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.cli import main
+from lakegc_core.config.settings import Price, Settings
+from lakegc_core.errors import StoreError
+from lakegc_core.marks.artifacts import CLEAN
+from lakegc_core.marks.context import MarkContext, RepositoryContext
+from lakegc_core.marks.retire import retire
+from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.views.history import history_of, history_screen, marks_lines
+from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
+from tests.support.lake import NOW, Lake, lake, leave, quick
+from tests.support.night_stores import MIDWAY, dying
+from tests.support.swept import ACCEPTED
+from tests.support.towns import Crash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = 86_400
+SLICE = "data/gk5b63g7lm5ii54909u0"
+
+
+class World:
+    """A repository with so many days of garbage, marks and sweeps as a test makes."""
+
+    def __init__(self, spark: SparkSession, served: Lake) -> None:
+        self.spark, self.lake = spark, served
+        self.repository = served.create("lake")
+        self.repository.set_rules(7)
+        self.left = 0
+
+    def garbage(self, count: int) -> None:
+        for _ in range(count):
+            leave(self.repository, f"{SLICE}/ca5b63g7lm5ii54909{self.left:x}0", 30)
+            self.left += 1
+
+    def mark(self, day: int, **options: Any) -> MarkContext:
+        os.environ["LAKEGC_NOW"] = str(NOW.timestamp() + DAY * day)  # until the lake ends
+        context = self.lake.begin("lake", f"m{day:02}", mode=CLEAN, **options)
+        pipeline.mark(self.spark, context)
+        return context
+
+    def sweep(self, context: MarkContext) -> None:
+        swept_report(self.spark, context, accepted=ACCEPTED)
+
+    def lying(self) -> int:
+        return len(list((self.lake.files("lake") / SLICE).iterdir()))
+
+    def history(self, since: float = 0.0, **more: Any) -> dict[str, Any]:
+        return history_of(self.lake.open("lake", **more), since)
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    with lake(tmp_path) as found, quick(spark):
+        yield World(spark, found)
+
+
+def test_what_was_deleted_in_all_is_what_the_store_lacks_also_after_marks_were_retired(world: World) -> None:
+    stores = {"price": Price(0.02, "EUR")}
+    for day in (0, 40, 80):
+        world.garbage(day // 40 + 2)
+        world.sweep(world.mark(day))
+    assert (world.left, world.lying()) == (9, 0)
+    world.garbage(1)
+    world.mark(81)
+    before = world.history(**stores)
+    assert [mark["state"] for mark in before["marks"]] == ["complete", "swept", "swept", "swept"]
+    assert before["totals"] == {
+        "sweeps": 3,
+        "deleted": 9,
+        "bytes_deleted": 99,
+        "kept_as_versions": 0,
+        "unknown": 0,
+    }
+    assert before["garbage"] == {"objects": 1, "bytes": 11}
+    assert len(retire(world.lake.open("lake"), 2).retired) == 2
+    after = world.history(**stores)
+    assert [mark["state"] for mark in after["marks"]] == ["complete", "swept", "retired", "retired"]
+    assert (after["totals"], after["garbage"]) == (before["totals"], before["garbage"])
+    assert "deleted in all: 9 objects" in history_screen([after])
+
+
+def test_only_what_was_swept_since_counts_and_a_mark_swept_since_is_shown_however_old(world: World) -> None:
+    world.garbage(1)
+    old = world.mark(0)
+    world.garbage(2)
+    world.sweep(world.mark(1))
+    os.environ["LAKEGC_NOW"] = str(NOW.timestamp() + DAY * 2)
+    world.sweep(old)
+    found = world.history(NOW.timestamp() + DAY * 1.5)
+    assert [mark["mark_id"] for mark in found["marks"]] == ["m00"]
+    assert (found["totals"]["sweeps"], found["totals"]["deleted"]) == (1, 0)
+    assert world.history()["totals"]["deleted"] == 3
+
+
+def test_a_sweep_that_broke_off_counts_what_its_journal_says(world: World) -> None:
+    world.garbage(4)
+    context = world.mark(0)
+    with pytest.raises(Crash), dying(MIDWAY):
+        world.sweep(context)
+    found = world.history()
+    gone = 4 - world.lying()
+    assert found["totals"]["deleted"] <= gone, "what nobody was told of is told when the sweep is finished"
+    assert found["marks"][0]["swept"][0]["broke_off"] and "a sweep broke off" in history_screen([found])
+    world.sweep(context)
+    assert (world.history()["totals"]["deleted"], world.lying()) == (4, 0)
+
+
+def test_what_a_guard_refuses_is_told_with_its_reason_and_what_waits_with_its_time(world: World) -> None:
+    world.repository.upload("main", "a", b"live")
+    world.repository.commit("main", "one")
+    world.garbage(3)
+    world.mark(0, safety_level="standard")
+    found = world.history()
+    (mark,) = found["marks"]
+    assert [each["name"] for each in mark["refused"]] == ["blast-radius"]
+    assert "of the objects" in history_screen([found]) and "refused" in history_screen([found])
+    for number in range(40):
+        world.repository.upload("main", f"p/{number}", b"live")
+    world.repository.commit("main", "two")
+    world.mark(3, safety_level="standard")
+    found = world.history()
+    assert (found["marks"][0]["refused"], found["marks"][0]["expired"]) == ([], 3)
+    assert "sweepable from 2025-04-03" in history_screen([found])
+
+
+def test_interrupted_tries_that_follow_each_other_are_one_line() -> None:
+    def mark(name: str, state: str) -> dict[str, Any]:
+        started = f"2026-11-{name}T02:00:00.000Z"
+        figures = {"expired": 5, "expired_bytes": 50, "deleted": 5, "bytes_deleted": 50, "sweeps": 1, "swept": []}
+        return {"mark_id": name, "started_at": started, "state": state} | (figures if state == "swept" else {})
+
+    marks = [mark("05", "begun"), mark("04", "after namespace_listing"), mark("03", "swept"), mark("02", "begun")]
+    _, first, whole, last = marks_lines(marks)
+    assert "05" in first and first.endswith("not finished: begun, and 1 more")
+    assert "03" in whole and "swept" in whole and last.endswith("not finished: begun")
+
+
+def test_the_command_shows_all_repositories_and_one_that_does_not_read_hides_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    world.garbage(2)
+    world.sweep(world.mark(0))
+    world.lake.create("empty")
+    for name, value in {
+        "HOME": str(tmp_path),
+        "LAKECTL_SERVER_ENDPOINT_URL": world.lake.server.url,
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": ACCESS_KEY,
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": SECRET_KEY,
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    def opened(settings: Settings, name: str, **more: Any) -> RepositoryContext:
+        """Their stores are folders here; that of `far` does not answer."""
+        if name == "far":
+            raise StoreError("s3://bucket/far: no answer")
+        return world.lake.open(name)
+
+    monkeypatch.setattr("lakegc_core.cli.history.open_repository", opened)
+    world.lake.sandbox.create_repository("far", "s3://bucket/far")
+    for arguments in ([], ["lake", "--all"]):
+        assert main(["history", *arguments]) == 2
+    assert main(["history", "far"]) == 1
+    capsys.readouterr()
+    assert main(["history", "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "empty · never marked" in shown
+        and "far · s3://bucket/far: no answer" in shown
+        and "3 repositories · 0 objects" in shown
+    )
+    assert "deleted in all: 2 objects" in shown
+    assert main(["history", "lake", "--since", "30d", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["repositories"]
+    assert (found["repository"], found["totals"]["deleted"]) == ("lake", 2)
