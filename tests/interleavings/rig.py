@@ -37,13 +37,14 @@ from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.tables.key_scan import Wanted
 from lakegc_sandbox import Layout, PageLimits, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from lakegc_sandbox.model.refs import GoneError
 from lakegc_sandbox.model.repository import Backup
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()
 NAME = "lake"
@@ -404,8 +405,9 @@ def without_guards(*names: str) -> Off:
 def look_is_blind(patch: pytest.MonkeyPatch) -> None:
     """Nothing that the sweep's look sees is believed."""
 
-    def nothing(self: look.Look, spark: SparkSession, context: MarkContext) -> DataFrame:
-        return spark.createDataFrame([], "h long, held boolean")
+    def nothing(self: look.Look, context: MarkContext) -> Wanted:
+        return Wanted(context.workspace, ())
 
-    patch.setattr(look.Look, "live", nothing)
+    for name in ("referred_to", "kept_by_holds"):
+        patch.setattr(look.Look, name, nothing)
     patch.setattr(planning, "find_reuploads", lambda *arguments, **named: None)

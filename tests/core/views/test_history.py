@@ -129,7 +129,7 @@ def test_what_a_guard_refuses_is_told_with_its_reason_and_what_waits_with_its_ti
     assert [each["name"] for each in mark["refused"]] == ["blast-radius"]
     assert "of the objects" in history_screen([found]) and "refused" in history_screen([found])
     for number in range(40):
-        world.repository.upload("main", f"p/{number}", b"live")
+        world.repository.upload("main", f"p/{number}", b"live" * 100)
     world.repository.commit("main", "two")
     world.mark(3, safety_level="standard")
     found = world.history()
