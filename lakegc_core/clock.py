@@ -12,6 +12,9 @@ from datetime import UTC, datetime
 
 from lakegc_core.errors import SettingsError
 
+APART = 3600.0
+"""Seconds by which the clocks of two collectors may differ where one has to know what the other did."""
+
 
 def unsafe_allowed() -> bool:
     """True when the operator has said that this is a test or a throw-away repository."""

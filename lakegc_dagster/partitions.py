@@ -14,7 +14,7 @@ from typing import NamedTuple
 import dagster as dg
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.artifacts import check_mark_id
+from lakegc_core.marks.ids import check_mark_id
 
 
 @dataclass(frozen=True)

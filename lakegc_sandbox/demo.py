@@ -21,8 +21,8 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.marks.artifacts import new_mark_id
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
+from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.spark.session import session
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.views import report, screen

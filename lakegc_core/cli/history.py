@@ -14,7 +14,7 @@ from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks import retire
 from lakegc_core.marks.catalogue import list_marks
-from lakegc_core.marks.context import RepositoryContext, open_repository
+from lakegc_core.marks.context import open_repository
 from lakegc_core.policy.safety import KEEP_MARKS
 from lakegc_core.views import history, report, screen
 from lakegc_core.views.progress import Reporter

@@ -16,9 +16,10 @@ from lakegc_core.config.durations import parse_duration
 from lakegc_core.config.settings import RULES_MODES
 from lakegc_core.errors import RefusedError, SettingsError
 from lakegc_core.marks import layers
-from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL, new_mark_id
+from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
 from lakegc_core.marks.catalogue import newest_to_sweep
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
+from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.policy import guards
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.authorize import ready_at

@@ -6,16 +6,16 @@ that cannot be altered, reordered or half-replaced unnoticed. What the stages co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import datetime
 from typing import Any
 
 import lakegc_core
-from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError, SettingsError
+from lakegc_core import clock
+from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError
+from lakegc_core.marks.ids import check_mark_id
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import F, read_facts
@@ -40,23 +40,6 @@ RETIRED = "retired"
 AUTO, INCREMENTAL, CLEAN = MODES = ("auto", "incremental", "clean")
 """How a mark reads: all anew (clean), or what may have changed since the mark before (incremental), if it can rest on
 that one; `auto`: incremental until it is time for a clean one."""
-
-_MARK_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
-
-
-def check_mark_id(mark_id: str) -> str:
-    """The id itself, or a SettingsError that says what an id may look like."""
-    if not _MARK_ID.fullmatch(mark_id) or ".." in mark_id:
-        raise SettingsError(
-            f"{mark_id!r} is no mark id. Use up to 64 letters, digits, '.', '_' or '-', beginning with a letter or "
-            "a digit, for instance 20261121T0200Z."
-        )
-    return mark_id
-
-
-def new_mark_id(at: datetime) -> str:
-    """A mark id for a moment: `20261121T020000Z`; ids of later moments sort later."""
-    return at.strftime("%Y%m%dT%H%M%SZ")
 
 
 @dataclass(frozen=True)
@@ -175,6 +158,7 @@ class MarkArtifacts:
             ) from None
         if (digest(value) if any_version else header.digest) != stated:
             raise MarkError(f"{self.location}/mark.json was changed after it was written. Make a new mark.")
+        self._check_past(header.started_at)
         return header
 
     def begin(self, header: Header) -> Header:
@@ -232,7 +216,16 @@ class MarkArtifacts:
             raise MarkError(f"{key} was changed after it was written (its digest differs). Make a new mark.")
         if (manifest.stage, manifest.mark_id) != (stage, self.mark_id):
             raise MarkError(f"{key} belongs to stage {manifest.stage!r} of mark {manifest.mark_id!r}. Make a new mark.")
+        self._check_past(manifest.started_at)
         return manifest
+
+    def _check_past(self, moment: float) -> None:
+        """MarkError for what was done in the future: nothing that a mark says of its times is believed then."""
+        if moment > clock.now().timestamp() + clock.APART:
+            raise MarkError(
+                f"Mark {self.mark_id} says that it was at work on {clock.instant(moment)}, which is to come: the clock "
+                "of its machine was wrong, or this one's is. Set the clock right, and make a new mark."
+            )
 
     def require(self, stage: str) -> Manifest:
         """The manifest of a finished stage; MarkError when it is missing."""

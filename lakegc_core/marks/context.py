@@ -17,7 +17,8 @@ from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedE
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Repository, ServerConfig
 from lakegc_core.marks import lease
-from lakegc_core.marks.artifacts import AUTO, MODES, Header, MarkArtifacts, check_mark_id
+from lakegc_core.marks.artifacts import AUTO, MODES, Header, MarkArtifacts
+from lakegc_core.marks.ids import check_mark_id
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.workspaces import check_workspace
 from lakegc_core.policy import safety

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from lakegc_core.clock import APART
 from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAMP, Manifest, MarkArtifacts, facts_of, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
-from lakegc_core.marks.previous import CLOCKS, findings_before
+from lakegc_core.marks.previous import findings_before
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.tables.key_scan import Source, Wanted, sources_of
@@ -181,7 +182,7 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
 def _restored_since(context: RepositoryContext, moment: float) -> str:
     """The mark by which objects were brought back since then; "" if by none. An hour more for clocks that differ."""
     ids = marks(context.workspace, context.home)
-    return next((each for each in ids if restored_at(context.artifacts(each)) >= moment - CLOCKS), "")
+    return next((each for each in ids if restored_at(context.artifacts(each)) >= moment - APART), "")
 
 
 def restored_at(mark: MarkArtifacts) -> float:

@@ -13,8 +13,8 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +138,8 @@ class Lease:
             until = datetime.fromtimestamp(holder.expires_at, UTC)
             raise RefusedError(
                 f"Another collector works on this repository: `{holder.verb}` on {holder.host}, process "
-                f"{holder.process}, whose lease runs until {until:%H:%M:%S} UTC. Wait for it; if it is dead, its lease "
-                "runs out by itself."
+                f"{holder.process}, whose lease runs until {until:%Y-%m-%d %H:%M:%S} UTC. "
+                "Wait for it; if it is dead, its lease runs out by itself."
             )
         try:
             self._write(if_match=found.etag)
@@ -240,12 +240,14 @@ def _new(config: StoreConfig, home: str, verb: str, demanded: bool) -> Lease | N
 
 def _read(data: bytes, written: datetime) -> Holder:
     """The holder. A lease of another form (another version's, a damaged one) holds for its time from when it was
-    written: it may well be a living collector's."""
+    written: it may well be a living collector's. So does one that runs for longer than any can: its clock was wrong."""
+    until = (written + LEASE).timestamp()
     try:
-        return Holder(**json.loads(data))
+        found = Holder(**json.loads(data))
+        longest = clock.now() + LEASE + timedelta(seconds=clock.APART)
+        return replace(found, expires_at=until + clock.APART) if found.expires_at > longest.timestamp() else found
     except (ValueError, TypeError):
-        until = written + LEASE
-        return Holder("", "a command of another version", "another machine", "", "", 0, "", 0.0, until.timestamp())
+        return Holder("", "a command of another version", "another machine", "", "", 0, "", 0.0, until)
 
 
 def _boot() -> str:

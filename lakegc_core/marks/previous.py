@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
+from lakegc_core.clock import APART
 from lakegc_core.errors import MarkError
-from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks
+from lakegc_core.marks.artifacts import Header, MarkArtifacts, facts_of, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.names import STAGES
-from lakegc_core.policy.facts import CommitsFacts
-
-CLOCKS = 3600.0
-"""Seconds by which the clocks of two collectors may differ where one has to know what the other did."""
+from lakegc_core.policy.facts import CommitsFacts, ListingFacts
+from lakegc_core.policy.judgements import out_of_order
+from lakegc_core.policy.safety import Level
 
 
 def newest_complete(
@@ -37,8 +37,26 @@ def newest_complete(
 
 
 def previous_mark(context: MarkContext) -> MarkArtifacts | None:
-    """The newest complete mark of the same repository that was begun before this one."""
-    return newest_complete(context, lambda header, mark: _is_earlier(header, context.header))
+    """The newest complete mark of the same repository that was begun before this one, by a clock that was right."""
+
+    def is_before(header: Header, mark: MarkArtifacts) -> bool:
+        check_clock(mark, context.level)
+        return _is_earlier(header, context.header)
+
+    return newest_complete(context, is_before)
+
+
+def check_clock(mark: MarkArtifacts, level: Level) -> None:
+    """MarkError if the clock of a mark's machine was wrong while it worked, by the limit of a level: such a mark says
+    nothing of times. The guards `clocks` and `order` stop its own sweep; no other mark goes on from it either."""
+    header, manifests = mark.header(), {stage: found for stage in STAGES if (found := mark.manifest(stage))}
+    if header is None or not manifests:
+        return
+    limit, skew = level.clock_skew.total_seconds(), facts_of(manifests, ListingFacts).clock_skew
+    if abs(skew) > limit:
+        raise MarkError(f"its clock and the store's differed by {skew:.0f} s")
+    if stage := out_of_order(header.started_at, manifests):
+        raise MarkError(f"its clock was set back: {stage} ended before it began, or before what it rests on had ended")
 
 
 def _is_earlier(header: Header, own: Header) -> bool:
@@ -73,9 +91,9 @@ def asked_at(mark: MarkArtifacts) -> float:
 
 def unreadable_until(mark: MarkArtifacts) -> float:
     """When a mark that does not read (damaged, or of another version) can have asked lakeFS last, unix seconds: the
-    newest time of its files by the store's clock, and CLOCKS more. Endless if it has no files."""
+    newest time of its files by the store's clock, and APART more. Endless if it has no files."""
     times = [pc.max(batch.column("last_modified")).as_py() for batch in mark.store.list(f"{mark.folder}/")]
-    return max((time.timestamp() for time in times if time is not None), default=math.inf) + CLOCKS
+    return max((time.timestamp() for time in times if time is not None), default=math.inf) + APART
 
 
 @dataclass(frozen=True)
@@ -95,8 +113,8 @@ def findings_before(context: MarkContext) -> FindingsBefore:
     """The same, with the reason where there is none: every object is waited for anew then.
 
     A mark that asked what is staged and got no further may have found objects live; so may one that was begun earlier
-    and resumed later. A mark that does not read counts as one that found everything live as long as it was written to:
-    once, not for ever.
+    and resumed later. A mark that does not read, or whose clock was wrong, counts as one that found everything live as
+    long as it was written to: once, not for ever.
     """
     before = previous_mark(context)
     if before is None:
@@ -110,12 +128,13 @@ def findings_before(context: MarkContext) -> FindingsBefore:
             other = mark.header()
             if other is None or not _is_comparable(other, context.header):
                 continue
+            check_clock(mark, context.level)
             if asked_at(mark) >= read:
                 how = "" if mark.manifest(STAGES[-1]) else ", and did not come to its end"
                 return FindingsBefore(None, f"mark {mark_id} asked lakeFS after mark {before.mark_id} had read{how}")
         except MarkError as error:
             if unreadable_until(mark) >= read:
-                return FindingsBefore(None, f"mark {mark_id} does not read: {error}")
+                return FindingsBefore(None, f"mark {mark_id} says nothing of what was live: {error}")
     return FindingsBefore(before)
 
 
@@ -156,8 +175,8 @@ class LaterMarks:
 
 
 def later_marks(context: MarkContext) -> LaterMarks:
-    """The marks that read after this one, also those that were begun before it and resumed. A mark that does not read
-    counts as one that did not finish, and asked lakeFS as long as it was written to."""
+    """The marks that read after this one, also those that were begun before it and resumed. A mark that does not read,
+    or whose clock was wrong, counts as one that did not finish, and asked lakeFS as long as it was written to."""
     finished: tuple[float, MarkArtifacts] | None = None
     unfinished = 0.0
     for mark_id in marks(context.workspace, context.home):
@@ -166,6 +185,7 @@ def later_marks(context: MarkContext) -> LaterMarks:
             header = mark.header()
             if header is None or header.repository != context.header.repository or mark_id == context.header.mark_id:
                 continue
+            check_clock(mark, context.level)
             asked, complete = asked_at(mark), mark.manifest(STAGES[-1]) is not None
         except MarkError:
             asked, complete = unreadable_until(mark), False

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.clock import instant
+from lakegc_core.clock import APART, instant
 from lakegc_core.errors import MarkError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, marks, retired_marks
@@ -24,7 +24,7 @@ from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
-from lakegc_core.marks.previous import CLOCKS, asked_at, read_at, series_of, unreadable_until
+from lakegc_core.marks.previous import asked_at, check_clock, read_at, series_of, unreadable_until
 from lakegc_core.marks.sweeps import files_of, journalled, report_of, sweeps_of
 from lakegc_core.names import FAILED, RETIRED, STAGES, Outcome
 from lakegc_core.policy import safety
@@ -116,7 +116,7 @@ def reasons_to_keep(every: Sequence[Standing], keep: int, now: float) -> dict[st
         later = [other.read_at for other in (*complete[-1:], carrying.get(mark.series)) if other and other.read_at]
         if not later or mark.asked_at >= min(later):
             return "no complete mark has read lakeFS anew since it did"
-        if mark.touched_at >= taken_over_since - CLOCKS:
+        if mark.touched_at >= taken_over_since - APART:
             return "it was swept or restored since the listings that the next mark may take over"
         return ""
 
@@ -160,12 +160,12 @@ def freed_by(record: Json) -> Json:
 def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:
     gone = retired_marks(context.workspace, context.home)
     ids = marks(context.workspace, context.home)
-    standing = {mark_id: _standing(context.artifacts(mark_id)) for mark_id in ids}
+    standing = {mark_id: _standing(context, mark_id) for mark_id in ids}
     found = [mark for mark in standing.values() if mark is not None]
     left_over = [mark_id for mark_id in ids if standing[mark_id] is None and mark_id in gone]
     since = max((mark.started_at for mark in found if mark.read_at is not None), default=0.0)
     # The next mark has to know that objects of a retired one were brought back.
-    left_over = [each for each in left_over if restored_at(context.artifacts(each)) < since - CLOCKS or not since]
+    left_over = [each for each in left_over if restored_at(context.artifacts(each)) < since - APART or not since]
     kept = reasons_to_keep(found, keep, clock.now().timestamp())
     kept |= {mark_id: _NEVER_BEGUN for mark_id in ids if standing[mark_id] is None and mark_id not in gone}
     retired: dict[str, Json] = {}
@@ -189,12 +189,15 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
     return Retirement(context.repository.id, retired, kept, count, size, dry_run)
 
 
-def _standing(mark: MarkArtifacts) -> Standing | None:
-    """How a mark stands; None where a folder holds no header."""
+def _standing(context: RepositoryContext, mark_id: str) -> Standing | None:
+    """How a mark stands; None where a folder holds no header. One whose clock was wrong counts as one that does not
+    read."""
+    mark = context.artifacts(mark_id)
     try:
         header = mark.header()
         if header is None:
             return None
+        check_clock(mark, safety.level(context.policy.safety or safety.FULL.name))
         complete = mark.manifest(STAGES[-1]) is not None
         return Standing(
             mark_id=mark.mark_id,

@@ -5,18 +5,21 @@ How a sweep writes its record is in `stages.swept_report.record`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.clock import APART
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Store, StoreConfig, connect
-from lakegc_core.tables.parts import list_parts, read, read_part
+from lakegc_core.tables.parts import Part, list_parts, read, read_part, readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,14 +59,18 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
 
 
 def journalled(config: StoreConfig, mark_folder: str, number: int) -> dict[str, Any]:
-    """What the journal of a sweep that broke off says was deleted, counted part by part."""
+    """What the journal of a sweep that broke off says was deleted, counted part by part, as far as it reads."""
     folder = f"{mark_folder}/sweeps/{number}/outcomes"
-    objects = size = 0
+    objects = size = unread = 0
     for part in list_parts(config, folder):
-        for batch in read_part(config, folder, part, ["outcome", "size"]):
-            deleted = batch.filter(pc.equal(batch["outcome"], Outcome.DELETED))
-            objects, size = objects + deleted.num_rows, size + (pc.sum(deleted["size"]).as_py() or 0)
-    return {"broke_off": True, "outcomes": {Outcome.DELETED.value: objects}, "bytes_deleted": size}
+        try:
+            for batch in read_part(config, folder, part, ["outcome", "size"]):
+                deleted = batch.filter(pc.equal(batch["outcome"], Outcome.DELETED))
+                objects, size = objects + deleted.num_rows, size + (pc.sum(deleted["size"]).as_py() or 0)
+        except CorruptFileError:
+            unread += 1
+    found = {"broke_off": True, "outcomes": {Outcome.DELETED.value: objects}, "bytes_deleted": size}
+    return found | ({"parts_that_do_not_read": unread} if unread else {})
 
 
 def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
@@ -78,10 +85,30 @@ def rescues_folder(context: MarkContext) -> str:
     return f"{context.home}/rescues"
 
 
-def last_rescues(spark: SparkSession, context: MarkContext) -> DataFrame:
+@dataclass(frozen=True)
+class Rescues:
+    """The parts of the journal of rescues that read. Until `unread_until` (unix seconds; 0: all of it reads) nobody
+    knows what was rescued: any object may have been."""
+
+    parts: tuple[Part, ...]
+    unread_until: float = 0.0
+
+
+def rescues(spark: SparkSession, context: MarkContext) -> Rescues:
+    """The journal of rescues. A part that does not read counts as a rescue of every object, once, and is told."""
+    folder = rescues_folder(context)
+    parts = list_parts(context.workspace, folder)
+    found = readable(spark, context.workspace, folder, parts)
+    store, unread = connect(context.workspace), [part for part in parts if part not in found]
+    for part in unread:
+        context.say(f"{folder}/{part.name} does not read: which objects it says were live again is not known")
+    until = max((store.head(f"{folder}/{part.name}").last_modified.timestamp() for part in unread), default=0.0)
+    return Rescues(tuple(found), until + APART if unread else 0.0)
+
+
+def last_rescues(spark: SparkSession, context: MarkContext, parts: Sequence[Part]) -> DataFrame:
     """Each address that a look ever rescued, with the last time (column rescued_at)."""
     from pyspark.sql import functions as F
 
-    folder = rescues_folder(context)
-    rows = read(spark, context.workspace, folder, list_parts(context.workspace, folder), RESCUES_SCHEMA)
+    rows = read(spark, context.workspace, rescues_folder(context), parts, RESCUES_SCHEMA)
     return rows.groupBy("address").agg(F.max("at").alias("rescued_at"))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from lakegc_core.names import STAGES
-from lakegc_core.policy.evidence import Evidence
+from lakegc_core.policy.evidence import Evidence, FinishedStage
 from lakegc_core.policy.facts import Compared, NeighbourFacts
 from lakegc_core.policy.safety import Level
 
@@ -19,16 +19,24 @@ def _if_meant(name: str) -> str:
     return f'If that was meant, sweep with --accept {name} --because "…" (in Dagster, accept: {{{name}: "…"}}).'
 
 
-def order(evidence: Evidence) -> Finding:
-    before = evidence.header.started_at
-    for stage in STAGES:
-        manifest = evidence.manifests[stage]
+def out_of_order(started_at: float, manifests: Mapping[str, FinishedStage]) -> str:
+    """The first stage that began before the one before it had ended, or ended before it began; "" if none did.
+    `started_at`: of the mark, unix seconds; `manifests`: of its finished stages, in order."""
+    before = started_at
+    for stage, manifest in manifests.items():
         if manifest.started_at < before or manifest.finished_at < manifest.started_at:
-            return False, (
-                f"{stage} began before the stage that it rests on had ended, so that data could move between the two "
-                "unseen. Was the clock set back? Make a new mark."
-            )
+            return stage
         before = manifest.finished_at
+    return ""
+
+
+def order(evidence: Evidence) -> Finding:
+    stage = out_of_order(evidence.header.started_at, {stage: evidence.manifests[stage] for stage in STAGES})
+    if stage:
+        return False, (
+            f"{stage} began before the stage that it rests on had ended, so that data could move between the two "
+            "unseen. Was the clock set back? Make a new mark."
+        )
     return True, "The stages ran strictly one after the other, each on the digest of the one before it."
 
 

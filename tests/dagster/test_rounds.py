@@ -10,7 +10,7 @@ import pytest
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.models import Repository
-from lakegc_core.marks.artifacts import check_mark_id
+from lakegc_core.marks.ids import check_mark_id
 from lakegc_dagster import rounds
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.rounds import Marked

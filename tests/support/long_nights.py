@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core import pipeline
 from lakegc_core.errors import RefusedError
-from lakegc_core.marks.artifacts import new_mark_id
 from lakegc_core.marks.context import open_mark
+from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.stages.swept_report.result import SweepResult
 from tests.support import towns

@@ -23,7 +23,8 @@ from tests.support.towns import Clock, Crash
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UNSEALED, MIDWAY, UNREPORTED = "before its plan is sealed", "in the middle of its deletes", "before its report"
+UNSEALED, UNWAVED = "before its plan is sealed", "before its first delete"
+MIDWAY, UNREPORTED = "in the middle of its deletes", "before its report"
 
 
 @contextmanager
@@ -32,6 +33,8 @@ def dying(place: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if place == UNSEALED:
             patch.setattr(SweepRecord, "begin", _die)
+        elif place == UNWAVED:
+            patch.setattr(waves, "run_wave", _die)
         elif place == UNREPORTED:
             patch.setattr(SweepRecord, "close", _die)
         elif place == MIDWAY:

@@ -90,7 +90,7 @@ def write_mark(
         facts = whole_facts(stage, told.get(stage))
         at = START + (day if resumed is None or not number else resumed) * DAY
         done = replace(manifest(stage, artifacts.upstream_digest(stage)), mark_id=artifacts.mark_id, facts=facts)
-        artifacts.finish(replace(done, started_at=at, finished_at=at + 60))
+        artifacts.finish(replace(done, started_at=at, finished_at=at))
         artifacts.store.write(f"{artifacts.stage_folder(stage)}/part-1-a.parquet", b"x" * 100)
 
 
@@ -126,7 +126,7 @@ def maker(folder: Path) -> Made:
         own = replace(HEADER, mark_id=mark_id, started_at=HEADER.started_at + days * DAY, **header)
         artifacts = MarkArtifacts(config, mark_id)
         artifacts.begin(own)
-        for stage in STAGES[:stages]:
+        for number, stage in enumerate(STAGES[:stages]):
             facts: dict[str, Any] = {}
             if stage == "retention_commits":
                 facts = {"former_heads_unknown": heads_unknown}
@@ -134,7 +134,7 @@ def maker(folder: Path) -> Made:
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
                 groups["committed"] = {"objects": live, "bytes": live}
                 facts = {**groups, "previous": asdict(previous) if previous else None}
-            at = HEADER.started_at + (days if resumed is None or stage == STAGES[0] else resumed) * DAY
+            at = HEADER.started_at + (days if resumed is None or not number else resumed) * DAY + 60 * number
             done = replace(
                 manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=whole_facts(stage, facts)
             )

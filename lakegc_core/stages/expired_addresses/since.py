@@ -21,12 +21,12 @@ from lakegc_core import clock
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.previous import later_marks, previous_findings
+from lakegc_core.marks.previous import later_marks, previous_findings, read_at
 from lakegc_core.spark.session import Mapped, many
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, read_named
-from lakegc_core.tables.parts import list_parts, read
+from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -74,13 +74,12 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
     from pyspark.sql import functions as F
 
     shape = pa.schema([*rows.schema, SCHEMA.field("since")])
-    before = previous_findings(context)
-    if before is None:
+    before, journal = previous_findings(context), sweeps.rescues(spark, context)
+    if before is None or read_at(before) <= journal.unread_until:
         return rows.then(shape, _Since(read_commits_at))
     datasets = before.require(STAGE).datasets
     found = [(before.stage_folder(STAGE, name), tuple(datasets[name])) for name in CARRIED]
-    journal = sweeps.rescues_folder(context)
-    rescued = [(journal, tuple(list_parts(context.workspace, journal)))]
+    rescued = [(sweeps.rescues_folder(context), journal.parts)]
     carried = [
         Wanted(context.workspace, tuple(places), columns) for places, columns in ((found, _ROWS), (rescued, _RESCUES))
     ]
@@ -89,7 +88,7 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
     now = moment(read_commits_at)
     frame = (
         _unreferenced(spark, context, before, "before")
-        .join(many(sweeps.last_rescues(spark, context)), "address", "left")
+        .join(many(sweeps.last_rescues(spark, context, journal.parts)), "address", "left")
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
         .select("address", "before")
     )
@@ -155,17 +154,17 @@ def _carried(config: StoreConfig, before: tuple[Any, ...], rescued: tuple[Any, .
 def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:
     """The candidates of a mark, with `since` set to now where a look or a mark that came later found them live.
 
-    A later mark that was not finished, or that does not read, may have found any of them live. When such an object
-    ceased to be live nobody knows: the gap cannot begin before a mark finds it unreferenced again.
+    A later mark that was not finished, or a mark or a journal that does not read, may have found any of them live. When
+    such an object ceased to be live nobody knows: the gap cannot begin before a mark finds it unreferenced again.
     """
     from pyspark.sql import functions as F
 
     now = moment(clock.now().timestamp())
-    later = later_marks(context)
-    if later.unfinished:
+    later, journal = later_marks(context), sweeps.rescues(spark, context)
+    if later.unfinished or read_at(context.mark) <= journal.unread_until:
         return candidates.withColumn("since", now)
     rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
-    found = candidates.join(many(sweeps.last_rescues(spark, context)), "address", "left").withColumn(
+    found = candidates.join(many(sweeps.last_rescues(spark, context, journal.parts)), "address", "left").withColumn(
         "since", F.when(rescued, now).otherwise(F.col("since"))
     )
     if later.finished is not None:

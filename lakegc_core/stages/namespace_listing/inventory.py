@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.clock import APART
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import MarkArtifacts, marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
-from lakegc_core.marks.previous import CLOCKS
 from lakegc_core.marks.sweeps import report_of, sweeps_of
 from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety
@@ -188,7 +188,7 @@ class _Swept:
         at = rows["at"].cast(pa.int64()).to_numpy() / 1e6
         over = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE])
         gone = pc.is_in(rows["outcome"], over).to_numpy(zero_copy_only=False)
-        gone &= (ages >= 0) & (at >= self.units.listed_at(units) - CLOCKS)
+        gone &= (ages >= 0) & (at >= self.units.listed_at(units) - APART)
         # What a mark found in a unit that was not listed again since is there. Any other sweep may have been the second
         # that was told to delete it.
         sure = (self.age >= 0) & (self.age <= ages)
@@ -248,7 +248,7 @@ def _journals(context: MarkContext, since: float) -> Iterator[tuple[str, str, li
         mark = context.artifacts(mark_id)
         for number in sweeps_of(mark.store, mark.folder):
             folder = f"{mark.folder}/sweeps/{number}"
-            if _over_at(mark, number) < since - CLOCKS:
+            if _over_at(mark, number) < since - APART:
                 continue
             if parts := list_parts(context.workspace, f"{folder}/outcomes"):
                 yield mark_id, f"{folder}/outcomes", parts

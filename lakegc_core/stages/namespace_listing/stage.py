@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.errors import IncompleteError
+from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.marks.context import DEFAULT_PREFIX, MarkContext
-from lakegc_core.marks.layers import choose
+from lakegc_core.marks.layers import Basis, choose
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.namespace import Namespace, is_shard, overlapping
@@ -52,8 +52,18 @@ def namespace_listing(spark: SparkSession, context: MarkContext) -> StageResult:
 
 
 def _list(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts]:
-    began = clock.now().timestamp()
     basis = choose(context)
+    try:
+        return _list_on(spark, context, basis)
+    except CorruptFileError as error:
+        if not basis.layers:
+            raise
+        context.say(f"{STAGE}: {error} The mark goes on as a clean one.")
+        return _list_on(spark, context, Basis((), f"what is taken over does not read: {error}"))
+
+
+def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOutput[ListingFacts]:
+    began = clock.now().timestamp()
     listing = _Listing.of(context, began)
     folders, found_metadata, parts = listing.top()
     if not found_metadata:

@@ -34,7 +34,7 @@ from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.look import Look, Reads, take_look
 from lakegc_core.stages.swept_report.lost import told_apart, told_of_unconfirmed
-from lakegc_core.stages.swept_report.record import SweepRecord, deleted_by_other_marks
+from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.stages.swept_report.what_counts import unknown_names
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.joins import flagged
@@ -87,7 +87,7 @@ class Planner:
         if self.context.level.gap:
             candidates = since.with_later_findings(self.spark, self.context, candidates)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
-        elsewhere = deleted_by_other_marks(self.spark, self.context)
+        elsewhere = self.record.deleted_elsewhere
         if elsewhere is not None:
             gone = F.when(F.col("gone"), Outcome.ALREADY_GONE).otherwise(F.col("outcome"))
             judged = judged.join(many(elsewhere.withColumn("gone", F.lit(True))), "address", "left")

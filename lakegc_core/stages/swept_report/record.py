@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, PreconditionFailedError, RefusedError
-from lakegc_core.marks.artifacts import marks
+from lakegc_core.marks.artifacts import FORMAT, marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
@@ -23,7 +23,7 @@ from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.stages.expired_addresses.since import moment
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.store.base import Store, connect
-from lakegc_core.tables.parts import Part, list_parts, read
+from lakegc_core.tables.parts import Part, list_parts, read, readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +36,7 @@ _WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.HELD, Outcome.DELETED, Outcome
 """Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
 
 
+_ASKED = f"outcome = '{Outcome.DELETED}' OR outcome = '{NO_ANSWER}' AND NOT elsewhere"
 _OURS = f"asked AND outcome = '{Outcome.ALREADY_GONE}'"
 """Gone when it was asked for once more: the delete that had no answer did it."""
 
@@ -51,8 +52,10 @@ class Totals:
 class SweepRecord:
     """The record of one sweep of a mark: the last one if it was broken off, else a new one."""
 
-    def __init__(self, spark: SparkSession, context: MarkContext, *, dry_run: bool) -> None:
-        self._spark, self._context = spark, context
+    def __init__(self, spark: SparkSession, context: MarkContext, *, dry_run: bool, lenient: bool = False) -> None:
+        """`lenient`: files that do not read are passed over, and told in `unread`."""
+        self._spark, self._context, self._lenient = spark, context, lenient
+        self._reads: dict[str, bool] = {}  # by the key of a file that was looked through
         self._store = connect(context.workspace)
         last, names = self._last()
         open_still = bool(names) and "report.json" not in names and not dry_run
@@ -93,8 +96,26 @@ class SweepRecord:
     def planned(self) -> DataFrame:
         """All that this sweep planned at first; whatever it asks for, then or later, is among it."""
         record = self.plan()
-        parts = [Part.from_json(part) for part in record["parts"]]
+        parts = self._readable(record["folder"], [Part.from_json(part) for part in record["parts"]])
         return read(self._spark, self._context.workspace, record["folder"], parts, PLAN_SCHEMA)
+
+    @property
+    def unread(self) -> list[str]:
+        """The files of this sweep, and of those before it, that were passed over because they do not read."""
+        return sorted(key for key, reads in self._reads.items() if not reads)
+
+    def _readable(self, folder: str, parts: Sequence[Part]) -> Sequence[Part]:
+        if not self._lenient:
+            return parts
+        new = [part for part in parts if f"{folder}/{part.name}" not in self._reads]
+        good = readable(self._spark, self._context.workspace, folder, new)
+        self._reads |= {f"{folder}/{part.name}": part in good for part in new}
+        return [part for part in parts if self._reads[f"{folder}/{part.name}"]]
+
+    @cached_property
+    def deleted_elsewhere(self) -> DataFrame | None:
+        """See `deleted_by_other_marks`; None for a mark of another version, which does not say when it listed."""
+        return deleted_by_other_marks(self._spark, self._context) if self._context.header.format == FORMAT else None
 
     @property
     def may_have_deleted(self) -> bool:
@@ -126,14 +147,20 @@ class SweepRecord:
 
     def _plan(self, folder: str) -> dict[str, Any]:
         key = f"{folder}/plan.json"
-        record = decode(self._store.read(key), key)
-        stated = record.pop("digest", None)
-        if (
-            stated != digest(record)
-            or record.get("mark_digest") != self._context.mark.require("expired_addresses").digest
-        ):
-            raise MarkError(f"{key} was changed after it was written. Nothing more is deleted by it: make a new mark.")
-        return record
+        try:
+            record = decode(self._store.read(key), key)
+            stated, mark = record.pop("digest", None), self._context.mark.require("expired_addresses")
+            if stated == digest(record) and record.get("mark_digest") == mark.digest:
+                return record
+            raise MarkError(
+                f"{key} was changed after it was written. Nothing more is deleted by it: close the sweep (lakegc sweep "
+                f"{self._context.header.repository} {self._context.header.mark_id} --close), and make a new mark."
+            )
+        except MarkError:
+            if not self._lenient:
+                raise
+            self._reads[key] = False
+            return {"folder": folder, "parts": []}
 
     def begin(self, parts: Sequence[Part], folder: str, more: Mapping[str, Any]) -> None:
         """Seal the plan. From here on objects may be deleted. RefusedError if somebody else has sealed one."""
@@ -172,20 +199,23 @@ class SweepRecord:
     def totals(self) -> Totals:
         """Final outcomes: of several outcomes of an object, that of the last attempt counts.
 
-        What is gone after a delete that had no answer, in this sweep or one before it, is `deleted`: that did it.
+        What is gone after a delete that had no answer, in this sweep or one before it, is `deleted`: that did it,
+        unless the sweep of another mark says that it did.
         """
         from pyspark.sql import functions as F
 
         weight = F.coalesce(*(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)))
         with clear_errors():
             rows = (
-                self.outcomes()
-                .withColumn("own", F.lit(True))
-                .unionByName(self._unanswered_before().withColumn("own", F.lit(False)))
+                self._beside_others(
+                    self.outcomes()
+                    .withColumn("own", F.lit(True))
+                    .unionByName(self._unanswered_before().withColumn("own", F.lit(False)))
+                )
                 .groupBy("address")
                 .agg(
                     F.max_by("outcome", F.struct("attempt", F.coalesce(weight, F.lit(0)))).alias("outcome"),
-                    F.max(F.col("outcome").isin(Outcome.DELETED, NO_ANSWER)).alias("asked"),
+                    F.max(F.expr(_ASKED)).alias("asked"),
                     F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
                     F.max("size").alias("size"),
                     F.max("own").alias("own"),
@@ -202,6 +232,16 @@ class SweepRecord:
             )
         found = {each.value: 0 for each in _ALWAYS_SHOWN} | {row["outcome"]: row["objects"] for row in rows}
         return Totals(found, sum(row["bytes"] or 0 for row in rows))
+
+    def _beside_others(self, outcomes: DataFrame) -> DataFrame:
+        """The outcomes, with column `elsewhere`: whether the sweep of another mark says that it deleted the object."""
+        from pyspark.sql import functions as F
+
+        if self.deleted_elsewhere is None:
+            return outcomes.withColumn("elsewhere", F.lit(False))
+        others = self.deleted_elsewhere.withColumn("elsewhere", F.lit(True))
+        joined = outcomes.join(many(others), "address", "left")
+        return joined.withColumn("elsewhere", F.coalesce("elsewhere", F.lit(False)))
 
     def check_sums(self) -> int:
         """How many objects were planned, after checking that each has an outcome: nothing is left over."""
@@ -242,29 +282,39 @@ class SweepRecord:
         return outcomes.where(outcomes["attempt"] >= first)
 
     def _outcomes(self, journal: str) -> DataFrame:
-        parts = list_parts(self._context.workspace, journal)
+        parts = self._readable(journal, list_parts(self._context.workspace, journal))
         return read(self._spark, self._context.workspace, journal, parts, OUTCOMES_SCHEMA)
 
 
 def deleted_by_other_marks(spark: SparkSession, context: MarkContext) -> DataFrame | None:
-    """Addresses that sweeps of other marks deleted since this mark began to list: it may still name them, and some
-    stores call a second delete of theirs `deleted` too. None where there was no such sweep."""
+    """Addresses that sweeps of other marks deleted since this mark began to list, as they count it themselves: it may
+    still name them, and some stores call a second delete of theirs `deleted` too. None where there was no such sweep.
+
+    What does not read of their journals is passed over: such an object may be counted twice, and nothing is stuck.
+    """
+    from pyspark.sql import functions as F
+
     store = connect(context.workspace)
     since = context.mark.require(Stage.NAMESPACE_LISTING).started_at
     found: list[DataFrame] = []
     for mark_id in marks(context.workspace, context.home):
         folder = context.artifacts(mark_id).folder
         for number in sweeps_of(store, folder) if mark_id != context.header.mark_id else ():
-            if _finished_at(store, folder, number) >= since:
+            if _finished_at(store, folder, number) >= since - clock.APART:
                 journal = f"{folder}/sweeps/{number}/outcomes"
-                found.append(
-                    read(spark, context.workspace, journal, list_parts(context.workspace, journal), OUTCOMES_SCHEMA)
-                )
+                parts = readable(spark, context.workspace, journal, list_parts(context.workspace, journal))
+                rows = read(spark, context.workspace, journal, parts, OUTCOMES_SCHEMA)
+                found.append(rows.withColumn("mark", F.lit(mark_id)))
     if not found:
         return None
-    rows = reduce(lambda one, other: one.unionByName(other), found)
-    deleted = rows.where((rows["outcome"] == Outcome.DELETED) & (rows["at"] >= moment(since)))
-    return deleted.select("address").distinct()
+    told = reduce(lambda one, other: one.unionByName(other), found).groupBy("mark", "address")
+    lately = F.col("at") >= moment(since - clock.APART)  # by the clock of another machine
+    every = told.agg(
+        F.max((F.col("outcome") == Outcome.DELETED) & lately).alias("deleted"),
+        F.max((F.col("outcome") == Outcome.ALREADY_GONE) & lately).alias("gone"),
+        F.max(F.col("outcome") == NO_ANSWER).alias("asked"),
+    )
+    return every.where("deleted OR gone AND asked").select("address").distinct()
 
 
 def _finished_at(store: Store, mark_folder: str, number: int) -> float:

@@ -18,7 +18,7 @@ from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
-from lakegc_core.names import NO_ANSWER, Outcome, Stage
+from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.session import Mapped, clear_errors, many
@@ -31,7 +31,7 @@ from lakegc_core.stages.swept_report.lost import absent, settled
 from lakegc_core.stages.swept_report.other_tools import ForeignMark
 from lakegc_core.stages.swept_report.planning import Plan, Planner
 from lakegc_core.stages.swept_report.read_sample import Sample, read_again, take_sample
-from lakegc_core.stages.swept_report.record import SweepRecord, deleted_by_other_marks
+from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.spinning import Spinning
 from lakegc_core.stages.swept_report.waves import Waves
@@ -84,14 +84,14 @@ def swept_report(
 def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
     """Close a sweep that broke off without deleting anything more, however old its mark is; no guard is asked.
 
-    What is gone of its plan counts as deleted by it, the rest is `left`; what is gone and live is `lost`. Where another
-    version made the mark, nobody looks for what is live: the next mark names what is live and missing. MarkError if no
-    sweep of the mark broke off.
+    What is gone of its plan counts as deleted by it, the rest is `left`; what is gone and live is `lost`. Files of its
+    plan and its journal that do not read are passed over, and named. Where another version made the mark, nobody looks
+    for what is live: the next mark names what is live and missing. MarkError if no sweep of the mark broke off.
     """
     started = time.monotonic()
     strict = as_swept(context)
     with strict.lease("sweep") as lease:
-        call = _Call(spark, strict, [], Sample(), lease, False, started, None, {})
+        call = _Call(spark, strict, [], Sample(), lease, False, started, None, {}, closing=True)
         return _Sweep(call).close()
 
 
@@ -109,13 +109,14 @@ class _Call:
     started: float
     only: ForeignMark | None
     accepted: Mapping[str, str]
+    closing: bool = False
 
 
 class _Sweep:
     def __init__(self, call: _Call) -> None:
         self.call, self.spark, self.context, self.only = call, call.spark, call.context, call.only
         self.spinning = Spinning(self.context)
-        self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run)
+        self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run, lenient=call.closing)
         self.reads = Reads.below(f"{self.record.folder}/read")
         self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted)
         self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
@@ -160,11 +161,6 @@ class _Sweep:
             )
         attempt, is_known = self.record.next_attempt(), self.context.header.format == FORMAT
         told = settled(self.record.left(), self.context.data)
-        elsewhere = deleted_by_other_marks(self.spark, self.context) if is_known else None
-        if elsewhere is not None:  # that it is gone is no answer to a delete of this sweep
-            told = told.join(many(elsewhere), "address", "left_anti").unionByName(
-                told.where(told["outcome"] != NO_ANSWER).join(many(elsewhere), "address", "left_semi")
-            )
         self._journal(told, attempt)
         look = self._look_again(attempt + 1) if is_known else None
         return self._conclude(look, closed=True)
@@ -232,6 +228,7 @@ class _Sweep:
                 "look": look and asdict(look.found) | {"began_at": look.began_at, "finished_at": look.finished_at},
                 "finished_at": clock.now().timestamp(),
                 "closed": closed,
+                "unread": self.record.unread,
             }
         )
         return result

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lakegc_core.errors import MarkError, SettingsError
-from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, check_mark_id, marks, new_mark_id
+from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, marks
+from lakegc_core.marks.ids import check_mark_id, new_mark_id
 from lakegc_core.marks.json_files import digest
 from lakegc_core.names import STAGES
 from lakegc_core.store.local import LocalConfig

@@ -17,14 +17,16 @@ from lakegc_core.policy.safety import FULL
 from tests.support.lake import NOW, Lake
 from tests.support.marks import finish
 
+FIRST = NOW - timedelta(days=20)
+
 
 @pytest.fixture
 def begin(served: Lake, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Begins a mark on a day from NOW and finishes so many of its stages; its folder."""
+    """Begins a mark on a day from FIRST and finishes so many of its stages; its folder."""
 
     def begun(mark_id: str, day: float = 0, stages: int = len(STAGES), **options: Any) -> Path:
         with monkeypatch.context() as patch:
-            patch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=day)).timestamp()))
+            patch.setenv("LAKEGC_NOW", str((FIRST + timedelta(days=day)).timestamp()))
             context = served.begin("lake", mark_id, **options)
         for stage in STAGES[:stages]:
             finish(context, stage, expired={"objects": 3, "bytes": 30}) if stage == STAGES[-1] else finish(
@@ -88,9 +90,10 @@ def test_the_newest_whole_mark_is_swept_while_it_is_young_enough(
     long = {"safety_level": "full", "min_age": timedelta(hours=25)}
     begin("m1", 0, **long)
     begin("broken-off", 1, stages=4, **long)
+    monkeypatch.setenv("LAKEGC_NOW", str((FIRST + timedelta(days=1)).timestamp()))
     assert newest_to_sweep(context) == "m1"
     for late, found in ((-1, "m1"), (1, None)):
-        at = NOW.timestamp() + FULL.mark_validity.total_seconds() + late
+        at = FIRST.timestamp() + FULL.mark_validity.total_seconds() + late
         monkeypatch.setenv("LAKEGC_NOW", str(at))
         assert newest_to_sweep(context) == found
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from lakegc_core.clock import APART
 from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks import lease
 from lakegc_core.policy.safety import LEASE
@@ -141,6 +142,29 @@ def test_a_lease_of_another_form_keeps_others_out_for_its_time(
     monkeypatch.setenv("LAKEGC_NOW", str(file.stat().st_mtime + LEASE.total_seconds() + 1))
     with _held(config):
         pass
+
+
+def test_a_lease_of_a_clock_that_was_far_ahead_keeps_others_out_for_its_time_only(
+    config: LocalConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, ahead = Path(config.path) / HOME / lease.NAME, 300 * 86_400
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", str(time.time() + ahead))
+    with _held(config):
+        held = _stored(config) | {"host": "another"}
+    file.write_text(json.dumps(held))
+    for late, refused in (
+        (0, True),
+        (LEASE.total_seconds() + APART - 60, True),
+        (LEASE.total_seconds() + APART, False),
+    ):
+        monkeypatch.setenv("LAKEGC_NOW", str(file.stat().st_mtime + late + 1))
+        if refused:
+            with pytest.raises(RefusedError, match=r"runs until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), _held(config):
+                pass
+        else:
+            with _held(config):
+                pass
 
 
 def test_a_lease_that_somebody_else_took_is_noticed_before_the_next_delete(

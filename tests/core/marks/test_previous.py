@@ -152,7 +152,7 @@ def test_a_mark_that_does_not_read_counts_once_and_not_for_ever(made: Made, tmp_
     alter(file_of(damaged.mark, tmp_path, "expired_addresses"), rows=4)
     written(damaged, tmp_path, 1)
     found = findings_before(made("m3", 2))
-    assert found.mark is None and found.why.startswith("mark m2 does not read: ")
+    assert found.mark is None and found.why.startswith("mark m2 says nothing of what was live: ")
     assert name(previous_findings(made("m4", 3, stages=0))) == "m3"
 
 

@@ -61,12 +61,17 @@ def test_only_sweeps_that_are_over_have_a_report_and_a_damaged_one_is_an_error(s
 
 
 def test_of_an_address_that_was_rescued_twice_the_last_time_counts(quick: SparkSession, context: Any) -> None:
-    assert sweeps.last_rescues(quick, context).collect() == []
+    assert sweeps.rescues(quick, context) == sweeps.Rescues(())
+    assert sweeps.last_rescues(quick, context, ()).collect() == []
     folder = sweeps.rescues_folder(context)
     for days in (1, 5, 3):
         rows = [{"address": "a", "at": NOW + timedelta(days=days)}, {"address": f"b{days}", "at": NOW}]
         parts(context, folder, sweeps.RESCUES_SCHEMA, rows)
-    last = sweeps.last_rescues(quick, context).selectExpr("address", "unix_micros(rescued_at)").collect()
+    last = (
+        sweeps.last_rescues(quick, context, sweeps.rescues(quick, context).parts)
+        .selectExpr("address", "unix_micros(rescued_at)")
+        .collect()
+    )
     found = {address: at / 1e6 for address, at in last}
     assert found == {"a": (NOW + timedelta(days=5)).timestamp()} | dict.fromkeys(("b1", "b3", "b5"), NOW.timestamp())
 
@@ -74,4 +79,4 @@ def test_of_an_address_that_was_rescued_twice_the_last_time_counts(quick: SparkS
 def test_a_strange_file_in_the_journal_of_rescues_is_an_error(store: LocalStore, context: Any) -> None:
     store.write(f"{sweeps.rescues_folder(context)}/part-1.parquet", b"half")
     with pytest.raises(MarkError, match="not a part that lakegc wrote"):
-        sweeps.last_rescues(None, context)  # type: ignore[arg-type]
+        sweeps.rescues(None, context)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
 from tests.support.marks import finish
-from tests.support.night_stores import MIDWAY, SilentConfig, dying
+from tests.support.night_stores import MIDWAY, UNWAVED, SilentConfig, dying
 from tests.support.swept import ACCEPTED, ForgetfulConfig, Swept
 from tests.support.towns import Crash
 
@@ -133,6 +133,35 @@ def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_t
     assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["deleted"] == 1
     first = close_sweep(swept.spark, swept.context) if closed else swept.sweep()
     assert (first.outcomes["deleted"], first.outcomes["already_gone"], first.bytes_deleted) == (2, 1, 22)
+
+
+def test_what_the_sweep_of_another_mark_found_gone_after_a_delete_without_an_answer_counts_there_alone(
+    swept: Swept,
+) -> None:
+    """Two sweeps are planned before either deletes; the one that deletes dies before it says so."""
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+    with pytest.raises(Crash), dying(UNWAVED):
+        swept.sweep()
+    with pytest.raises(Crash), dying(MIDWAY):
+        swept_report(swept.spark, other, accepted=ACCEPTED)
+    for part in (swept.lake.files("lake") / other.mark.folder / "sweeps/1/outcomes").iterdir():
+        part.unlink()
+    second = swept_report(swept.spark, other, accepted=ACCEPTED)
+    first = swept.sweep()
+    assert (second.outcomes["deleted"], first.outcomes["deleted"], swept.left()) == (3, 0, [])
+    assert (second.bytes_deleted, first.bytes_deleted) == (33, 0)
+
+
+def test_a_delete_without_an_answer_counts_once_where_the_store_calls_every_delete_done(swept: Swept) -> None:
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+    silent = replace(swept.context, data=SilentConfig(str(swept.lake.files("lake"))))
+    assert swept_report(swept.spark, silent, accepted=ACCEPTED).outcomes["failed:no_answer"] == 2
+    forgetful = replace(other, data=ForgetfulConfig(str(swept.lake.files("lake"))))
+    second = swept_report(swept.spark, forgetful, accepted=ACCEPTED)
+    first = swept.sweep()
+    assert second.outcomes["deleted"] + first.outcomes["deleted"] + 1 == 3 and swept.left() == []
 
 
 @pytest.mark.parametrize("told", ["nobody", "no answer"])

@@ -1,0 +1,25 @@
+"""Ids of marks: what one may look like, and the id of a mark that begins now."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from lakegc_core.errors import SettingsError
+
+_MARK_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
+
+
+def check_mark_id(mark_id: str) -> str:
+    """The id itself, or a SettingsError that says what an id may look like."""
+    if not _MARK_ID.fullmatch(mark_id) or ".." in mark_id:
+        raise SettingsError(
+            f"{mark_id!r} is no mark id. Use up to 64 letters, digits, '.', '_' or '-', beginning with a letter or "
+            "a digit, for instance 20261121T0200Z."
+        )
+    return mark_id
+
+
+def new_mark_id(at: datetime) -> str:
+    """A mark id for a moment: `20261121T020000Z`; ids of later moments sort later."""
+    return at.strftime("%Y%m%dT%H%M%SZ")
