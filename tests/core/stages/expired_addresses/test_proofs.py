@@ -113,6 +113,7 @@ def digests(context: MarkContext) -> dict[str, str]:
     return {row["address"]: row["digest"] for row in rows(context, "expired_addresses", "digests")}
 
 
+@pytest.mark.slow
 def test_sizes_that_coincide_by_chance_cost_heads_and_no_pages(town: Town) -> None:
     town.commit(a=town.content(), b=town.content())
     garbage = {town.forgotten(town.content()) for _ in range(3)}
@@ -136,6 +137,7 @@ def test_sizes_that_coincide_by_chance_cost_heads_and_no_pages(town: Town) -> No
     assert town.lake.stored().keys() == live
 
 
+@pytest.mark.slow
 def test_what_is_of_no_more_use_is_forgotten(town: Town) -> None:
     town.commit(a=town.content())
     town.forgotten(town.content())
@@ -148,6 +150,7 @@ def test_what_is_of_no_more_use_is_forgotten(town: Town) -> None:
     assert facts["pages_asked"] == 0
 
 
+@pytest.mark.slow
 def test_under_kms_heads_prove_nothing_and_all_that_is_alike_by_size_is_asked_for(town: Town) -> None:
     town.proxy.hook = Disguise(lambda path: True)
     data = town.content()
