@@ -6,6 +6,7 @@ import argparse
 import gc
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -44,8 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"lakegc: {type(error).__name__}: {first}\nLAKEGC_DEBUG=1 shows where. Please report this.\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write("lakegc: interrupted. Run the same command again; it goes on where it stopped.\n")
+        sys.stderr.write(f"lakegc: interrupted. To go on where it stopped: {_again(given, options)}\n")
         return 130
+
+
+def _again(given: Sequence[str], options: argparse.Namespace) -> str:
+    """The command that goes on with an interrupted one: with the id of its mark, which a new run would not have."""
+    mark_id = getattr(options, "mark_id", None)
+    named = not mark_id or mark_id in given or os.environ.get("LAKEGC_MARK_ID")
+    return shlex.join(["lakegc", *given, *(() if named else ("--mark-id", mark_id))])
 
 
 def command(arguments: Sequence[str] | None = None) -> int:

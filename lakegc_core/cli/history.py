@@ -49,20 +49,20 @@ def _marks(options: argparse.Namespace, reporter: Reporter) -> int:
 
 def _history_arguments(to: argparse.ArgumentParser) -> None:
     to.add_argument("repository", metavar="REPO", nargs="?")
-    flag(to, "--all", "show all repositories of the server")
+    flag(to, "--all", "show all repositories of the server, as without REPO")
     option(to, "--since", metavar="DURATION", help="only what happened so long ago or later, e.g. 30d")
 
 
 def _history(options: argparse.Namespace, reporter: Reporter) -> int:
-    if bool(options.repository) == options.all:
-        raise SettingsError("`history` shows one repository or all: name one, or give --all.")
+    if options.repository and options.all:
+        raise SettingsError("`history` shows one repository or all: name one, or give --all, not both.")
     since = 0.0
     if options.since is not None:
         since = clock.now().timestamp() - parse_duration(options.since).total_seconds()
     settings = settings_of(options)
     client = LakeFSClient(settings.server)
-    names = [each.id for each in client.repositories()] if options.all else [options.repository]
-    found = [_history_of(settings, client, name, since, reporter, alone=not options.all) for name in names]
+    names = [each.id for each in client.repositories()] if not options.repository else [options.repository]
+    found = [_history_of(settings, client, name, since, reporter, alone=bool(options.repository)) for name in names]
     show(
         options,
         {"since": clock.instant(since) if since else None, "repositories": found},

@@ -95,9 +95,10 @@ def _sweeping_options(to: argparse.ArgumentParser) -> None:
 
 
 def _begin(options: argparse.Namespace, context: RepositoryContext) -> MarkContext:
+    options.mark_id = options.mark_id or new_mark_id(clock.now())  # whoever interrupts it is told the id
     return begin_mark(
         context,
-        options.mark_id or new_mark_id(clock.now()),
+        options.mark_id,
         min_age=parse_duration(options.min_age) if options.min_age is not None else None,
         safety_level=options.safety,
         rules=options.rules,

@@ -148,7 +148,7 @@ def history_screen(found: Sequence[Json]) -> str:
 
 def marks_lines(marks: Sequence[Json]) -> list[str]:
     """A table of the marks of a repository; several interrupted ones that follow each other are one line."""
-    lines = [f"  {'mark':<24} {'began (UTC)':<16} {'state':<12} {'garbage':>22} {'deleted':>22}  "]
+    lines: list[str] = []
     waiting: list[Json] = []
     for mark in marks:
         if mark["state"] in (COMPLETE, SWEPT, RETIRED) or "problem" in mark:
@@ -171,9 +171,9 @@ def _interrupted(marks: Sequence[Json]) -> list[str]:
 def _mark_lines(mark: Json) -> list[str]:
     if "problem" in mark:
         return [f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']}: {mark['problem']}"]
-    garbage = _amount(mark["expired"], mark["expired_bytes"])
-    deleted = _amount(mark["deleted"], mark["bytes_deleted"]) if mark["sweeps"] else ""
-    line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']:<12} {garbage:>22} {deleted:>22}"
+    garbage = _amount(mark["expired"], mark["expired_bytes"]) + " expired"
+    deleted = _amount(mark["deleted"], mark["bytes_deleted"]) + " deleted" if mark["sweeps"] else ""
+    line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']:<9} {garbage:>31} {deleted:>31}"
     return [f"{line}  {_remark(mark)}", *(f"      ✗ {each['description']}" for each in mark.get("refused", ()))]
 
 

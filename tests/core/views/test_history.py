@@ -144,7 +144,7 @@ def test_interrupted_tries_that_follow_each_other_are_one_line() -> None:
         return {"mark_id": name, "started_at": started, "state": state} | (figures if state == "swept" else {})
 
     marks = [mark("05", "begun"), mark("04", "after namespace_listing"), mark("03", "swept"), mark("02", "begun")]
-    _, first, whole, last = marks_lines(marks)
+    first, whole, last = marks_lines(marks)
     assert "05" in first and first.endswith("not finished: begun, and 1 more")
     assert "03" in whole and "swept" in whole and last.endswith("not finished: begun")
 
