@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import lakegc_core
-from lakegc_core import clock
 from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.marks.ids import check_mark_id
 from lakegc_core.marks.json_files import decode, digest, encode
@@ -158,7 +157,6 @@ class MarkArtifacts:
             ) from None
         if (digest(value) if any_version else header.digest) != stated:
             raise MarkError(f"{self.location}/mark.json was changed after it was written. Make a new mark.")
-        self._check_past(header.started_at)
         return header
 
     def begin(self, header: Header) -> Header:
@@ -216,16 +214,7 @@ class MarkArtifacts:
             raise MarkError(f"{key} was changed after it was written (its digest differs). Make a new mark.")
         if (manifest.stage, manifest.mark_id) != (stage, self.mark_id):
             raise MarkError(f"{key} belongs to stage {manifest.stage!r} of mark {manifest.mark_id!r}. Make a new mark.")
-        self._check_past(manifest.started_at)
         return manifest
-
-    def _check_past(self, moment: float) -> None:
-        """MarkError for what was done in the future: nothing that a mark says of its times is believed then."""
-        if moment > clock.now().timestamp() + clock.APART:
-            raise MarkError(
-                f"Mark {self.mark_id} says that it was at work on {clock.instant(moment)}, which is to come: the clock "
-                "of its machine was wrong, or this one's is. Set the clock right, and make a new mark."
-            )
 
     def require(self, stage: str) -> Manifest:
         """The manifest of a finished stage; MarkError when it is missing."""

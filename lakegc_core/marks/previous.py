@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
+from lakegc_core import clock
 from lakegc_core.clock import APART
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import Header, MarkArtifacts, facts_of, marks
@@ -50,7 +51,12 @@ def check_clock(mark: MarkArtifacts, level: Level) -> None:
     """MarkError if the clock of a mark's machine was wrong while it worked, by the limit of a level: such a mark says
     nothing of times. The guards `clocks` and `order` stop its own sweep; no other mark goes on from it either."""
     header, manifests = mark.header(), {stage: found for stage in STAGES if (found := mark.manifest(stage))}
-    if header is None or not manifests:
+    if header is None:
+        return
+    last = max([header.started_at, *(manifest.started_at for manifest in manifests.values())])
+    if last > clock.now().timestamp() + APART:
+        raise MarkError(f"it says that it was at work on {clock.instant(last)}, which is to come")
+    if not manifests:
         return
     limit, skew = level.clock_skew.total_seconds(), facts_of(manifests, ListingFacts).clock_skew
     if abs(skew) > limit:
@@ -130,7 +136,7 @@ def findings_before(context: MarkContext) -> FindingsBefore:
                 continue
             check_clock(mark, context.level)
             if asked_at(mark) >= read:
-                how = "" if mark.manifest(STAGES[-1]) else ", and did not come to its end"
+                how = "" if mark.manifest(STAGES[-1]) else ", and did not come to its end (resume such a mark: --mark-id)"
                 return FindingsBefore(None, f"mark {mark_id} asked lakeFS after mark {before.mark_id} had read{how}")
         except MarkError as error:
             if unreadable_until(mark) >= read:

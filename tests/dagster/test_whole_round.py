@@ -150,13 +150,13 @@ def copy_mark(first: MarkArtifacts, second: MarkArtifacts, days: int) -> None:
     assert header is not None
     later = replace(header, mark_id=second.mark_id, started_at=header.started_at + days * 86_400)
     second.begin(later)
-    for stage in STAGES:
+    for number, stage in enumerate(STAGES):
         manifest = replace(
             first.require(stage),
             mark_id=second.mark_id,
             upstream=second.upstream_digest(stage),
-            started_at=later.started_at + 1,
-            finished_at=later.started_at + 2,
+            started_at=later.started_at + 2 * number + 1,
+            finished_at=later.started_at + 2 * number + 2,
         )
         second.finish(manifest)
 
