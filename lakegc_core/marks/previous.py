@@ -19,6 +19,9 @@ from lakegc_core.policy.judgements import out_of_order
 from lakegc_core.policy.safety import Level
 
 
+_BROKE_OFF = ", and did not come to its end (resume such a mark: --mark-id)"
+
+
 def newest_complete(
     context: RepositoryContext, wanted: Callable[[Header, MarkArtifacts], bool]
 ) -> MarkArtifacts | None:
@@ -136,7 +139,7 @@ def findings_before(context: MarkContext) -> FindingsBefore:
                 continue
             check_clock(mark, context.level)
             if asked_at(mark) >= read:
-                how = "" if mark.manifest(STAGES[-1]) else ", and did not come to its end (resume such a mark: --mark-id)"
+                how = "" if mark.manifest(STAGES[-1]) else _BROKE_OFF
                 return FindingsBefore(None, f"mark {mark_id} asked lakeFS after mark {before.mark_id} had read{how}")
         except MarkError as error:
             if unreadable_until(mark) >= read:
