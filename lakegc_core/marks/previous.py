@@ -18,7 +18,6 @@ from lakegc_core.policy.facts import CommitsFacts, ListingFacts
 from lakegc_core.policy.judgements import out_of_order
 from lakegc_core.policy.safety import Level
 
-
 _BROKE_OFF = ", and did not come to its end (resume such a mark: --mark-id)"
 
 
