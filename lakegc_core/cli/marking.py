@@ -24,9 +24,10 @@ from lakegc_core.policy import guards
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.authorize import ready_at
 from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.store.base import connect
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
-from lakegc_core.views.words import human_bytes, to_the_minute
+from lakegc_core.views.words import comes_back, human_bytes, to_the_minute
 
 Json = dict[str, Any]
 
@@ -238,7 +239,9 @@ def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline
         raise SettingsError("`sweep` deletes: without a terminal it needs --yes (or --dry-run).")
     expired = review.report["objects"]["expired"]
     size = human_bytes(review.report["bytes"]["expired"])
-    if not ask(f"Delete up to {expired:,} objects ({size}) of {context.header.storage_namespace}?"):
+    probe = connect(context.data).probe()
+    back = comes_back(probe.versioning, probe.soft_delete)
+    if not ask(f"Delete up to {expired:,} objects ({size}) of {context.header.storage_namespace}? {back}"):
         raise RefusedError("Not confirmed. Nothing was deleted.")
 
 

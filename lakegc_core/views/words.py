@@ -5,6 +5,7 @@ All are taken from the JSON objects of `report`, or are plain numbers.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from lakegc_core.policy.holds import PATH
@@ -64,6 +65,18 @@ def freed(report: Json) -> str:
     size = report["bytes_deleted"]
     said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
     return ": ".join(filter(None, said))
+
+
+def comes_back(versioned: bool | None, soft_delete: timedelta | None) -> str:
+    """Whether deleted objects can be brought back from the store itself, in a sentence. `versioned`: whether it keeps
+    old versions, None where it does not say; `soft_delete`: for how long it keeps what is deleted."""
+    if soft_delete:
+        return f"They can be brought back for {soft_delete / timedelta(days=1):.0f} days: the store's soft delete."
+    if versioned:
+        return "The store keeps old versions of them until its own rules let them expire."
+    if versioned is None:
+        return "The store does not say whether they can be brought back."
+    return "The store cannot bring them back."
 
 
 def space(size: int, versioned: bool | None, recoverable_until: str | None) -> str:
