@@ -220,6 +220,8 @@ class _Sweep:
         planned = self.record.check_sums()
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
         result = replace(result, **_keeps(connect(self.context.data)))
+        for key in self.record.unread:
+            self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
         self.record.close(
             asdict(result)
             | {
