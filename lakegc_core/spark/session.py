@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,9 +84,31 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
     for key, value in (settings | own).items():
         builder = builder.config(key, value)
-    started = builder.getOrCreate()
+    with _interrupted_later():
+        started = builder.getOrCreate()
     shipping.ship(started)
     return started
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C takes effect when the block ends: a Java that starts and that nobody knows yet would stay behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupts: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        interrupts.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # else Spark has put its own there
+            signal.signal(signal.SIGINT, before)
+    if interrupts:
+        raise KeyboardInterrupt
 
 
 def _stands() -> bool:

@@ -174,7 +174,10 @@ def _mark_lines(mark: Json) -> list[str]:
     garbage = _amount(mark["expired"], mark["expired_bytes"]) + " expired"
     deleted = _amount(mark["deleted"], mark["bytes_deleted"]) + " deleted" if mark["sweeps"] else ""
     line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']:<9} {garbage:>31} {deleted:>31}"
-    return [f"{line}  {_remark(mark)}", *(f"      ✗ {each['description']}" for each in mark.get("refused", ()))]
+    return [
+        f"{line}  {_remark(mark)}",
+        *(f"      ✗ {each['name']}: {each['description']}" for each in mark.get("refused", ())),
+    ]
 
 
 def _remark(mark: Json) -> str:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,3 +36,37 @@ def test_a_side_that_may_be_large_is_not_collected_on_the_driver(
     assert "Broadcast" not in (plan := capsys.readouterr().out) and "ShuffledHashJoin" in plan
     rows.join(seen, "address", how).explain()
     assert "BroadcastExchange" in capsys.readouterr().out, "Spark has learnt better: `many` is needed no more"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [1.0, 2.0, 3.0])
+def test_an_interrupt_while_java_starts_leaves_no_java_behind(after: float) -> None:
+    program = (
+        "from lakegc_core.spark.session import session\n"
+        "print('begins', flush=True)\n"
+        "session('local[1]')\n"
+        "while True: pass\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as begun:
+        assert begun.stdout is not None and begun.stdout.readline()
+        time.sleep(after)
+        os.killpg(begun.pid, signal.SIGINT)
+        begun.wait(60)
+    for _ in range(100):
+        if not (left := _group(begun.pid)):
+            return
+        time.sleep(0.1)
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    raise AssertionError(left)
+
+
+def _group(leader: int) -> list[int]:
+    """The processes of a group, but for those that only wait to be forgotten."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            told = stat.read_text().rpartition(")")[2].split()
+            if int(told[2]) == leader and told[0] not in "ZX":
+                found.append(int(stat.parent.name))
+    return found
