@@ -99,7 +99,10 @@ def own_environment() -> Iterator[None]:
 
 
 def _lakegc_variables() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith("LAKEGC_")}
+    """Those that a person may set: Spark's session, which outlives the file, has one of its own."""
+    from lakegc_core.spark.preload import _ADDRESS
+
+    return {name: each for name, each in os.environ.items() if name.startswith("LAKEGC_") and name != _ADDRESS}
 
 
 QUICK = {

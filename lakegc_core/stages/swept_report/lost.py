@@ -51,14 +51,30 @@ def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
     return rows.select("address", "size").mapInArrow(body, "address string, size bigint, outcome string")
 
 
+RETURNED = "returned"
+"""What the sweep of another mark deleted and something refers to now: it was brought back, or the reference is dead."""
+
+_IF_GONE = {Outcome.RESCUED: Outcome.LOST, Outcome.HELD: Outcome.LOST, RETURNED: Outcome.ALREADY_GONE}
+
+
 def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:
-    """The rows (columns `address`, `outcome`), where what is rescued or held and yet gone is lost."""
-    rescued = [outcome in (Outcome.RESCUED, Outcome.HELD) for outcome in table["outcome"].to_pylist()]
-    addresses = [address for address, live in zip(table["address"].to_pylist(), rescued, strict=True) if live]
+    """The rows (columns `address`, `outcome`), where what is rescued or held and yet gone is lost. What returned is
+    rescued if it is there; else it was gone before, and the next mark names it as missing."""
+    outcomes = table["outcome"].to_pylist()
+    addresses = [
+        each for each, outcome in zip(table["address"].to_pylist(), outcomes, strict=True) if outcome in _IF_GONE
+    ]
     gone = iter(_are_absent(config, addresses))
-    lost = pa.array([live and next(gone) for live in rescued], pa.bool_())
-    outcomes = pc.if_else(lost, Outcome.LOST, table["outcome"])
-    return table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
+
+    def told(outcome: str) -> str:
+        if outcome not in _IF_GONE:
+            return outcome
+        if next(gone):
+            return _IF_GONE[outcome]
+        return Outcome.RESCUED if outcome == RETURNED else outcome
+
+    found = pa.array([str(told(outcome)) for outcome in outcomes], pa.string())
+    return table.set_column(table.schema.get_field_index("outcome"), "outcome", found)
 
 
 def told_of_unconfirmed(table: pa.Table, config: StoreConfig, *, asked: bool) -> pa.Table:

@@ -33,7 +33,7 @@ from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploa
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.look import Look, Reads, take_look
-from lakegc_core.stages.swept_report.lost import told_apart, told_of_unconfirmed
+from lakegc_core.stages.swept_report.lost import RETURNED, told_apart, told_of_unconfirmed
 from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.stages.swept_report.what_counts import unknown_names
 from lakegc_core.store.base import StoreConfig
@@ -115,7 +115,8 @@ class Planner:
         rows = flagged(self.spark, Mapped(judged, _JUDGED), "live", look.referred_to(self.context))
         rows = flagged(self.spark, rows, "held", look.kept_by_holds(self.context))
         outcome = (
-            F.when(F.col("live"), Outcome.RESCUED)
+            F.when((F.col("live") | F.col("held")) & F.col("outcome").isin(Outcome.ALREADY_GONE, RETURNED), RETURNED)
+            .when(F.col("live"), Outcome.RESCUED)
             .when(F.col("held"), Outcome.HELD)
             .when((F.col("outcome") == _PLANNED) & (F.col("since") > since.moment(ready)), Outcome.UNCONFIRMED)
             .otherwise(F.col("outcome"))

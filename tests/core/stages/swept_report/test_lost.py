@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import StoreError
-from lakegc_core.stages.swept_report.lost import absent, told_apart
+from lakegc_core.stages.swept_report.lost import RETURNED, absent, told_apart
 from lakegc_core.store.local import LocalConfig, LocalStore
 
 if TYPE_CHECKING:
@@ -35,6 +35,13 @@ def test_what_is_live_again_and_yet_gone_is_lost_and_what_is_there_is_rescued(st
     )
     assert found["outcome"].to_pylist() == ["lost", "rescued", "lost", "planned"]
     assert found.column_names == ["address", "size", "outcome"]
+
+
+def test_what_another_mark_deleted_and_is_referred_to_now_is_rescued_if_it_was_brought_back_and_never_lost(
+    store: LocalConfig,
+) -> None:
+    found = told_apart(table(("data/gone", RETURNED), ("data/there", RETURNED), ("data/x", "held")), store)
+    assert found["outcome"].to_pylist() == ["already_gone", "rescued", "lost"]
 
 
 def test_the_store_is_asked_only_for_what_is_rescued(store: LocalConfig, monkeypatch: pytest.MonkeyPatch) -> None:
