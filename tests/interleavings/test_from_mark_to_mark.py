@@ -14,22 +14,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core.marks import sweeps
-from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.previous import LaterMarks
 from lakegc_core.policy import safety
 from lakegc_core.stages.expired_addresses import since
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 def _no_rescues(patch: pytest.MonkeyPatch) -> None:
-    def none(spark: SparkSession, context: MarkContext) -> DataFrame:
-        return spark.createDataFrame([], "address string, rescued_at timestamp")
-
-    patch.setattr(sweeps, "last_rescues", none)  # where Spark joins them
-    patch.setattr(since, "list_parts", lambda config, folder: [])  # where workers look them up
+    patch.setattr(sweeps, "rescues", lambda spark, context: sweeps.Rescues(()))
 
 
 SERIES = Mechanism(

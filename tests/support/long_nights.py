@@ -89,7 +89,8 @@ class Year:
             self.plain()
         for _ in range(3):
             self.plain()
-        assert self.books.told() is not None and not self.open, "every sweep is over at last"
+        over = [name for name, told in self.books.by_sweep().items() if told is None]
+        assert not over and not self.open, f"every sweep is over at last, but {over} and {self.open}"
 
     def figures(self) -> dict[str, Any]:
         """What is worth telling at the end."""
