@@ -78,8 +78,11 @@ def _next_night(year: Year, mark_id: str, *, first: bool) -> None:
     year.morning()
     year.evening()
     tonight = year.mark()
-    for each in (mark_id, tonight) if first else (tonight, mark_id):
-        year.sweep(each)
+    if not first:
+        year.sweep(tonight)
+    year.finish(mark_id)
+    if first:
+        year.sweep(tonight)
     year.morning()
 
 
@@ -163,7 +166,7 @@ def _silent_sweep(year: Year) -> str:
 
 
 def answers_of_deletes_are_lost_and_the_sweep_is_run_again(year: Year) -> None:
-    year.sweep(_silent_sweep(year))
+    year.finish(_silent_sweep(year))
     year.morning()
 
 
