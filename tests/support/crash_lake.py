@@ -117,7 +117,7 @@ class Lake:
         repository = open_repository(Settings(server=server), NAME, client=client)
         if script is not None:
             assert isinstance(repository.data, LocalConfig)
-            mortal = MortalConfig(repository.data.path, script)
+            mortal = MortalConfig(repository.data.path, script, script.deaths)
             repository = replace(repository, data=mortal, outputs=mortal, workspace=mortal)
         return begin_mark(repository, mark_id, min_age=MIN_AGE, safety_level="none")
 
@@ -339,14 +339,13 @@ def lake(spark: SparkSession, folder: Path, clock: Callable[[], float] = time.ti
 
 def dies(work: Callable[[Script], object], script: Script) -> bool:
     """Run until the store dies; False if it never did."""
+    before = script.deaths
     try:
         work(script)
     except (Crash, Exception):
-        if not script.is_dead:
+        if script.deaths == before:
             raise
-    died = script.is_dead
-    script.revive()
-    return died
+    return script.deaths > before
 
 
 def killed(victim: subprocess.Popen[str], script: Script) -> None:

@@ -78,16 +78,14 @@ class Script:
         return [(died[0], died[1]) for died in map(json.loads, path.read_text().splitlines())] if path.exists() else []
 
     @property
-    def is_dead(self) -> bool:
-        return Path(self.folder, "dead").exists()
-
-    def revive(self) -> None:
-        """A new start: the store lives again."""
-        Path(self.folder, "dead").unlink(missing_ok=True)
+    def deaths(self) -> int:
+        """How often the store has died. A store lives until the next death, and never again: who starts has a new one."""
+        dead = Path(self.folder, "dead")
+        return dead.stat().st_size if dead.exists() else 0
 
     def do(self, step: str, work: Callable[[], Any], die: Callable[[], None]) -> Any:
         """Do one step, and die at it if this is the place."""
-        with self._locked():
+        with self.locked("steps"):
             if step.startswith("sweep/attempt/") and "sweep/plan.json" in self.happened():
                 step = step.replace("attempt", "later attempt")  # a resumption, or the look after the last delete
             with Path(self.folder, "steps").open("a") as file:
@@ -111,13 +109,15 @@ class Script:
         return self.moment if hit else None
 
     def _die(self, die: Callable[[], None]) -> None:
-        Path(self.folder, "dead").touch()
+        with self.locked("store"), Path(self.folder, "dead").open("a") as dead:
+            dead.write("x")
         die()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with Path(self.folder, "lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    def locked(self, name: str, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+        """For this process alone, or for all that share it."""
+        with Path(self.folder, f"{name}.lock").open("a") as lock:
+            fcntl.flock(lock, how)
             yield
 
 
@@ -130,6 +130,7 @@ class MortalConfig:
 
     path: str
     script: Script
+    deaths: int  # before this store was made
 
     @property
     def root(self) -> str:
@@ -146,13 +147,23 @@ class MortalStore:
     proves = LocalStore.proves
 
     def __init__(self, config: MortalConfig) -> None:
-        self.root, self._script = config.root, config.script
+        self.root, self._script, self._deaths = config.root, config.script, config.deaths
         self._store = LocalStore(config)  # type: ignore[arg-type]
 
     def _alive(self) -> LocalStore:
-        if self._script.is_dead:
+        if self._script.deaths != self._deaths:
             raise Crash
         return self._store
+
+    def _do(self, step: str, work: Callable[[LocalStore], Any]) -> Any:
+        """A step that is whole when the store dies, or never happens: a task that runs on can do nothing any more."""
+
+        def whole() -> Any:
+            with self._script.locked("store", fcntl.LOCK_SH):
+                return work(self._alive())
+
+        self._alive()
+        return self._script.do(step, whole, self._die)
 
     def _die(self) -> None:
         raise Crash
@@ -179,15 +190,14 @@ class MortalStore:
         return self._alive().probe()
 
     def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
-        def work() -> str:
-            return self._alive().write(key, data, if_absent=if_absent, if_match=if_match)
+        def work(store: LocalStore) -> str:
+            return store.write(key, data, if_absent=if_absent, if_match=if_match)
 
-        self._alive()
-        return str(self._script.do(written(key, data, if_absent), work, self._die))
+        return str(self._do(written(key, data, if_absent), work))
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> Any:
-        store = self._alive()
-        return self._script.do(deleted(keys), lambda: store.delete_many(keys, gate), self._die) if keys else []
+        self._alive()
+        return self._do(deleted(keys), lambda store: store.delete_many(keys, gate)) if keys else []
 
 
 # --- in a process of its own: kill -9 ---
