@@ -171,7 +171,7 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
         return f"mark {newest.mark_id} was made by another version of lakegc, or of another place"
     if context.header.mode != INCREMENTAL and len(layers) >= context.policy.clean_every:
         return f"{len(layers)} marks rest on one another by now"
-    if restored := _restored_since(context, header.started_at):
+    if restored := restored_since(context, header.started_at):
         return f"objects were restored by mark {restored} since mark {newest.mark_id} listed"
     for layer in layers:
         if missing := _missing_part(layer):
@@ -179,7 +179,7 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
     return ""
 
 
-def _restored_since(context: RepositoryContext, moment: float) -> str:
+def restored_since(context: RepositoryContext, moment: float) -> str:
     """The mark by which objects were brought back since then; "" if by none. An hour more for clocks that differ."""
     ids = marks(context.workspace, context.home)
     return next((each for each in ids if restored_at(context.artifacts(each)) >= moment - APART), "")

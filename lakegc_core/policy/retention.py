@@ -97,12 +97,14 @@ def retain(
     margin: int = 0,
     held: Iterable[tuple[str, int]] = (),
     server: Iterable[int] = (),
+    forgotten: Iterable[tuple[str, int]] = (),
 ) -> Retained:
     """The commits that count.
 
     `heads` and `tags` are names with rows (a branch that moved meanwhile may stand twice); `held` are holds with the
     rows they keep; `rules` None means that every commit counts; `now` and `margin` are microseconds; `server` are the
-    rows that lakeFS itself retains, which are united with ours.
+    rows that lakeFS itself retains, which are united with ours; `forgotten` are heads of branches that are gone for so
+    long that their commits do not count as dangling any more.
 
     With T(b) = now - days(b): a commit is kept if it is a head or a tag, or the main parent of a commit younger than
     the oldest T of all branches on whose main ancestry that child lies, or a dangling commit younger than the default.
@@ -120,7 +122,7 @@ def retain(
         return Retained(kept)
 
     default = threshold(now, rules.default_days, margin)
-    head_rows = {row for _, row in heads}
+    head_rows = {row for _, row in (*heads, *forgotten)}
     has_child = set(graph.main_parent)
     dangling = [row for row in range(len(graph.commit_ids)) if row not in has_child and row not in head_rows]
     starts = [(threshold(now, rules.days(name), margin), row) for name, row in heads]

@@ -79,7 +79,7 @@ class Script:
 
     @property
     def deaths(self) -> int:
-        """How often the store has died. A store lives until the next death, and never again: who starts has a new one."""
+        """How often the store has died. A store lives until the next death: who starts has a new one."""
         dead = Path(self.folder, "dead")
         return dead.stat().st_size if dead.exists() else 0
 

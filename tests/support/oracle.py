@@ -10,7 +10,7 @@ import base64
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lakegc_sandbox import Repository
@@ -78,6 +78,28 @@ def counting(world: World, *, tags: bool) -> set[str]:
         if world.commits[commit].created > world.now - default * DAY:
             found.add(commit)
     return found
+
+
+def counting_in_the_end(before: World, later: World, *, tags: bool) -> set[str]:
+    """What counts in `later` but for what deleted branches have left since `before`: that dangled for a while."""
+    if later.rules is None:
+        return set(later.commits)
+    default, by_branch = later.rules
+    found = set(later.heads.values()) | (set(later.tags.values()) if tags else set())
+    for branch, head in later.heads.items():
+        found |= shown_after(later, head, later.now - by_branch.get(branch, default) * DAY)
+    for commit in dangling(before):
+        found |= shown_after(later, commit, later.now - default * DAY)
+        if later.commits[commit].created > later.now - default * DAY:
+            found.add(commit)
+    return found
+
+
+def without(world: World, gone: Collection[str]) -> World:
+    """The world without some branches (`branch:NAME`) and tags (`tag:NAME`)."""
+    heads = {name: commit for name, commit in world.heads.items() if f"branch:{name}" not in gone}
+    tags = {name: commit for name, commit in world.tags.items() if f"tag:{name}" not in gone}
+    return replace(world, heads=heads, tags=tags)
 
 
 def live(world: World, *, tags: bool) -> set[str]:

@@ -219,7 +219,7 @@ def write_gone(
             ("address", "size", "outcome", "at"),
             _Swept(units, units.age(mark_id)),
         )
-        for mark_id, journal, parts in _journals(context, since)
+        for mark_id, journal, parts in journals(context, since)
         for part in parts
     ]
     if not feeds:
@@ -242,7 +242,7 @@ def _bytes(table: pa.Table) -> dict[str, int]:
     return {"bytes": pc.sum(table["size"]).as_py() or 0}
 
 
-def _journals(context: MarkContext, since: float) -> Iterator[tuple[str, str, list[Part]]]:
+def journals(context: MarkContext, since: float) -> Iterator[tuple[str, str, list[Part]]]:
     """The journals of all sweeps that were not over by then: of which mark, where, and their parts."""
     for mark_id in marks(context.workspace, context.home):
         mark = context.artifacts(mark_id)

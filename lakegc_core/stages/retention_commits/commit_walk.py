@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.policy.retention import Graph, Rules, held_rows, idle_holds, retain
+from lakegc_core.policy.retention import Rules, held_rows, idle_holds, retain
 from lakegc_core.spark.session import Json
+from lakegc_core.stages.retention_commits.dump_files import DumpFiles
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import Part, PartWriter, part_results, read_part
 
@@ -43,8 +44,19 @@ REFS_SCHEMA = pa.schema(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """A task over the commit graph, on an executor: a picklable value. `extra`: commits that the dump does not have."""
+
+    extra: tuple[Json, ...] = ()
+
+    def run(self) -> Iterator[Json]:
+        """Read the dump and decide. Yields `unknown`, ids of commits that it lacks, or else its results."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class CommitWalk:
+class CommitWalk(Walk):
     """Reads the dump, the refs and the server's CSV, and decides; runs as one task on an executor."""
 
     outputs: StoreConfig
@@ -64,11 +76,10 @@ class CommitWalk:
     margin: int
     former_folder: str = ""
     former: tuple[Part, ...] = ()  # heads and tags as the mark before saw them
-    extra: tuple[Json, ...] = ()
 
     def run(self) -> Iterator[Json]:
-        ids, metaranges, created, parents, versions = self._commits()
-        graph, unknown = Graph.build(ids, metaranges, created, parents, versions)
+        graph, unknown = self._dump().graph(self.commits_metarange, self.extra)
+        ids, metaranges = graph.commit_ids, graph.metarange_ids
         row = {commit_id: number for number, commit_id in enumerate(ids)}
         named, unlisted = self._named(row, unknown)
         heads, tags = named["branch"], named["tag"]
@@ -106,6 +117,9 @@ class CommitWalk:
             }
         }
 
+    def _dump(self) -> DumpFiles:
+        return DumpFiles(self.data, self.prefix)
+
     def _write(
         self, dataset: str, folder: str, ids: Sequence[str], metaranges: Sequence[str], chosen: Mapping[int, str]
     ) -> Iterator[Json]:
@@ -126,42 +140,6 @@ class CommitWalk:
             for batch in read_part(self.artifacts, self.former_folder, part, ["commit_id"])
             for commit_id in batch.column(0).to_pylist()
         }
-
-    def _commits(self) -> tuple[list[str], list[str], list[int], list[list[str]], list[int]]:
-        tables = self._tables(self.commits_metarange, graveler.read_commits)
-        if not tables:
-            raise IncompleteError("lakeFS's dump of all commits is empty; every repository has a first commit.")
-        whole = pa.concat_tables(tables)
-        columns = {
-            name: whole[name].to_pylist() + [commit[name] for commit in self.extra]
-            for name in ("commit_id", "metarange_id", "creation_us", "parents", "version")
-        }
-        return (
-            columns["commit_id"],
-            columns["metarange_id"],
-            columns["creation_us"],
-            columns["parents"],
-            columns["version"],
-        )
-
-    def _tables(self, metarange_id: str, read: Callable[[bytes], pa.Table]) -> list[pa.Table]:
-        """The ranges of one of the dump's three metaranges, each compared with what the metarange says of it."""
-        store = connect(self.data)
-        tables = []
-        listed = graveler.read_metarange(self._file(store.read(f"{self.prefix}/{metarange_id}"), metarange_id))
-        for each in listed.to_pylist():
-            table = read(self._file(store.read(f"{self.prefix}/{each['range_id']}"), each["range_id"]))
-            if table.num_rows != each["count"]:
-                raise CorruptFileError(
-                    f"lakeFS's dump holds {table.num_rows:,} records in {each['range_id']}, its metarange says "
-                    f"{each['count']:,}."
-                )
-            tables.append(table)
-        return tables
-
-    def _file(self, data: bytes, identifier: str) -> bytes:
-        graveler.verify_identity(data, identifier)
-        return data
 
     def _write_refs(self, refs: Sequence[Json]) -> Iterator[Json]:
         writer = PartWriter(self.artifacts, f"{self.folder}/{REFS}", REFS_SCHEMA)
@@ -191,7 +169,7 @@ class CommitWalk:
                     add(ref["kind"], ref["name"], ref["commit_id"])
                     listed.add((ref["kind"], ref["name"], ref["commit_id"]))
         for kind, metarange_id in (("branch", self.branches_metarange), ("tag", self.tags_metarange)):
-            for table in self._tables(metarange_id, functools.partial(graveler.read_refs, entity=kind)):
+            for table in self._dump().tables(metarange_id, functools.partial(graveler.read_refs, entity=kind)):
                 for ref in table.to_pylist():
                     add(kind, ref["name"], ref["commit_id"])
                     if (kind, ref["name"], ref["commit_id"]) not in listed:

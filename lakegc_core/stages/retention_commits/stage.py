@@ -25,7 +25,7 @@ from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import Rules
 from lakegc_core.spark.session import Json, run_tasks
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS, REFS_SCHEMA, CommitWalk
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
 from lakegc_core.stages.retention_commits.rules_memory import remember, rules_json
 from lakegc_core.tables.parts import Part, PartWriter, parts_of
 
@@ -90,7 +90,7 @@ def find_retained(
         now=int(clock.now().timestamp() * _SECOND),
         margin=int(context.level.retention_margin.total_seconds() * _SECOND),
     )
-    results = _walk_until_known(spark, context, walk)
+    results = walk_until_known(spark, context, walk)
     facts = CommitsFacts(
         **next(result["facts"] for result in results if "facts" in result),
         began_at=began,
@@ -178,10 +178,10 @@ def _batched(refs: Iterable[Ref], size: int) -> Iterator[tuple[Ref, ...]]:
         yield page
 
 
-def _walk_until_known(spark: SparkSession, context: MarkContext, walk: CommitWalk) -> list[Json]:
+def walk_until_known(spark: SparkSession, context: MarkContext, walk: Walk) -> list[Json]:
     """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known."""
     while True:
-        results = run_tasks(spark, [walk], CommitWalk.run)
+        results = run_tasks(spark, [walk], type(walk).run)
         unknown: list[str] = next((result["unknown"] for result in results if "unknown" in result), [])
         if not unknown:
             return results

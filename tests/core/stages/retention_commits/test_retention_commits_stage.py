@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Commit, Ref
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.stages.retention_commits import stage
+from lakegc_core.stages.retention_commits.commit_walk import Walk
 from lakegc_core.stages.retention_commits.stage import (
     _refs,
-    _walk_until_known,
     fetch_commit,
     find_retained,
     heads_digest,
+    walk_until_known,
     write_heads,
 )
 from lakegc_core.tables.parts import Part, read_part
@@ -52,13 +53,6 @@ class Client:
         if commit_id not in self.known:
             raise LakeFSError("not found", status=404)
         return self.known[commit_id]
-
-
-@dataclass(frozen=True)
-class Walk:
-    """What a walk is asked for by `_walk_until_known`: the commits that it was given beside the dump."""
-
-    extra: tuple[dict[str, Any], ...] = ()
 
 
 def asking(context: MarkContext, client: Client) -> MarkContext:
@@ -120,14 +114,14 @@ def test_commits_that_the_dump_lacks_are_asked_for_until_all_are_known_and_not_w
     context: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = asking(context, Client(commits={A: Commit(A, B, (), 1)}))
-    walk: Any = Walk()
+    walk = Walk()
 
     def walked(spark: object, items: list[Any], task: object) -> list[dict[str, Any]]:
         return [{"unknown": [A]}] if not items[0].extra else [{"facts": {}}]
 
     monkeypatch.setattr(stage, "run_tasks", walked)
-    assert "facts" in _walk_until_known(NO_SPARK, asked, walk)[0]
+    assert "facts" in walk_until_known(NO_SPARK, asked, walk)[0]
     monkeypatch.setattr(stage, "_MOST_FETCHED", 3)
     monkeypatch.setattr(stage, "run_tasks", lambda *_: [{"unknown": [A]}])
     with pytest.raises(IncompleteError, match="missing from lakeFS's own dump"):
-        _walk_until_known(NO_SPARK, asked, walk)
+        walk_until_known(NO_SPARK, asked, walk)

@@ -1,0 +1,162 @@
+"""What every branch, tag and hold keeps in the store: what it shows, and what would go without it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lakegc_core import clock
+from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
+from lakegc_core.answers.question import Question, check_patterns, rules_of
+from lakegc_core.answers.shown import shown_by
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import layers_of
+from lakegc_core.names import Reason
+from lakegc_core.policy.facts import NOTHING, Amount, CommitsFacts
+from lakegc_core.policy.holds import BRANCH, TAG
+from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.scenarios import (
+    NEVER,
+    Columns,
+    Known,
+    freed_at_once,
+    owner_columns,
+    owner_of,
+    owners,
+    set_columns,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Json = dict[str, Any]
+_NOW, _END = ("now",), ("end", "head")
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """A branch, a tag, a hold, or what else keeps commits.
+
+    `shows`: the entries of its head that lie in the namespace; None of what has no head. `only`: what nothing else
+    keeps, which goes in the end if this goes. `history`: of that what no branch and no tag shows. `at_once`: of that
+    what the next mark would find; commits of deleted branches are kept for the days of the default rule.
+    """
+
+    name: str
+    shows: Amount | None
+    only: Amount
+    history: Amount
+    at_once: Amount
+
+
+@dataclass(frozen=True)
+class Together:
+    """What would go if all branches and tags that some patterns mean were gone, at once and in the end."""
+
+    patterns: tuple[str, ...]
+    only: Amount
+    at_once: Amount
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What keeps the objects of a namespace. `keepers`: those that keep something alone, the most first. `shared`: what
+    several keep. `besides`: what no commit keeps, by what does; `unreferenced` is garbage."""
+
+    repository: str
+    mark_id: str
+    at: str
+    objects: Amount
+    keepers: tuple[Keeper, ...]
+    shared: Amount
+    together: tuple[Together, ...]
+    besides: Mapping[str, Amount]
+
+    def as_json(self) -> Json:
+        """The answer as it is printed. Bytes and objects."""
+        return asdict(self)
+
+
+def du(spark: SparkSession, context: MarkContext, sets: Sequence[Sequence[str]] = ()) -> Usage:
+    """Answer from a complete mark. `sets`: patterns (`branch:GLOB`, `tag:GLOB`) of refs to be counted together."""
+    check_patterns(each for some in sets for each in some)
+    found = answer(spark, context, question_of(rules_of(context.mark.facts(CommitsFacts).judged_by), sets))
+    refs: Mapping[str, str] = found.names["refs"]
+    shown = shown_by(spark, context, layers_of(context.mark), list(refs.values()))
+    keepers = [_keeper(found, number, name, shown.get(refs.get(name, ""))) for number, name in _names(found)]
+    kept = found.amount(TODAY, lambda results: results["today"] != NEVER, list(Reason))
+    return Usage(
+        repository=context.header.repository,
+        mark_id=context.header.mark_id,
+        at=clock.instant(context.header.started_at),
+        objects=found.amount(TODAY, reasons=list(Reason)),
+        keepers=tuple(sorted(keepers, key=lambda keeper: (-keeper.only.bytes, keeper.name))),
+        shared=kept - sum((keeper.only for keeper in keepers), NOTHING),
+        together=tuple(_together(found, number, tuple(each)) for number, each in enumerate(sets)),
+        besides={
+            reason.value: amount
+            for reason in Reason
+            if (amount := found.amount(TODAY, lambda results: results["today"] == NEVER, [reason])).objects
+        },
+    )
+
+
+def question_of(rules: Rules | None, sets: Sequence[Sequence[str]]) -> Question:
+    """The question what keeps each object, and whether anything would without some refs."""
+    ends = tuple(f"{when} {number}" for number in range(len(sets)) for when in ("now", "end"))
+    views = (TODAY, _NOW, _END, *(("today", each) for each in ends))
+    return Question(
+        (*owner_columns(rules), *ends), views, partial(_ask, tuple(map(tuple, sets))), partial(_finish, ends)
+    )
+
+
+def _ask(sets: Sequence[Sequence[str]], known: Known) -> tuple[Columns, Json]:
+    found = owners(known)
+    tags = known.tags if known.protect_tags else ()
+    refs = {f"{kind}:{name}": known.graph.metarange_ids[row]
+            for kind, names in ((BRANCH, known.heads), (TAG, tags)) for name, row in names}  # fmt: skip
+    return found.columns | set_columns(known, sets), {"owners": found.names, "refs": refs}
+
+
+def _finish(ends: Sequence[str], names: Json, numbers: Mapping[str, np.ndarray]) -> Columns:
+    end = owner_of(numbers["least"], numbers["most"])
+    return {
+        "today": np.where(end == NEVER, NEVER, 0),
+        "now": freed_at_once(names["owners"], numbers),
+        "end": end,
+        "head": numbers["head"],
+        **{name: numbers[name] for name in ends},
+    }
+
+
+def _names(found: Answer) -> list[tuple[int, str]]:
+    """The owners by their numbers."""
+    return list(enumerate(found.names["owners"]))
+
+
+def _keeper(found: Answer, number: int, name: str, shown: Amount | None) -> Keeper:
+    def of(result: str, results: Mapping[str, int]) -> bool:
+        return results[result] == number
+
+    def in_history(results: Mapping[str, int]) -> bool:
+        return results["end"] == number and results["head"] == NEVER
+
+    return Keeper(
+        name=name,
+        shows=shown,
+        only=found.amount(_END, partial(of, "end"), LATER),
+        history=found.amount(_END, in_history, LATER),
+        at_once=found.amount(_NOW, partial(of, "now")),
+    )
+
+
+def _together(found: Answer, number: int, patterns: tuple[str, ...]) -> Together:
+    def gone(when: str, reasons: Collection[Reason]) -> Amount:
+        name = f"{when} {number}"
+        return found.amount(("today", name), lambda results: results[name] == NEVER != results["today"], reasons)
+
+    return Together(patterns, only=gone("end", LATER), at_once=gone("now", (Reason.UNREFERENCED,)))

@@ -1,0 +1,338 @@
+"""What a question about commits means for the objects of a mark: one pass from metaranges over ranges to objects.
+
+The mark's own index says which addresses a range refers to. Only ranges that the mark did not read (a question may be
+about commits that are not retained) are read here. What a mark would keep for other reasons than commits is told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.answers import standing
+from lakegc_core.answers.question import METARANGES, Asked, Question, ask_of_commits, fields_of, metaranges_schema
+from lakegc_core.answers.scratch import scratch
+from lakegc_core.errors import IncompleteError, RefusedError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE
+from lakegc_core.marks.layers import Layer, layers_of, restored_since
+from lakegc_core.names import Reason
+from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
+from lakegc_core.policy.scenarios import NEVER, Columns, merged
+from lakegc_core.spark.session import Json, Mapped, begin_task, clear_errors, many, run_on_rows
+from lakegc_core.stages.committed_addresses.range_files import (
+    INDEX,
+    INDEX_SCHEMA,
+    RANGES,
+    RANGES_SCHEMA,
+    STAGE,
+    RangeReader,
+    reading,
+    tasks_for,
+)
+from lakegc_core.stages.namespace_listing.inventory import journals
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.gather import Feed, only, partitions_for, rows_of_feeds
+from lakegc_core.tables.key_scan import MOST, Source, read_named, sources_of
+from lakegc_core.tables.parts import Part, parts_of, read, rows_of, spark_width, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_READ = "read"
+_RANGE = [
+    pa.field("range_id", pa.string(), nullable=False),
+    pa.field("count", pa.int64(), nullable=False),
+    pa.field("most", pa.int64(), nullable=False),  # another count than that one, if some metarange says another
+    pa.field("min_key", pa.binary(), nullable=False),
+    pa.field("max_key", pa.binary(), nullable=False),
+]
+_OBJECT = [
+    standing.SCHEMA.field("hash"),
+    *(standing.SCHEMA.field(name).with_nullable(True) for name in ("size", "reason")),
+]
+_VIEW = pa.field("view", pa.int32(), nullable=False)
+_AMOUNTS = [pa.field("objects", pa.int64(), nullable=False), pa.field("bytes", pa.int64(), nullable=False)]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The objects that have the same results in a view of a question, and are kept by the same besides commits:
+    `unreferenced` if only commits can keep them."""
+
+    view: tuple[str, ...]
+    results: Mapping[str, int]
+    reason: Reason
+    amount: Amount
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Every object of a mark, in groups for each view of the question. `names`: see `Asked`."""
+
+    groups: Sequence[Group]
+    names: Json
+
+    def amount(
+        self,
+        view: tuple[str, ...],
+        wanted: Callable[[Mapping[str, int]], bool] = lambda results: True,
+        reasons: Collection[Reason] = (Reason.UNREFERENCED,),
+    ) -> Amount:
+        """The objects whose results in a view are wanted, of those that one of the reasons keeps besides commits."""
+        own = (each for each in self.groups if each.view == view and each.reason in reasons)
+        return sum((each.amount for each in own if wanted(each.results)), NOTHING)
+
+
+TODAY = ("today",)
+"""The view that every question has."""
+
+LATER = (Reason.UNREFERENCED, Reason.YOUNG)
+"""What only commits keep, once it is old enough."""
+
+
+def answer(spark: SparkSession, context: MarkContext, question: Question) -> Answer:
+    """Ask a question of all objects that a complete mark found. RefusedError if what it found is not so any more."""
+    if restored := restored_since(context, context.header.started_at):
+        raise RefusedError(
+            f"Objects were restored by mark {restored} since mark {context.header.mark_id} was made, which does not "
+            "know of them. Make a new mark."
+        )
+    layers = layers_of(context.mark)
+    with scratch(context) as folder:
+        asked = ask_of_commits(spark, context, question, folder)
+        ranges = _ranges(spark, context, question, asked, folder)
+        index = [*_index_of_marks(layers), *_index_read(spark, context, layers[0], ranges, folder)]
+        rows = _rows_of_index(spark, context, question, ranges, index, folder)
+        objects = standing.objects_of(spark, context, layers, asked.commits, folder)
+        partitions = partitions_for(sum(each.part.rows for each in index) + context.mark.facts(ListingFacts).objects)
+        found = Answer(_grouped(question, asked.names, objects, rows, partitions), asked.names)
+    _check(context, found)
+    return found
+
+
+def _check(context: MarkContext, found: Answer) -> None:
+    """IncompleteError unless the answer has just the garbage that the mark has, less what was deleted since."""
+    facts = context.mark.facts(ExpiredFacts)
+    garbage = found.amount(TODAY, lambda results: results["today"] == NEVER)
+    if garbage.objects > facts.expired.objects or (garbage != facts.expired and not _was_swept(context)):
+        raise IncompleteError(
+            f"By this answer {garbage.objects:,} objects are garbage, by mark {context.header.mark_id} "
+            f"{facts.expired.objects:,}. So the answer is wrong, and is not given. Make a new mark; if it happens "
+            "again, report it as a bug."
+        )
+
+
+def _was_swept(context: MarkContext) -> bool:
+    return any(parts for _, _, parts in journals(context, context.header.started_at))
+
+
+def _ranges(spark: SparkSession, context: MarkContext, question: Question, asked: Asked, folder: str) -> list[Part]:
+    """Every range of the metaranges that anything keeps, with its numbers."""
+    from pyspark.sql import functions as F
+
+    schema = metaranges_schema(question)
+    found = read(spark, context.workspace, f"{folder}/{METARANGES}", asked.parts, schema)
+    tasks = tasks_for(rows_of(asked.parts), 64, 4 * spark_width(spark))
+    shape = pa.schema([*_RANGE, *fields_of(question)])
+    told = Mapped(found.repartition(tasks), shape, _RangesOf(reading(context, folder), shape))
+    how = [F.min("count").alias("count"), F.max("most").alias("most")]
+    how += [F.min(name).alias(name) for name in ("min_key", "max_key", *_numbers_in(shape))]
+    frame = told.as_frame().groupBy("range_id").agg(*how)
+    return write(frame, context.workspace, {RANGES: f"{folder}/{RANGES}"}, shape)[RANGES]
+
+
+@dataclass(frozen=True)
+class _RangesOf:
+    """Makes ranges of metaranges, each once for some metaranges; a picklable value that tasks carry."""
+
+    work: RangeReader
+    shape: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            ids = batch.column("metarange_id")
+            for found in self.work.metarange_rows(ids.to_pylist()):
+                rows = found.filter(pc.not_equal(found["range_id"], ""))
+                owners = pc.index_in(rows["metarange_id"], value_set=ids)
+                for name in _numbers_in(self.shape):
+                    rows = rows.append_column(name, batch.column(name).take(owners.combine_chunks()))
+                told = [("count", "min"), ("count", "max"), ("min_key", "min"), ("max_key", "max")]
+                told += [(name, "min") for name in _numbers_in(self.shape)]
+                once = rows.group_by("range_id").aggregate(told)
+                names = {"count_max": "most"} | {f"{name}_{how}": name for name, how in told if (name, how) != told[1]}
+                once = once.rename_columns([names.get(name, name) for name in once.column_names])
+                yield from once.select(self.shape.names).cast(self.shape).combine_chunks().to_batches()
+
+
+def _numbers_in(shape: pa.Schema) -> tuple[str, ...]:
+    """The columns of a question in a schema that ends with them."""
+    return tuple(name for name in shape.names if name.startswith("number_"))
+
+
+def _index_of_marks(layers: Sequence[Layer]) -> list[Source]:
+    return [source for layer in layers for source in layer.sources(STAGE, INDEX)]
+
+
+def _index_read(
+    spark: SparkSession, context: MarkContext, own: Layer, ranges: Sequence[Part], folder: str
+) -> list[Source]:
+    """The index of the ranges that the mark does not know, which are read for it."""
+    from pyspark.sql import functions as F
+
+    known = own.frame(spark, STAGE, RANGES, RANGES_SCHEMA).select("range_id")
+    wanted = read(spark, context.workspace, f"{folder}/{RANGES}", ranges, pa.schema(_RANGE))
+    unknown = wanted.join(many(known), "range_id", "left_anti").withColumn("references", F.lit(1).cast("long"))
+    with clear_errors():
+        count = unknown.count()
+    if not count:
+        return []
+    target = f"{folder}/{_READ}"
+    tasks = tasks_for(count, 32, 8 * spark_width(spark))
+    results = run_on_rows(unknown.repartition(tasks), reading(context, target).ranges)
+    parts = parts_of(results, [STAGE, INDEX, ELSEWHERE, RANGES])[INDEX]
+    return sources_of(context.workspace, f"{target}/{INDEX}", parts, context.header.mark_id)
+
+
+def _rows_of_index(
+    spark: SparkSession,
+    context: MarkContext,
+    question: Question,
+    ranges: Sequence[Part],
+    index: Sequence[Source],
+    folder: str,
+) -> Mapped:
+    """The addresses of all ranges that anything keeps, with the numbers of their ranges.
+
+    Every worker holds ranges and their numbers, so many at a time; the index is read once for each of these shares.
+    """
+    place, shape = f"{folder}/{RANGES}", pa.schema([*_OBJECT, *fields_of(question)])
+    names = [(place, part.name, part.rows, part.bytes, part.sha256) for part in ranges]
+    shares = [_Numbered(context.workspace, tuple(share), _numbers_in(shape)) for share in _shares(names)]
+    feeds = [
+        Feed(source, (INDEX_SCHEMA.field("range_id").name, "hash"), share, repeated=("range_id",))
+        for share in shares
+        for source in index
+    ]
+    return rows_of_feeds(spark, feeds, shape)
+
+
+_Names = tuple[tuple[Any, ...], ...]
+
+
+def _shares(names: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    """Parts in shares of at most MOST rows, one part at least."""
+    share: list[tuple[Any, ...]] = []
+    for each in names:
+        if share and sum(rows for _, _, rows, _, _ in share) + each[2] > MOST:
+            yield share
+            share = []
+        share.append(each)
+    if share:
+        yield share
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """The numbers of some ranges for rows of an index; a picklable value that tasks carry."""
+
+    config: StoreConfig
+    names: _Names
+    columns: tuple[str, ...]
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        ids, numbers = _numbers(self.config, self.names, self.columns)
+        named = rows["range_id"]
+        places = pc.fill_null(pc.index_in(named.dictionary, value_set=ids), -1).take(named.indices).to_numpy()
+        found = {name: numbers[name][places] for name in self.columns}
+        return only({"hash": rows["hash"], **found}, places >= 0)
+
+
+@lru_cache(maxsize=2)
+def _numbers(config: StoreConfig, names: _Names, columns: tuple[str, ...]) -> tuple[pa.Array, Columns]:
+    """The ids of the ranges, and their numbers."""
+    wanted = ["range_id", *columns]
+    table = pa.Table.from_batches(read_named(config, names, wanted))
+    return table["range_id"].combine_chunks(), {name: table[name].to_numpy() for name in columns}
+
+
+def _grouped(question: Question, names: Json, objects: Mapped, index: Mapped, partitions: int) -> list[Group]:
+    """The objects by their results, in every view."""
+    from pyspark.sql import functions as F
+
+    shape = pa.schema([*_OBJECT, *fields_of(question)])
+    told = objects.then(shape, _Unnumbered(shape))
+    rows = told.as_frame().unionByName(index.as_frame())
+    width = max(map(len, question.views))
+    numbers = [pa.field(f"result_{place}", pa.int32(), nullable=False) for place in range(width)]
+    result = pa.schema([_VIEW, standing.SCHEMA.field("reason"), *numbers, *_AMOUNTS])
+    counted = _Counted(question, names, shape, result, clock.ambient())
+    found = Mapped(rows.repartition(partitions, "hash"), result, counted).as_frame()
+    keys = result.names[: -len(_AMOUNTS)]
+    with clear_errors():
+        groups = found.groupBy(*keys).agg(*(F.sum(each.name).alias(each.name) for each in _AMOUNTS)).collect()
+    every = []
+    for row in groups:
+        view = question.views[row["view"]]
+        results = {name: row[f"result_{place}"] for place, name in enumerate(view)}
+        every.append(Group(view, results, Reason(row["reason"]), Amount(row["objects"], row["bytes"])))
+    return every
+
+
+@dataclass(frozen=True)
+class _Unnumbered:
+    """Objects as rows beside those of the index; a picklable value that tasks carry."""
+
+    shape: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            never = pa.repeat(pa.scalar(NEVER, pa.int32()), batch.num_rows)
+            own = [batch.column(each.name) for each in _OBJECT]
+            yield pa.RecordBatch.from_arrays([*own, *([never] * len(_numbers_in(self.shape)))], schema=self.shape)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Counts the objects of a task by their results; a picklable value. All rows of an address are in one task."""
+
+    question: Question
+    names: Json
+    shape: pa.Schema
+    result: pa.Schema
+    clocks: dict[str, str]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(self.clocks)
+        every = list(batches)
+        if not every:
+            return
+        rows = pa.Table.from_batches(every).cast(self.shape)
+        hashes, groups = np.unique(rows["hash"].to_numpy(), return_inverse=True)
+        places = zip(self.question.columns, _numbers_in(self.shape), strict=True)
+        numbers = merged({name: rows[place].to_numpy() for name, place in places}, groups, len(hashes))
+        lying = np.flatnonzero(pc.is_valid(rows["size"]).to_numpy())
+        objects, own = rows.take(pa.array(lying)), groups[lying]
+        results = self.question.finish(self.names, {name: values[own] for name, values in numbers.items()})
+        for number, view in enumerate(self.question.views):
+            yield from self._view(number, view, objects, results)
+
+    def _view(self, number: int, view: tuple[str, ...], objects: pa.Table, results: Columns) -> list[pa.RecordBatch]:
+        places = {f"result_{place}": results[name] for place, name in enumerate(view)}
+        table = pa.table({"reason": objects["reason"], "size": objects["size"], **places})
+        found = table.group_by(["reason", *places]).aggregate([("size", "count"), ("size", "sum")])
+        columns = {name: found[name] for name in ("reason", *places)}
+        columns |= {"objects": found["size_count"], "bytes": found["size_sum"]}
+        unused = pa.repeat(pa.scalar(0, pa.int32()), len(found))
+        every = {name: columns.get(name, unused) for name in self.result.names} | {
+            _VIEW.name: pa.repeat(pa.scalar(number, pa.int32()), len(found))
+        }
+        whole: list[pa.RecordBatch] = pa.table(every).cast(self.result).combine_chunks().to_batches()
+        return whole

@@ -1,0 +1,103 @@
+"""Every object that a complete mark knows to be there, with what keeps it besides commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import Layer
+from lakegc_core.names import STAGES, Outcome, Reason
+from lakegc_core.policy.namespace import xid_times
+from lakegc_core.spark.session import Mapped
+from lakegc_core.stages.committed_addresses import held_paths
+from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
+from lakegc_core.stages.expired_addresses.reasons import Judge
+from lakegc_core.stages.expired_addresses.since import KEPT
+from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
+from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_core.tables.gather import Feed, rows_of_feeds
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.joins import among, flagged
+from lakegc_core.tables.key_scan import Source, Wanted
+from lakegc_core.tables.parts import Part, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = pa.schema(
+    [
+        pa.field("hash", pa.int64(), nullable=False),  # of the address
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("reason", pa.string(), nullable=False),  # `unreferenced` if only commits can keep it
+    ]
+)
+_DELETED = "deleted"
+_ASIDE = "kept_by_mark"
+_ADDRESS = pa.schema([inventory.SCHEMA.field("address")])
+
+
+def objects_of(
+    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], commits: Sequence[Part], folder: str
+) -> Mapped:
+    """The objects (SCHEMA) that the mark listed and no sweep has deleted since. `layers`: the mark and those that it
+    rests on; `commits`: parts of all commits in the folder OTHERS of `folder`."""
+    own = layers[0]
+    held = held_paths.held_by_path(spark, context, folder, commits, f"{folder}/held", f"{folder}/elsewhere")
+    keepers = {
+        Reason.STAGED: own.wanted(uncommitted_addresses.STAGE),
+        Reason.HELD: Wanted(context.workspace, ((f"{folder}/held", held.parts),)),
+        Reason.NEIGHBOUR: own.wanted(EXPIRED, NEIGHBOURS),
+        _ASIDE: own.wanted(EXPIRED, KEPT),
+    }
+    rows = inventory.find(spark, layers)
+    rows = among(spark, rows, _deleted_since(spark, context, own, folder), found=False)
+    for reason, wanted in keepers.items():
+        rows = flagged(spark, rows, reason, wanted)
+    return rows.then(SCHEMA, _Judging(Judge.of(context, xid_times)))
+
+
+def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, folder: str) -> Wanted:
+    """What sweeps have deleted since the mark was begun."""
+    feeds = [
+        Feed(Source(context.workspace, journal, part, mark_id), ("address", "outcome"), _gone)
+        for mark_id, journal, parts in inventory.journals(context, own.manifests[STAGES[0]].started_at)
+        for part in parts
+    ]
+    if not feeds:
+        return Wanted(context.workspace, ())
+    target = f"{folder}/{_DELETED}"
+    parts = write(rows_of_feeds(spark, feeds, _ADDRESS), context.workspace, {_DELETED: target}, _ADDRESS)[_DELETED]
+    return Wanted(context.workspace, ((target, parts),))
+
+
+def _gone(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    gone = pc.is_in(rows["outcome"], pa.array([Outcome.DELETED, Outcome.ALREADY_GONE]))
+    return {"address": rows["address"].filter(gone)}
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """Rows of SCHEMA for rows of the inventory with their flags; a picklable value that tasks carry."""
+
+    judge: Judge
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = self.judge(pa.Table.from_batches([batch]))
+            alone = pc.equal(rows["reason"], Reason.UNREFERENCED)
+            # The mark knows more of what is unreferenced: what branches show, and what it could not ask for.
+            reasons = pc.if_else(pc.and_(alone, rows[_ASIDE]), Reason.UNASKED, rows["reason"])
+            found = pa.table(
+                {
+                    "hash": hash_strings(rows["address"]) if len(rows) else pa.array([], pa.int64()),
+                    "size": rows["size"],
+                    "reason": reasons,
+                }
+            )
+            yield from found.cast(SCHEMA).combine_chunks().to_batches()

@@ -1,0 +1,167 @@
+"""What a mark would find if the rules, the branches or the tags were otherwise, and how much each number of days keeps.
+
+Nothing is changed for it, in lakeFS or in the store, and no sweep takes the result: it names no object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lakegc_core import clock
+from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
+from lakegc_core.answers.question import Question, check_patterns, rules_of
+from lakegc_core.errors import SettingsError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Reason
+from lakegc_core.policy.facts import Amount, CommitsFacts
+from lakegc_core.policy.holds import BRANCH, matching_names
+from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.scenarios import DEFAULT, NEVER, POINTS, Change, Columns, Known, curves_of, whatif_columns
+from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Json = dict[str, Any]
+_CHANGED = ("today", "at_once", "in_the_end")
+
+
+@dataclass(frozen=True)
+class Point:
+    """What stays in the namespace if a rule were so many days; None: for ever."""
+
+    days: int | None
+    kept: Amount
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a mark would find: the garbage in all, what of it is none today, and what would be none any more."""
+
+    garbage: Amount
+    more: Amount
+    less: Amount
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The answer. `at_once`: of a mark made now; `in_the_end`: once the memory of longer rules has run out, and what
+    deleted branches leave is kept no more. `curves`: by rule (`default`, `branch:NAME`). `nothing_called_so`: patterns
+    that mean no branch and no tag."""
+
+    repository: str
+    mark_id: str
+    at: str
+    rules: Mapping[str, Any] | None
+    without: tuple[str, ...]
+    protect_tags: bool
+    today: Amount
+    at_once: Outcome
+    in_the_end: Outcome
+    curves: Mapping[str, Sequence[Point]]
+    nothing_called_so: tuple[str, ...]
+
+    def as_json(self) -> Json:
+        """The answer as it is printed. Bytes and objects."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person wants otherwise. `rules`: days by branch, or `default`; None: no rule of that name any more.
+    `without`: `branch:GLOB`, `tag:GLOB`. `protect_tags`: None for as it is."""
+
+    rules: Mapping[str, int | None]
+    without: tuple[str, ...] = ()
+    protect_tags: bool | None = None
+
+
+def whatif(spark: SparkSession, context: MarkContext, wish: Wish) -> WhatIf:
+    """Answer from a complete mark. SettingsError for what nobody can wish."""
+    change = _change(context, wish)
+    found = answer(spark, context, question_of(change))
+    return WhatIf(
+        repository=context.header.repository,
+        mark_id=context.header.mark_id,
+        at=clock.instant(context.header.started_at),
+        rules=None if change.rules is None else {DEFAULT: change.rules.default_days, **change.rules.branch_days},
+        without=change.without,
+        protect_tags=change.protect_tags,
+        today=found.amount(TODAY, lambda results: results["today"] == NEVER),
+        at_once=_outcome(found, "at_once", (Reason.UNREFERENCED,)),
+        in_the_end=_outcome(found, "in_the_end", LATER),
+        curves={name.partition(" ")[2]: _curve(found, name) for name in curves_of(change.rules)},
+        nothing_called_so=tuple(found.names["nothing_called_so"]),
+    )
+
+
+def question_of(change: Change) -> Question:
+    """The question whether a change keeps each object."""
+    curves = tuple(curves_of(change.rules))
+    views = (TODAY, _CHANGED, *((name,) for name in curves))
+    return Question((*_CHANGED, *curves), views, partial(_ask, change), _finish)
+
+
+def _ask(change: Change, known: Known) -> tuple[Columns, Json]:
+    idle = [each for each in change.without if not _is_meant(known, each)]
+    return whatif_columns(known, change), {"nothing_called_so": idle}
+
+
+def _finish(names: Json, numbers: Mapping[str, np.ndarray]) -> Columns:
+    return dict(numbers)
+
+
+def _is_meant(known: Known, pattern: str) -> bool:
+    kind, _, glob = pattern.partition(":")
+    names = known.heads if kind == BRANCH else known.tags
+    return any(matching_names(glob, [name for name, _ in names]))
+
+
+def _change(context: MarkContext, wish: Wish) -> Change:
+    facts = context.mark.facts(CommitsFacts)
+    check_patterns(wish.without)
+    rules = _wished(rules_of(facts.rules), wish.rules)
+    judged_by = rules_of(facts.judged_by)
+    seen = [Seen(0.0, judged_by), Seen(facts.began_at, rules)]
+    return Change(
+        rules=rules,
+        at_once=effective_rules(seen, facts.began_at, context.level.rules_memory),
+        protect_tags=facts.tags_protected if wish.protect_tags is None else wish.protect_tags,
+        without=wish.without,
+    )
+
+
+def _wished(rules: Rules | None, wished: Mapping[str, int | None]) -> Rules | None:
+    if not wished:
+        return rules
+    default = wished.get(DEFAULT, rules.default_days if rules else None)
+    if default is None:
+        raise SettingsError("There are no rules without a default: say also --rule default=DAYS.")
+    others = {name: days for name, days in wished.items() if name != DEFAULT}
+    branches = {**(rules.branch_days if rules else {}), **others}
+    return Rules(default, {name: days for name, days in branches.items() if days is not None})
+
+
+def _outcome(found: Answer, name: str, reasons: Collection[Reason]) -> Outcome:
+    return Outcome(
+        garbage=found.amount(_CHANGED, lambda results: results[name] == NEVER, reasons),
+        more=found.amount(_CHANGED, lambda results: results[name] == NEVER != results["today"], reasons),
+        less=found.amount(_CHANGED, lambda results: results[name] != NEVER == results["today"], reasons),
+    )
+
+
+def _curve(found: Answer, name: str) -> list[Point]:
+    every = found.amount((name,), reasons=list(Reason))
+    return [
+        Point(days, every - found.amount((name,), partial(_beyond, name, number), LATER))
+        for number, days in enumerate((*POINTS, None))
+    ]
+
+
+def _beyond(name: str, number: int, results: Mapping[str, int]) -> bool:
+    return results[name] > number

@@ -1,0 +1,51 @@
+"""Reads lakeFS's dump of commits and refs, in a task on an executor: each range whole, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.policy.retention import Graph
+from lakegc_core.spark.session import Json
+from lakegc_core.store.base import StoreConfig, connect
+
+
+@dataclass(frozen=True)
+class DumpFiles:
+    """The metaranges and ranges that a dump consists of; a picklable value that tasks carry. `prefix`: where they lie
+    in the namespace."""
+
+    data: StoreConfig
+    prefix: str
+
+    def graph(self, metarange_id: str, extra: Sequence[Json]) -> tuple[Graph, set[str]]:
+        """The graph of all commits, and the ids of main parents that it lacks. `extra`: commits newer than the dump."""
+        tables = self.tables(metarange_id, graveler.read_commits)
+        if not tables:
+            raise IncompleteError("lakeFS's dump of all commits is empty; every repository has a first commit.")
+        whole = pa.concat_tables(tables)
+        names = ("commit_id", "metarange_id", "creation_us", "parents", "version")
+        return Graph.build(*(whole[name].to_pylist() + [commit[name] for commit in extra] for name in names))
+
+    def tables(self, metarange_id: str, read: Callable[[bytes], pa.Table]) -> list[pa.Table]:
+        """The ranges of one of the dump's three metaranges, each compared with what the metarange says of it."""
+        store = connect(self.data)
+        tables = []
+        listed = graveler.read_metarange(self._file(store.read(f"{self.prefix}/{metarange_id}"), metarange_id))
+        for each in listed.to_pylist():
+            table = read(self._file(store.read(f"{self.prefix}/{each['range_id']}"), each["range_id"]))
+            if table.num_rows != each["count"]:
+                raise CorruptFileError(
+                    f"lakeFS's dump holds {table.num_rows:,} records in {each['range_id']}, its metarange says "
+                    f"{each['count']:,}."
+                )
+            tables.append(table)
+        return tables
+
+    def _file(self, data: bytes, identifier: str) -> bytes:
+        graveler.verify_identity(data, identifier)
+        return data

@@ -1,0 +1,200 @@
+"""What `whatif` and `du` say of random histories, against an oracle by brute force and against real marks.
+
+LAKEGC_ANSWERS_SLOW_SECONDS (default 120) bounds the time in `make test-slow`; LAKEGC_ANSWERS_SEED (default 0) chooses
+the histories.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.answers.du import du
+from lakegc_core.answers.whatif import Wish, whatif
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy.facts import Amount
+from lakegc_core.policy.scenarios import POINTS
+from tests.support import histories, oracle
+from tests.support.histories import Player
+from tests.support.lake import MIN_AGE, Lake, lake, quick
+from tests.support.oracle import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SLOW_SECONDS = float(os.environ.get("LAKEGC_ANSWERS_SLOW_SECONDS", "120"))
+SEED = int(os.environ.get("LAKEGC_ANSWERS_SEED", "0"))
+TOGETHER = 10  # histories that share a repository
+DAYS = (-1, 0, 1, 3, 7, 14, 30, 90, 400)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Lake]:
+    with lake(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def small(spark: SparkSession) -> Iterator[SparkSession]:
+    with quick(spark) as session:
+        yield session
+
+
+def town(here: Lake, seed: int) -> Player:
+    """A repository with several histories in it, and rules."""
+    drawn = [histories.drawn(seed * 1000 + number, histories.user_histories) for number in range(TOGETHER)]
+    player = histories.played(here.sandbox, f"town-{seed}", histories.together(drawn))
+    source = random.Random(seed)
+    branches = {name: source.choice(DAYS) for name in sorted(player.repository.refs.branches) if source.random() < 0.2}
+    player.repository.set_rules(source.choice(DAYS), branches)
+    return player
+
+
+def marked(spark: SparkSession, here: Lake, player: Player, mark_id: str = "one") -> MarkContext:
+    context = here.begin(player.repository.name, mark_id)
+    pipeline.mark(spark, context)
+    return context
+
+
+class Right:
+    """What is right of a repository, by the oracle."""
+
+    def __init__(self, player: Player, folder: Path) -> None:
+        self.world = oracle.world_of(player.repository, int(MIN_AGE.total_seconds() * 10**6))
+        self.named = oracle.named_by_server(self.world, player.repository)
+        self.sizes = {name: (folder / name).stat().st_size for name in self.world.store}
+        self.today = self.shown(oracle.counting(self.world, tags=True))
+        # Shown by a branch, and named by the server in no call but one that asks for it: a mark does, once it is old.
+        self.asked = oracle.live(self.world, tags=True) - self.today
+        self.garbage = oracle.garbage(self.world, tags=True)
+
+    def shown(self, commits: Collection[str]) -> set[str]:
+        """What some commits show."""
+        return set[str]().union(*(self.world.commits[commit].objects for commit in commits))
+
+    def amount(self, names: Collection[str]) -> Amount:
+        return Amount(len(names), sum(self.sizes[name] for name in names))
+
+    def loose(self, *, young: bool) -> set[str]:
+        """What nothing but commits keeps, as far as lakeFS names it; with what is young, or without."""
+        return {
+            name
+            for name in self.world.store.keys() - self.named.shown
+            if not oracle.is_foreign(self.world, name) and (young or not oracle.is_young(self.world, name))
+        }
+
+    def more(self, commits: Collection[str], *, young: bool) -> Amount:
+        """What is no garbage today because of commits, and would be if only these counted."""
+        return self.amount((self.today - self.shown(commits)) & self.loose(young=young))
+
+    def less(self, commits: Collection[str]) -> Amount:
+        return self.amount(self.garbage & self.shown(commits))
+
+
+def later_of(right: Right, wish: Wish) -> World:
+    """The world after what somebody wishes, for patterns that are names."""
+    assert right.world.rules is not None
+    default, branches = right.world.rules
+    rules = {"default": default, **branches, **wish.rules}
+    kept = {name: days for name, days in rules.items() if days is not None and name != "default"}
+    return replace(oracle.without(right.world, wish.without), rules=(rules["default"], kept))
+
+
+def wish_of(source: random.Random, world: World) -> Wish:
+    """Any wish: other rules, fewer refs, tags that are not protected."""
+    some = {name: source.choice((*DAYS, None)) for name in source.sample(sorted(world.heads), 3)}
+    rules = {**some, **({"default": source.choice(DAYS)} if source.random() < 0.7 else {})}
+    refs = [*(f"branch:{name}" for name in sorted(world.heads) if name != "main"), *(f"tag:{n}" for n in world.tags)]
+    gone = tuple(source.sample(refs, min(len(refs), source.randrange(4))))
+    return Wish(rules if source.random() < 0.8 else {}, gone, source.choice((None, None, False, True)))
+
+
+def check_whatif(spark: SparkSession, context: MarkContext, right: Right, wish: Wish) -> None:
+    found, later = whatif(spark, context, wish), later_of(right, wish)
+    tags = wish.protect_tags is not False
+    at_once, end = oracle.counting(later, tags=tags), oracle.counting_in_the_end(right.world, later, tags=tags)
+    assert found.today == right.amount(right.garbage)
+    assert found.at_once.more == right.more(at_once, young=False)
+    assert found.in_the_end.more == right.more(end, young=True)
+    assert found.at_once.less == right.less(at_once)
+    assert found.at_once.garbage == found.today + found.at_once.more - found.at_once.less
+    assert later.rules is not None
+    for name, curve in found.curves.items():
+        for days, point in zip((*POINTS, 10**7), curve, strict=True):
+            default, branches = later.rules
+            if name == "default":
+                other = replace(later, rules=(days, branches))
+            else:
+                other = replace(later, rules=(default, {**branches, name.removeprefix("branch:"): days}))
+            commits = oracle.counting_in_the_end(right.world, other, tags=tags)
+            gone = right.loose(young=True) - right.shown(commits)
+            gone -= {name for name in right.asked if not oracle.is_young(right.world, name)}
+            assert point.kept == right.amount(right.world.store.keys() - gone), (name, days)
+
+
+def check_du(spark: SparkSession, context: MarkContext, right: Right, sets: list[list[str]]) -> None:
+    found = du(spark, context, sets)
+    world = right.world
+    keepers = {keeper.name: keeper for keeper in found.keepers}
+    assert found.objects == right.amount(world.store)
+    refs = [*(f"branch:{name}" for name in world.heads), *(f"tag:{name}" for name in world.tags)]
+    heads = right.shown([*world.heads.values(), *world.tags.values()])
+    for ref in refs:
+        later = oracle.without(world, [ref])
+        end = oracle.counting_in_the_end(world, later, tags=True)
+        assert keepers[ref].only == right.more(end, young=True), ref
+        assert keepers[ref].at_once == right.more(oracle.counting(later, tags=True), young=False), ref
+        gone = (right.today - right.shown(end)) & right.loose(young=True)
+        assert keepers[ref].history == right.amount(gone - heads), ref
+    for patterns, together in zip(sets, found.together, strict=True):
+        later = oracle.without(world, patterns)
+        assert together.at_once == right.more(oracle.counting(later, tags=True), young=False)
+        assert together.only == right.more(oracle.counting_in_the_end(world, later, tags=True), young=True)
+    assert found.besides.get("unreferenced") in (None, right.amount(right.garbage))
+
+
+def check_town(spark: SparkSession, here: Lake, seed: int, wishes: int) -> Counter[str]:
+    player = town(here, seed)
+    context, right, source = (
+        marked(spark, here, player),
+        Right(player, here.files(player.repository.name)),
+        random.Random(seed),
+    )
+    before = {str(path) for path in here.files(player.repository.name).rglob("*") if path.is_file()}
+    for _ in range(wishes):
+        check_whatif(spark, context, right, wish_of(source, right.world))
+    names = sorted(right.world.heads)
+    check_du(spark, context, right, [[f"branch:{name}" for name in source.sample(names, 3)] for _ in range(2)])
+    after = {str(path) for path in here.files(player.repository.name).rglob("*") if path.is_file()}
+    assert after == before, "an answer leaves nothing behind"
+    return Counter({"towns": 1, "what-ifs": wishes, "refs": len(names), "objects": len(right.world.store)})
+
+
+def test_every_answer_on_a_random_history_is_what_the_oracle_says(small: SparkSession, here: Lake) -> None:
+    check_town(small, here, SEED, 2)
+
+
+@pytest.mark.slow
+def test_every_answer_on_many_random_histories_is_what_the_oracle_says(
+    small: SparkSession, here: Lake, tally: Callable[[str, Mapping[str, int]], None]
+) -> None:
+    until, counts = time.monotonic() + SLOW_SECONDS, Counter[str]()
+    for seed in itertools.count(SEED + 1):
+        try:
+            counts += check_town(small, here, seed, 4)
+        except BaseException as error:
+            error.add_note(f"LAKEGC_ANSWERS_SEED={seed - 1}")
+            raise
+        if time.monotonic() > until:
+            break
+    tally("answers", counts)
