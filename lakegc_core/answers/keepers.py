@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core import clock
 from lakegc_core.answers import standing
+from lakegc_core.answers.counting import Group, grouped, numbers_in, rows_schema
 from lakegc_core.answers.question import METARANGES, Asked, Question, ask_of_commits, fields_of, metaranges_schema
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.errors import IncompleteError, RefusedError
@@ -25,8 +24,8 @@ from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer, layers_of, restored_since
 from lakegc_core.names import Reason
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
-from lakegc_core.policy.scenarios import NEVER, Columns, merged
-from lakegc_core.spark.session import Json, Mapped, begin_task, clear_errors, many, run_on_rows
+from lakegc_core.policy.scenarios import NEVER, Columns
+from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows
 from lakegc_core.stages.committed_addresses.range_files import (
     INDEX,
     INDEX_SCHEMA,
@@ -54,23 +53,6 @@ _RANGE = [
     pa.field("min_key", pa.binary(), nullable=False),
     pa.field("max_key", pa.binary(), nullable=False),
 ]
-_OBJECT = [
-    standing.SCHEMA.field("hash"),
-    *(standing.SCHEMA.field(name).with_nullable(True) for name in ("size", "reason")),
-]
-_VIEW = pa.field("view", pa.int32(), nullable=False)
-_AMOUNTS = [pa.field("objects", pa.int64(), nullable=False), pa.field("bytes", pa.int64(), nullable=False)]
-
-
-@dataclass(frozen=True)
-class Group:
-    """The objects that have the same results in a view of a question, and are kept by the same besides commits:
-    `unreferenced` if only commits can keep them."""
-
-    view: tuple[str, ...]
-    results: Mapping[str, int]
-    reason: Reason
-    amount: Amount
 
 
 @dataclass(frozen=True)
@@ -113,7 +95,8 @@ def answer(spark: SparkSession, context: MarkContext, question: Question) -> Ans
         rows = _rows_of_index(spark, context, question, ranges, index, folder)
         objects = standing.objects_of(spark, context, layers, asked.commits, folder)
         partitions = partitions_for(sum(each.part.rows for each in index) + context.mark.facts(ListingFacts).objects)
-        found = Answer(_grouped(question, asked.names, objects, rows, partitions), asked.names)
+        groups = grouped(question, asked.names, objects, rows, partitions, local=context.namespace.is_local)
+    found = Answer(groups, asked.names)
     _check(context, found)
     return found
 
@@ -144,7 +127,7 @@ def _ranges(spark: SparkSession, context: MarkContext, question: Question, asked
     shape = pa.schema([*_RANGE, *fields_of(question)])
     told = Mapped(found.repartition(tasks), shape, _RangesOf(reading(context, folder), shape))
     how = [F.min("count").alias("count"), F.max("most").alias("most")]
-    how += [F.min(name).alias(name) for name in ("min_key", "max_key", *_numbers_in(shape))]
+    how += [F.min(name).alias(name) for name in ("min_key", "max_key", *numbers_in(shape))]
     frame = told.as_frame().groupBy("range_id").agg(*how)
     return write(frame, context.workspace, {RANGES: f"{folder}/{RANGES}"}, shape)[RANGES]
 
@@ -162,19 +145,14 @@ class _RangesOf:
             for found in self.work.metarange_rows(ids.to_pylist()):
                 rows = found.filter(pc.not_equal(found["range_id"], ""))
                 owners = pc.index_in(rows["metarange_id"], value_set=ids)
-                for name in _numbers_in(self.shape):
+                for name in numbers_in(self.shape):
                     rows = rows.append_column(name, batch.column(name).take(owners.combine_chunks()))
                 told = [("count", "min"), ("count", "max"), ("min_key", "min"), ("max_key", "max")]
-                told += [(name, "min") for name in _numbers_in(self.shape)]
+                told += [(name, "min") for name in numbers_in(self.shape)]
                 once = rows.group_by("range_id").aggregate(told)
                 names = {"count_max": "most"} | {f"{name}_{how}": name for name, how in told if (name, how) != told[1]}
                 once = once.rename_columns([names.get(name, name) for name in once.column_names])
                 yield from once.select(self.shape.names).cast(self.shape).combine_chunks().to_batches()
-
-
-def _numbers_in(shape: pa.Schema) -> tuple[str, ...]:
-    """The columns of a question in a schema that ends with them."""
-    return tuple(name for name in shape.names if name.startswith("number_"))
 
 
 def _index_of_marks(layers: Sequence[Layer]) -> list[Source]:
@@ -213,9 +191,9 @@ def _rows_of_index(
 
     Every worker holds ranges and their numbers, so many at a time; the index is read once for each of these shares.
     """
-    place, shape = f"{folder}/{RANGES}", pa.schema([*_OBJECT, *fields_of(question)])
+    place, shape = f"{folder}/{RANGES}", rows_schema(question)
     names = [(place, part.name, part.rows, part.bytes, part.sha256) for part in ranges]
-    shares = [_Numbered(context.workspace, tuple(share), _numbers_in(shape)) for share in _shares(names)]
+    shares = [_Numbered(context.workspace, tuple(share), numbers_in(shape)) for share in _shares(names)]
     feeds = [
         Feed(source, (INDEX_SCHEMA.field("range_id").name, "hash"), share, repeated=("range_id",))
         for share in shares
@@ -261,78 +239,3 @@ def _numbers(config: StoreConfig, names: _Names, columns: tuple[str, ...]) -> tu
     wanted = ["range_id", *columns]
     table = pa.Table.from_batches(read_named(config, names, wanted))
     return table["range_id"].combine_chunks(), {name: table[name].to_numpy() for name in columns}
-
-
-def _grouped(question: Question, names: Json, objects: Mapped, index: Mapped, partitions: int) -> list[Group]:
-    """The objects by their results, in every view."""
-    from pyspark.sql import functions as F
-
-    shape = pa.schema([*_OBJECT, *fields_of(question)])
-    told = objects.then(shape, _Unnumbered(shape))
-    rows = told.as_frame().unionByName(index.as_frame())
-    width = max(map(len, question.views))
-    numbers = [pa.field(f"result_{place}", pa.int32(), nullable=False) for place in range(width)]
-    result = pa.schema([_VIEW, standing.SCHEMA.field("reason"), *numbers, *_AMOUNTS])
-    counted = _Counted(question, names, shape, result, clock.ambient())
-    found = Mapped(rows.repartition(partitions, "hash"), result, counted).as_frame()
-    keys = result.names[: -len(_AMOUNTS)]
-    with clear_errors():
-        groups = found.groupBy(*keys).agg(*(F.sum(each.name).alias(each.name) for each in _AMOUNTS)).collect()
-    every = []
-    for row in groups:
-        view = question.views[row["view"]]
-        results = {name: row[f"result_{place}"] for place, name in enumerate(view)}
-        every.append(Group(view, results, Reason(row["reason"]), Amount(row["objects"], row["bytes"])))
-    return every
-
-
-@dataclass(frozen=True)
-class _Unnumbered:
-    """Objects as rows beside those of the index; a picklable value that tasks carry."""
-
-    shape: pa.Schema
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            never = pa.repeat(pa.scalar(NEVER, pa.int32()), batch.num_rows)
-            own = [batch.column(each.name) for each in _OBJECT]
-            yield pa.RecordBatch.from_arrays([*own, *([never] * len(_numbers_in(self.shape)))], schema=self.shape)
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """Counts the objects of a task by their results; a picklable value. All rows of an address are in one task."""
-
-    question: Question
-    names: Json
-    shape: pa.Schema
-    result: pa.Schema
-    clocks: dict[str, str]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task(self.clocks)
-        every = list(batches)
-        if not every:
-            return
-        rows = pa.Table.from_batches(every).cast(self.shape)
-        hashes, groups = np.unique(rows["hash"].to_numpy(), return_inverse=True)
-        places = zip(self.question.columns, _numbers_in(self.shape), strict=True)
-        numbers = merged({name: rows[place].to_numpy() for name, place in places}, groups, len(hashes))
-        lying = np.flatnonzero(pc.is_valid(rows["size"]).to_numpy())
-        objects, own = rows.take(pa.array(lying)), groups[lying]
-        results = self.question.finish(self.names, {name: values[own] for name, values in numbers.items()})
-        for number, view in enumerate(self.question.views):
-            yield from self._view(number, view, objects, results)
-
-    def _view(self, number: int, view: tuple[str, ...], objects: pa.Table, results: Columns) -> list[pa.RecordBatch]:
-        places = {f"result_{place}": results[name] for place, name in enumerate(view)}
-        table = pa.table({"reason": objects["reason"], "size": objects["size"], **places})
-        found = table.group_by(["reason", *places]).aggregate([("size", "count"), ("size", "sum")])
-        columns = {name: found[name] for name in ("reason", *places)}
-        columns |= {"objects": found["size_count"], "bytes": found["size_sum"]}
-        unused = pa.repeat(pa.scalar(0, pa.int32()), len(found))
-        every = {name: columns.get(name, unused) for name in self.result.names} | {
-            _VIEW.name: pa.repeat(pa.scalar(number, pa.int32()), len(found))
-        }
-        whole: list[pa.RecordBatch] = pa.table(every).cast(self.result).combine_chunks().to_batches()
-        return whole

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 METARANGES = "metaranges"
+HEAD = "head"
+"""The column that every question has: 0 where a branch or a protected tag shows a commit."""
 _SECOND = 1_000_000
 _BY_SERVER = "server"
 

@@ -35,10 +35,12 @@ SCHEMA = pa.schema(
         pa.field("hash", pa.int64(), nullable=False),  # of the address
         pa.field("size", pa.int64(), nullable=False),  # bytes
         pa.field("reason", pa.string(), nullable=False),  # `unreferenced` if only commits can keep it
+        pa.field("staged", pa.bool_(), nullable=False),  # on `local` also where a head shows it
     ]
 )
 _DELETED = "deleted"
 _ASIDE = "kept_by_mark"
+_STAGED = "named_as_staged"
 _ADDRESS = pa.schema([inventory.SCHEMA.field("address")])
 
 
@@ -50,7 +52,7 @@ def objects_of(
     own = layers[0]
     held = held_paths.held_by_path(spark, context, folder, commits, f"{folder}/held", f"{folder}/elsewhere")
     keepers = {
-        Reason.STAGED: own.wanted(uncommitted_addresses.STAGE),
+        _STAGED: own.wanted(uncommitted_addresses.STAGE),
         Reason.HELD: Wanted(context.workspace, ((f"{folder}/held", held.parts),)),
         Reason.NEIGHBOUR: own.wanted(EXPIRED, NEIGHBOURS),
         _ASIDE: own.wanted(EXPIRED, KEPT),
@@ -89,15 +91,18 @@ class _Judging:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = self.judge(pa.Table.from_batches([batch]))
+            unknown = pa.repeat(False, batch.num_rows)
+            rows = self.judge(pa.Table.from_batches([batch]).append_column(Reason.STAGED.value, unknown))
             alone = pc.equal(rows["reason"], Reason.UNREFERENCED)
             # The mark knows more of what is unreferenced: what branches show, and what it could not ask for.
-            reasons = pc.if_else(pc.and_(alone, rows[_ASIDE]), Reason.UNASKED, rows["reason"])
+            aside = pc.and_not(rows[_ASIDE], rows[_STAGED])
+            reasons = pc.if_else(pc.and_(alone, aside), Reason.UNASKED, rows["reason"])
             found = pa.table(
                 {
                     "hash": hash_strings(rows["address"]) if len(rows) else pa.array([], pa.int64()),
                     "size": rows["size"],
                     "reason": reasons,
+                    "staged": rows[_STAGED],
                 }
             )
             yield from found.cast(SCHEMA).combine_chunks().to_batches()

@@ -14,7 +14,7 @@ import numpy as np
 
 from lakegc_core import clock
 from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
-from lakegc_core.answers.question import Question, check_patterns, rules_of
+from lakegc_core.answers.question import HEAD, Question, check_patterns, rules_of
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Reason
@@ -104,7 +104,7 @@ def question_of(change: Change) -> Question:
     """The question whether a change keeps each object."""
     curves = tuple(curves_of(change.rules))
     views = (TODAY, _CHANGED, *((name,) for name in curves))
-    return Question((*_CHANGED, *curves), views, partial(_ask, change), _finish)
+    return Question((*_CHANGED, HEAD, *curves), views, partial(_ask, change), _finish)
 
 
 def _ask(change: Change, known: Known) -> tuple[Columns, Json]:

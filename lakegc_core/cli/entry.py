@@ -11,13 +11,13 @@ import sys
 from collections.abc import Sequence
 
 import lakegc_core
-from lakegc_core.cli import copying, history, marking
+from lakegc_core.cli import answers, copying, history, marking
 from lakegc_core.cli.options import flag, option
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.errors import LakegcError
 from lakegc_core.views.progress import Reporter
 
-VERBS = (*marking.VERBS, *history.VERBS, *copying.VERBS)
+VERBS = (*marking.VERBS, *history.VERBS, *answers.VERBS, *copying.VERBS)
 """lakegc's own verbs, in the order of `lakegc --help`."""
 
 
@@ -70,8 +70,8 @@ def parser(of: Sequence[Verb]) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="lakegc",
         description="Garbage collection for lakeFS: finds the objects that nothing refers to, proves it, deletes them.",
-        epilog="Every option of a verb but --accept and --path has an environment variable: --mark-id is "
-        "LAKEGC_MARK_ID, and so on.",
+        epilog="Every option of a verb has an environment variable: --mark-id is LAKEGC_MARK_ID, and so on. "
+        "Options that can be given several times have none.",
     )
     top.add_argument("--version", action="version", version=f"lakegc {lakegc_core.__version__}")
     verbs = top.add_subparsers(required=True, metavar="VERB")

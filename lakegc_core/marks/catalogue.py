@@ -39,13 +39,18 @@ def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
     return own + [{"mark_id": f"{kind}:{name}", "by": "lakefs"} for kind, name in _foreign(store) if name not in names]
 
 
-def newest_to_sweep(context: RepositoryContext) -> str | None:
-    """Id of the newest mark of lakegc's own that is whole, if it is still young enough to be swept."""
+def newest_mark(context: RepositoryContext) -> MarkArtifacts | None:
+    """The newest complete mark of lakegc's own of this repository where it lies now."""
 
     def is_of_this(header: Header, mark: MarkArtifacts) -> bool:
         return (header.repository, header.storage_namespace) == (context.repository.id, context.namespace.uri)
 
-    mark = newest_complete(context, is_of_this)
+    return newest_complete(context, is_of_this)
+
+
+def newest_to_sweep(context: RepositoryContext) -> str | None:
+    """Id of the newest complete mark, if it is still young enough to be swept."""
+    mark = newest_mark(context)
     header = mark.header() if mark else None
     if mark is None or header is None:
         return None

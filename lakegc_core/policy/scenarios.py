@@ -66,6 +66,7 @@ def whatif_columns(known: Known, change: Change) -> Columns:
         "today": _column(known, known.kept),
         "at_once": _column(known, _kept(known, change, change.at_once, at_once=True)),
         "in_the_end": _column(known, _kept(known, change, change.rules)),
+        "head": _column(known, _shown(known)),
     }
     return found | {name: _curve(known, change, rule) for name, rule in curves_of(change.rules).items()}
 
@@ -183,8 +184,13 @@ def owners(known: Known) -> Owners:
         found[LEFT][own[only[own] == numbers[name]]] = 0
         if (special := f"{LEFT} {name.removeprefix(f'{BRANCH}:')}") in found and name.startswith(f"{BRANCH}:"):
             found[special][own] = 0
-    found["head"][[row for _, row in (*known.heads, *(known.tags if known.protect_tags else ()))]] = 0
+    found["head"] = _column(known, _shown(known))
     return Owners(tuple(numbers), found)
+
+
+def _shown(known: Known) -> list[int]:
+    """The rows that branches and protected tags show."""
+    return [row for _, row in (*known.heads, *(known.tags if known.protect_tags else ()))]
 
 
 def freed_at_once(names: Sequence[str], columns: Mapping[str, np.ndarray]) -> np.ndarray:
