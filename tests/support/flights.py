@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakegc_sandbox import Repository
-from lakegc_sandbox.model.refs import SandboxError
+from lakegc_sandbox.model.refs import Branch, SandboxError
 from tests.support import oracle
 
 
@@ -16,6 +16,8 @@ class Flight:
         self.branch, self.begun = branch, repository.place.clock()
         self._repository = repository
         self._finish = repository.begin_commit(branch, "in flight")
+        # All that was sealed by then, also by commits that failed; of a path the newest entry counts.
+        self._sealed = Branch("", "", sealed=list(repository.refs.branches[branch].sealed)).staged()
 
     def land(self) -> bool:
         """True when the commit was made: its branch may be gone, or nothing may have changed."""
@@ -26,9 +28,7 @@ class Flight:
         return True
 
     def objects(self) -> Iterator[str]:
-        """The names of what it has sealed and will commit."""
-        branch = self._repository.refs.branches.get(self.branch)
-        for token in reversed(branch.sealed if branch else []):
-            for entry in token.values():
-                if entry is not None:
-                    yield from oracle.names_of(self._repository, entry)
+        """The names of what it will commit."""
+        for entry in self._sealed.values():
+            if entry is not None:
+                yield from oracle.names_of(self._repository, entry)
