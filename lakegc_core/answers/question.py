@@ -75,70 +75,95 @@ def fields_of(question: Question) -> list[pa.Field]:
 
 def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question, folder: str) -> Asked:
     """Ask it of the commits that a complete mark knew, into parts below `folder`."""
-    facts = context.mark.facts(CommitsFacts)
-    commits = context.mark.require(COMMITS)
-    walk = _QuestionWalk(
-        data=context.data,
-        artifacts=context.workspace,
-        folder=folder,
-        prefix=context.header.block_prefix,
-        question=question,
-        facts=facts,
-        commits=(context.mark.stage_folder(COMMITS), tuple(commits.datasets[COMMITS])),
-        refs=(context.mark.stage_folder(COMMITS, REFS), tuple(commits.datasets[REFS])),
-        margin=int(context.level.retention_margin.total_seconds() * _SECOND),
-    )
-    results = walk_until_known(spark, context, walk)
+    results = walk_until_known(spark, context, _QuestionWalk(place=Place.of(context, folder), question=question))
     parts = parts_of(results, [METARANGES, OTHERS])
     names = next(result["names"] for result in results if "names" in result)
     return Asked(parts[METARANGES], names, parts[OTHERS])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _QuestionWalk(Walk):
-    """Reads the dump, the refs and the retained commits of a mark, and asks. `commits`, `refs`: folders and parts."""
+@dataclass(frozen=True)
+class Place:
+    """Where a task finds what a mark knew of commits, and by what it judged; a picklable value that tasks carry.
+    `commits`, `refs`: folders and parts; `folder`: for what it writes."""
 
     data: StoreConfig
     artifacts: StoreConfig
     folder: str
     prefix: str
-    question: Question
     facts: CommitsFacts
     commits: tuple[str, tuple[Part, ...]]
     refs: tuple[str, tuple[Part, ...]]
     margin: int
 
+    @classmethod
+    def of(cls, context: MarkContext, folder: str) -> Place:
+        """Of a complete mark."""
+        commits = context.mark.require(COMMITS)
+        return cls(
+            data=context.data,
+            artifacts=context.workspace,
+            folder=folder,
+            prefix=context.header.block_prefix,
+            facts=context.mark.facts(CommitsFacts),
+            commits=(context.mark.stage_folder(COMMITS), tuple(commits.datasets[COMMITS])),
+            refs=(context.mark.stage_folder(COMMITS, REFS), tuple(commits.datasets[REFS])),
+            margin=int(context.level.retention_margin.total_seconds() * _SECOND),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnowingWalk(Walk):
+    """Reads the dump, the refs and the retained commits of a mark, and decides on what that mark knew."""
+
+    place: Place
+
+    def decide(self, known: Known) -> Iterator[Json]:
+        """The results, once all commits are known."""
+        raise NotImplementedError
+
     def run(self) -> Iterator[Json]:
-        graph, unknown = DumpFiles(self.data, self.prefix).graph(self.facts.dump, self.extra)
+        place, facts = self.place, self.place.facts
+        graph, unknown = DumpFiles(place.data, place.prefix).graph(facts.dump, self.extra)
         row = {commit_id: number for number, commit_id in enumerate(graph.commit_ids)}
-        refs, retained = self._rows(self.refs), self._rows(self.commits)
+        refs, retained = self._rows(place.refs), self._rows(place.commits)
         unknown |= {each["commit_id"] for each in (*refs, *retained)} - row.keys()
         if unknown:
             yield {"unknown": sorted(unknown)}
             return
-        named = {kind: sorted({(each["name"], row[each["commit_id"]]) for each in refs if each["kind"] == kind})
-                 for kind in ("branch", "tag")}  # fmt: skip
-        facts = self.facts
+        named: dict[str, set[tuple[str, int]]] = {"branch": set(), "tag": set()}
+        for each in refs:
+            named[each["kind"]].add((each["name"], row[each["commit_id"]]))
         known = Known(
             graph=graph,
-            heads=named["branch"],
-            tags=named["tag"],
+            heads=sorted(named["branch"]),
+            tags=sorted(named["tag"]),
             judged_by=rules_of(facts.judged_by),
             protect_tags=facts.tags_protected,
             holds=tuple(facts.holds),
             kept=[row[each["commit_id"]] for each in retained],
             server=[row[each["commit_id"]] for each in retained if each["kept_by"] == _BY_SERVER],
             now=int(facts.began_at * _SECOND),
-            margin=self.margin,
+            margin=place.margin,
         )
-        columns, names = self.question.ask(known)
-        yield from self._write(graph.metarange_ids, columns)
-        yield from self._write_commits(graph.commit_ids, graph.metarange_ids)
-        yield {"names": names}
+        yield from self.decide(known)
 
     def _rows(self, place: tuple[str, tuple[Part, ...]]) -> list[Json]:
         folder, parts = place
-        return [row for part in parts for batch in read_part(self.artifacts, folder, part) for row in batch.to_pylist()]
+        config = self.place.artifacts
+        return [row for part in parts for batch in read_part(config, folder, part) for row in batch.to_pylist()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _QuestionWalk(KnowingWalk):
+    """Asks a question of every commit, and writes the answer for every metarange."""
+
+    question: Question
+
+    def decide(self, known: Known) -> Iterator[Json]:
+        columns, names = self.question.ask(known)
+        yield from self._write(known.graph.metarange_ids, columns)
+        yield from self._write_commits(known.graph.commit_ids, known.graph.metarange_ids)
+        yield {"names": names}
 
     def _write(self, metarange_ids: Sequence[str], columns: Columns) -> Iterator[Json]:
         """The numbers of each metarange that anything keeps."""
@@ -150,13 +175,13 @@ class _QuestionWalk(Walk):
         table = pa.Table.from_arrays([pa.array(ids.tolist(), pa.string()), *map(pa.array, found)], schema=schema)
         wanted = pc.not_equal(table["metarange_id"], "")
         some = pa.array(np.logical_or.reduce([numbers != NEVER for numbers in found]))
-        writer = PartWriter(self.artifacts, f"{self.folder}/{METARANGES}", schema)
+        writer = PartWriter(self.place.artifacts, f"{self.place.folder}/{METARANGES}", schema)
         for batch in table.filter(pc.and_(wanted, some)).to_batches():
             writer.write(batch)
         yield from part_results(METARANGES, writer.close())
 
     def _write_commits(self, ids: Sequence[str], metaranges: Sequence[str]) -> Iterator[Json]:
-        writer = PartWriter(self.artifacts, f"{self.folder}/{OTHERS}", COMMITS_SCHEMA)
+        writer = PartWriter(self.place.artifacts, f"{self.place.folder}/{OTHERS}", COMMITS_SCHEMA)
         columns: list[Any] = [pa.array(ids, pa.string()), pa.array(metaranges, pa.string()), pa.repeat("", len(ids))]
         writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
         yield from part_results(OTHERS, writer.close())

@@ -1,4 +1,4 @@
-"""The verbs `du` and `whatif`: what keeps the objects of a repository, and what other rules would keep."""
+"""The verbs `explain`, `du` and `whatif`: what keeps objects of a repository, and what other rules would keep."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from lakegc_core.answers.du import du
+from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import Wish, whatif
 from lakegc_core.cli.options import name_repository, opened, option, show, spark_of
 from lakegc_core.cli.verb import Verb
@@ -40,6 +41,12 @@ def _whatif_arguments(to: argparse.ArgumentParser) -> None:
     to.add_argument("--protect-tags", action=argparse.BooleanOptionalAction, default=None, help=text)
 
 
+def _explain_arguments(to: argparse.ArgumentParser) -> None:
+    _by_mark(to)
+    text = "lakefs://REPO/REF/PATH, a path (all its versions), or the address of an object in the store"
+    to.add_argument("what", metavar="WHAT", help=text)
+
+
 def _mark_of(options: argparse.Namespace, reporter: Reporter) -> MarkContext:
     """The mark that an answer is given from."""
     context = opened(options, reporter)
@@ -55,6 +62,15 @@ def _mark_of(options: argparse.Namespace, reporter: Reporter) -> MarkContext:
     mark = open_mark(context, options.mark_id)
     mark.mark.chain()  # complete, and as it was sealed
     return mark
+
+
+def _explain(options: argparse.Namespace, reporter: Reporter) -> int:
+    context = _mark_of(options, reporter)
+    spark = spark_of(context.settings, quick=True)
+    with reporter.watch(spark):
+        found = explain(spark, context, options.what).as_json()
+    show(options, found, answers.explain_screen(found))
+    return 0
 
 
 def _du(options: argparse.Namespace, reporter: Reporter) -> int:
@@ -88,6 +104,7 @@ def _rules(given: Sequence[str]) -> dict[str, int | None]:
 
 
 VERBS = (
+    Verb("explain", "show why an object, or each version of a path, is kept or gone", _explain_arguments, _explain),
     Verb("du", "show what each branch, tag and hold keeps, and what would go without it", _du_arguments, _du),
     Verb(
         "whatif",

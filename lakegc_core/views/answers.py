@@ -1,4 +1,4 @@
-"""What people see of the answers of `du` and `whatif`, made of their JSON."""
+"""What people see of the answers of `du`, `whatif` and `explain`, made of their JSON."""
 
 from __future__ import annotations
 
@@ -126,3 +126,85 @@ def _bar(size: int, most: int) -> str:
 
 def _cut(name: str, width: int) -> str:
     return f"{name:{width}}" if len(name) <= width else f"{name[: width - 1]}…"
+
+
+# --- explain ---
+
+_HOLDERS = 8
+"""Holders of an object that a screen names; the JSON has more."""
+_COMMIT = 12  # digits of a commit id that people see
+
+
+def explain_screen(found: Json) -> str:
+    """Why each object is kept, or gone."""
+    lines = [_head(found)]
+    if not found["objects"]:
+        lines += ["", f"No commit that lakeFS knows shows {found['what']}."]
+    for each in found["objects"]:
+        lines += ["", *_object_lines(each)]
+    left = found["objects_in_all"] - len(found["objects"])
+    if left > 0:
+        lines += ["", f"and {left:,} older objects of this path"]
+    return "\n".join(lines)
+
+
+def _object_lines(each: Json) -> list[str]:
+    there = "not in the store"
+    if each["size"] is not None:
+        there = f"{human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
+    lines = [f"{', '.join(each['paths'])}".rstrip()] if each["paths"] else []
+    lines.append(f"{each['address']} · {there}")
+    keepers = [_holder_line(holder) for holder in each["holders"][:_HOLDERS]]
+    if each["holders_in_all"] > _HOLDERS:
+        keepers.append(f"and {each['holders_in_all'] - _HOLDERS:,} more; --json names {len(each['holders'])}")
+    named = {
+        "staged": "it is staged on a branch",
+        "held": "a hold by path",
+        "neighbour": "another repository refers to it",
+    }
+    keepers += [text for name, text in named.items() if each[name]]
+    lines += [f"  kept: {keeper}" for keeper in keepers]
+    if not keepers:
+        lines += [f"  {line}" for line in _verdict_lines(each)]
+    if each["past"] and not each["holders"]:
+        lines.append(f"  {_past_line(each['past'])}")
+    elif not each["holders"] and not each["past"]:
+        lines.append("  no commit that lakeFS knows shows it: it was never committed, or its commits are gone")
+    return lines
+
+
+def _holder_line(holder: Json) -> str:
+    name = holder["name"]
+    if holder["why"] == "shows":
+        return f"{name} shows it, for as long as that stands"
+    if holder["until"]:
+        return f"{name}, by the rule of {holder['days']} days, until {to_the_minute(holder['until'])}"
+    return f"{name}, for as long as that stands"
+
+
+def _verdict_lines(each: Json) -> list[str]:
+    reasons: dict[str, str] = {
+        "unreferenced": "garbage",
+        "young": "unreferenced, and too young to be judged",
+        "foreign": "not lakeFS's",
+    }
+    lines: list[str] = []
+    if each["reason"] is not None:
+        since = f", unreferenced since {to_the_minute(each['since'])}" if each["reason"] == "unreferenced" else ""
+        said: str = reasons.get(each["reason"]) or _BESIDES.get(each["reason"], str(each["reason"]))
+        lines.append(said + since)
+    lines += [
+        f"{swept['outcome']} by the sweep of mark {swept['mark_id']}, {to_the_minute(swept['at'])}"
+        for swept in each["swept"]
+    ]
+    return lines or ["the mark knows nothing of it: it is newer than the mark, or it was gone before"]
+
+
+def _past_line(past: Json) -> str:
+    last = f"last in commit {past['commit'][:_COMMIT]} of {to_the_minute(past['committed'])}"
+    if past["cause"] == "deleted":
+        return f"{last}, which no branch has any more; the default rule of {past['days']} days ran out"
+    return (
+        f"{last}; replaced or deleted in commit {past['by'][:_COMMIT]} on branch {past['branch']}, "
+        f"{to_the_minute(past['by_committed'])}; its rule of {past['days']} days ran out"
+    )

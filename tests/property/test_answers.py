@@ -1,4 +1,4 @@
-"""What `whatif` and `du` say of random histories, against an oracle by brute force and against real marks.
+"""What `whatif`, `du` and `explain` say of random histories, against an oracle by brute force and against real marks.
 
 LAKEGC_ANSWERS_SLOW_SECONDS (default 60) bounds the time in `make test-slow`; LAKEGC_ANSWERS_SEED (default 0) chooses
 the histories.
@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,22 +21,24 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.answers.du import du
+from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import Wish, whatif
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.policy.facts import Amount
-from lakegc_core.policy.scenarios import POINTS
+from lakegc_core.policy.scenarios import POINTS, UNNAMED
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support import histories, oracle
 from tests.support.histories import Player
 from tests.support.lake import MIN_AGE, Lake, lake, quick
-from tests.support.oracle import World
+from tests.support.oracle import DAY, World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLOW_SECONDS = float(os.environ.get("LAKEGC_ANSWERS_SLOW_SECONDS", "60"))
 SEED = int(os.environ.get("LAKEGC_ANSWERS_SEED", "0"))
+SECOND = 10**6  # microseconds
 TOGETHER = 10  # histories that share a repository
 DAYS = (-1, 0, 1, 3, 7, 14, 30, 90, 400)
 
@@ -179,6 +182,63 @@ def check_du(spark: SparkSession, context: MarkContext, right: Right, sets: list
     assert found.besides.get("unreferenced") in (None, right.amount(right.garbage))
 
 
+def right_holders(right: Right, name: str, now: int | None = None) -> set[str]:
+    """What keeps an object by itself, at the time of the mark or later."""
+    world = right.world if now is None else replace(right.world, now=now)
+    assert world.rules is not None
+    default, branches = world.rules
+    found = {f"tag:{tag}" for tag, commit in world.tags.items() if name in world.commits[commit].objects}
+    for branch, head in world.heads.items():
+        commits = {head} | oracle.shown_after(world, head, world.now - branches.get(branch, default) * DAY)
+        if name in right.shown(commits):
+            found.add(f"branch:{branch}")
+    dangling = oracle.dangling(right.world)
+    commits = {each for each in dangling if world.commits[each].created > world.now - default * DAY}
+    commits |= set[str]().union(*(oracle.shown_after(world, each, world.now - default * DAY) for each in dangling))
+    return found | ({UNNAMED} if name in right.shown(commits) else set())
+
+
+def check_explain(spark: SparkSession, context: MarkContext, right: Right, name: str) -> None:
+    (found,) = explain(spark, context, name).objects
+    assert (found.address, found.size) == (name, right.sizes.get(name))
+    assert {each["name"] for each in found.holders} == right_holders(right, name), name
+    for each in found.holders:
+        until = each["until"]
+        if until is not None:
+            ends = round(datetime.fromisoformat(until).timestamp() * 10**6)
+            assert each["name"] in right_holders(right, name, ends - SECOND)
+            assert each["name"] not in right_holders(right, name, ends + SECOND)
+    assert (found.reason == "unreferenced") == (name in right.garbage)
+    showing = {commit for commit, version in right.world.commits.items() if name in version.objects}
+    if found.past is None:
+        assert found.holders or not showing
+        return
+    past = found.past
+    assert not found.holders and past["commit"] in showing
+    assert right.world.commits[past["commit"]].created == max(right.world.commits[each].created for each in showing)
+    if past["cause"] == "replaced":
+        by = right.world.commits[past["by"]]
+        assert past["by"] not in showing and by.parents[by.main] == past["commit"]
+        assert past["by"] in oracle.path(right.world, right.world.heads[past["branch"]])
+
+
+def check_path(spark: SparkSession, context: MarkContext, player: Player, right: Right) -> None:
+    """All versions of a path, of all commits."""
+    commits = list(player.repository.refs.commits)
+    path = next(path for commit in reversed(commits) for path, _ in player.repository.objects(commit))
+    found = explain(spark, context, path)
+    shown = {
+        name
+        for commit in commits
+        for each, entry in player.repository.objects(commit)
+        if each == path
+        for name in oracle.names_of(player.repository, entry)
+    }
+    assert {each.address for each in found.objects} <= shown
+    assert shown & right.world.store.keys() <= {each.address for each in found.objects}
+    assert all(each.paths == (path,) for each in found.objects)
+
+
 def check_town(spark: SparkSession, here: Lake, seed: int, wishes: int) -> Counter[str]:
     player = town(here, seed)
     context, right, source = (
@@ -191,13 +251,17 @@ def check_town(spark: SparkSession, here: Lake, seed: int, wishes: int) -> Count
         check_whatif(spark, context, right, wish_of(source, right.world))
     names = sorted(right.world.heads)
     check_du(spark, context, right, [[f"branch:{name}" for name in source.sample(names, 3)] for _ in range(2)])
+    lakefs = [name for name in sorted(right.world.store) if not oracle.is_foreign(right.world, name)]
+    for name in source.sample(lakefs, min(len(lakefs), 3 * wishes)):
+        check_explain(spark, context, right, name)
+    check_path(spark, context, player, right)
     after = {str(path) for path in folder_of(here, player.repository.name).rglob("*") if path.is_file()}
     assert after == before, "an answer leaves nothing behind"
     return Counter({"towns": 1, "what-ifs": wishes, "refs": len(names), "objects": len(right.world.store)})
 
 
 def test_every_answer_on_a_random_history_is_what_the_oracle_says(small: SparkSession, here: Lake) -> None:
-    check_town(small, here, SEED, 2)
+    check_town(small, here, SEED, 1)
 
 
 @pytest.mark.slow
