@@ -130,22 +130,6 @@ def test_a_server_that_retains_what_its_dump_lacks_or_contradicts_is_not_believe
         list(world.csv(f"{world.commits[0].id},false,{B}").run())
 
 
-def test_a_file_of_the_dump_that_is_missing_cut_off_or_another_one_is_an_error(world: World) -> None:
-    metadata = world.served.files("lake") / "_lakefs"
-    world.repository.upload("main", "later", b"1")
-    world.repository.commit("main", "later")
-    later = world.served.client.dump("lake").commits_metarange_id
-    for other in (b"", *((metadata / each).read_bytes() for each in (world.walk.tags_metarange, later))):
-        (metadata / world.walk.commits_metarange).write_bytes(other)
-        with pytest.raises(LakegcError):
-            list(world.walk.run())
-    (metadata / world.walk.commits_metarange).unlink()
-    with pytest.raises(LakegcError):
-        list(world.walk.run())
-    with pytest.raises(IncompleteError, match="dump of all commits is empty"):
-        list(replace(world.walk, commits_metarange=world.walk.tags_metarange).run())
-
-
 HEAD = b"commit_id,expired,metarange_id\n"
 ROW = f"{A},false,{B}\n".encode()
 

@@ -1,0 +1,202 @@
+"""One pass from commits to objects: after clean and optimized marks, sweeps and holds, and when it must not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.answers import keepers
+from lakegc_core.answers.du import Usage, du
+from lakegc_core.answers.explain import explain
+from lakegc_core.answers.whatif import Wish, question_of, whatif
+from lakegc_core.errors import IncompleteError, RefusedError, SettingsError
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy.facts import NOTHING, Amount
+from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.scenarios import Change
+from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.tables.parts import Part, PartWriter, read_part
+from lakegc_sandbox import Repository
+from tests.support.lake import NOW, Lake, lake, leave, quick
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = timedelta(days=1)
+GARBAGE = "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menag"
+
+
+@pytest.fixture
+def small(spark: SparkSession) -> Iterator[SparkSession]:
+    with quick(spark) as session:
+        yield session
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Lake]:
+    with lake(tmp_path) as found:
+        yield found
+
+
+def table(repository: Repository, days: float, size: int, branch: str = "main", files: int = 10) -> None:
+    """A commit that writes a table anew: files of size, size + 1, …"""
+    for number in range(files):
+        repository.upload(branch, f"t/{number:02}", bytes(size + number), age=timedelta(days=days))
+    repository.commit(branch, f"of {size}", date=NOW - timedelta(days=days))
+
+
+@pytest.fixture
+def repository(served: Lake) -> Repository:
+    """Two generations of a table on main, a branch with files of its own, a tag on the first generation."""
+    found = served.create("lake")
+    found.set_rules(7, {"main": 90})
+    table(found, 60, 100)
+    found.tag("v1", "main")
+    table(found, 40, 1000)
+    found.create_branch("exp", "main")
+    for number in range(5):
+        found.upload("exp", f"own/{number}", bytes(5000 + number), age=timedelta(days=30))
+    found.commit("exp", "own", date=NOW - timedelta(days=30))
+    leave(found, GARBAGE, 20)
+    return found
+
+
+def mark(spark: SparkSession, served: Lake, mark_id: str, **options: Any) -> MarkContext:
+    context = served.begin("lake", mark_id, **options)
+    pipeline.mark(spark, context)
+    return context
+
+
+def sizes(first: int, count: int) -> int:
+    return sum(range(first, first + count))
+
+
+def only(found: Usage) -> dict[str, tuple[int, int]]:
+    return {each.name: (each.only.objects, each.only.bytes) for each in found.keepers if each.only.objects}
+
+
+def test_each_branch_and_tag_has_what_it_alone_keeps(small: SparkSession, served: Lake, repository: Repository) -> None:
+    found = du(small, mark(small, served, "m1"), [["branch:exp", "tag:v*"]])
+    assert only(found) == {"branch:exp": (5, sizes(5000, 5))}, "main's rule and the tag keep the first generation"
+    shows = {each.name: each.shows for each in found.keepers}
+    assert shows["branch:main"] == Amount(10, sizes(1000, 10)) and shows["tag:v1"] == Amount(10, sizes(100, 10))
+    assert shows["branch:exp"] == Amount(15, sizes(1000, 10) + sizes(5000, 5))
+    assert found.together[0].only == Amount(5, sizes(5000, 5))
+    assert found.besides == {"unreferenced": Amount(1, len(b"left behind"))}
+    assert found.shared == Amount(20, sizes(100, 10) + sizes(1000, 10))
+
+
+def test_a_mark_finds_after_the_change_what_the_answer_says_before_it(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    told = whatif(small, mark(small, served, "m1"), Wish({"main": 30}, ("tag:v1", "branch:exp")))
+    repository.set_rules(7, {"main": 30})
+    repository.delete_tag("v1")
+    repository.delete_branch("exp")
+    found = mark(small, served, "m2").mark.require("expired_addresses").facts["expired"]
+    assert told.at_once.garbage == Amount(found["objects"], found["bytes"])
+    assert told.at_once.more == Amount(15, sizes(100, 10) + sizes(5000, 5))
+    assert told.today == Amount(1, len(b"left behind"))
+
+
+def test_an_optimized_mark_answers_as_a_clean_one(small: SparkSession, served: Lake, repository: Repository) -> None:
+    mark(small, served, "m1")
+    table(repository, 2, 3000)
+    repository.delete_tag("v1")
+    mark(small, served, "m2", mode=INCREMENTAL)
+    table(repository, 1.5, 7000, "exp", files=3)
+    wish = Wish({"main": 1, "default": 0}, ("branch:exp",))
+    found = [
+        (replace(whatif(small, context, wish), mark_id="", at=""), only(du(small, context)))
+        for context in (
+            mark(small, served, "m3", mode=INCREMENTAL),
+            mark(small, served, "m4", mode=CLEAN),
+        )
+    ]
+    assert found[0] == found[1]
+    assert found[0][0].in_the_end.more.objects > 20
+
+
+def test_what_a_sweep_has_deleted_is_in_no_answer(small: SparkSession, served: Lake, repository: Repository) -> None:
+    context = mark(small, served, "m1")
+    assert whatif(small, context, Wish({})).today.objects == 1
+    assert swept_report(small, context).outcomes["deleted"] == 1
+    found = whatif(small, context, Wish({"default": 400}))
+    assert found.today == NOTHING and found.at_once.less == NOTHING
+    assert du(small, context).objects.objects == 25
+    (gone,) = explain(small, context, GARBAGE).objects
+    assert gone.size is None and [each["outcome"] for each in gone.swept] == ["deleted"]
+
+
+def test_what_a_hold_by_path_keeps_does_not_go_with_the_commits_that_show_it(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    from lakegc_core.config.settings import RepositoryPolicy
+
+    held = replace(served, policies=(RepositoryPolicy("lake", holds=("path:own/0",)),))
+    found = du(small, mark(small, held, "m1"))
+    assert only(found) == {"branch:exp": (4, sizes(5001, 4))}
+
+
+def test_ranges_that_are_too_many_for_a_worker_are_looked_up_in_shares(
+    small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = mark(small, served, "m1")
+    whole = du(small, context)
+    ranges = keepers._ranges
+    shares: list[int] = []
+
+    def a_part_each(spark: SparkSession, context: MarkContext, *more: Any) -> list[Part]:
+        folder, found = f"{more[-1]}/ranges", []
+        for part in ranges(spark, context, *more):
+            for batch in read_part(context.workspace, folder, part):
+                for row in range(batch.num_rows):
+                    writer = PartWriter(context.workspace, folder, batch.schema)
+                    writer.write(batch.slice(row, 1))
+                    found += writer.close()
+        shares.append(len(found))
+        return found
+
+    monkeypatch.setattr(keepers, "MOST", 0)
+    monkeypatch.setattr(keepers, "_ranges", a_part_each)
+    assert du(small, context) == whole
+    assert shares[0] > 1
+
+
+def test_an_answer_that_contradicts_its_mark_is_not_given(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    context = mark(small, served, "m1")
+    question = question_of(Change(Rules(7), Rules(7), True))
+
+    def all_kept(names: Any, numbers: Any) -> Any:
+        return {name: np.zeros_like(values) for name, values in numbers.items()}
+
+    with pytest.raises(IncompleteError, match="So the answer is wrong, and is not given"):
+        keepers.answer(small, context, replace(question, finish=all_kept))
+
+
+def test_a_mark_from_before_a_restore_does_not_answer(
+    small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = mark(small, served, "m1")
+    monkeypatch.setattr(keepers, "restored_since", lambda *_: "m0")
+    with pytest.raises(RefusedError, match=r"restored by mark m0 .* Make a new mark"):
+        du(small, context)
+
+
+@pytest.mark.parametrize("pattern", ["exp", "hold:x", "branch:", "path:a"])
+def test_a_pattern_that_is_of_neither_branches_nor_tags_is_refused(
+    small: SparkSession, served: Lake, repository: Repository, pattern: str
+) -> None:
+    context = mark(small, served, "m1")
+    with pytest.raises(SettingsError, match="names no branch and no tag"):
+        whatif(small, context, Wish({}, (pattern,)))
