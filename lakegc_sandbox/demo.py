@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakegc_core import pipeline
+from lakegc_core.answers.explain import explain
+from lakegc_core.answers.whatif import Wish, whatif
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
@@ -25,7 +27,7 @@ from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.spark.session import session
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.views import report, screen
+from lakegc_core.views import answers, report, screen
 from lakegc_core.views.progress import Reporter
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.history import build_demo
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ACCESS_KEY, _SECRET_KEY = "lakegc-sandbox", "lakegc-sandbox-secret"
+_KEPT, _GARBAGE = "tables/customers/part-00000.parquet", "models/forecast/fold-3.parquet"
 _GONE = 410
 _READS = (200, 206, 416)  # 416: an object without bytes
 
@@ -85,6 +88,7 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
         )
         review = story.mark(spark, context)
         garbage = set(pipeline.expired_of(context))
+        story.ask(spark, context)
         result = story.sweep(spark, context, review)
         story.read_afterwards(garbage)
         spark.stop()
@@ -115,6 +119,20 @@ class _Story:
         self.tell(screen.mark_screen(review.report, every_guard=True).rstrip())
         return review
 
+    def ask(self, spark: SparkSession, context: MarkContext) -> None:
+        """Ask why two objects are kept and gone, and what another rule would free."""
+        self.tell(
+            "\n3. Questions, answered from the mark: why is this kept or gone, and what would another rule free?\n"
+        )
+        for what in (f"lakefs://{self.repository}/main/{_KEPT}", _GARBAGE):
+            found = explain(spark, context, what).as_json()
+            self._quote([f"explain {what}", *answers.explain_screen(found).splitlines()[2:], ""])
+        found = whatif(spark, context, Wish({"main": 7})).as_json() | {"price": None}
+        self._quote(["whatif --rule main=7", *answers.whatif_lines(found)[1:]])
+
+    def _quote(self, lines: list[str]) -> None:
+        self.tell("\n".join(f"   {line}".rstrip() for line in lines))
+
     def sweep(self, spark: SparkSession, context: MarkContext, review: pipeline.Review) -> SweepResult:
         """Sweep the mark a day later, and accept what guards say of a first collection."""
         accepted = {
@@ -125,7 +143,7 @@ class _Story:
             self.tell(f"\n   {refused} refused, rightly: nobody has collected here before. The sweep says why.")
         later = sandbox_now(self.sandbox) + timedelta(hours=25)
         self.tell(
-            "\n3. A day later (level `full` waits for 24 h), lakegc sweep: guards, a fresh look, plan, delete, report\n"
+            "\n4. A day later (level `full` waits for 24 h), lakegc sweep: guards, a fresh look, plan, delete, report\n"
         )
         with _clock_at(later), self.reporter.watch(spark):
             result = pipeline.sweep(spark, context, accepted=accepted)
@@ -134,7 +152,7 @@ class _Story:
 
     def read_afterwards(self, garbage: set[str]) -> None:
         """Read what is visible, and show that what was swept is gone."""
-        self.tell("\n4. Afterwards")
+        self.tell("\n5. Afterwards")
         self.check_reads()
         self.tell(f"   all {len(self.paths):,} visible objects still read")
         self.tell(f"   {self._show_gone(garbage)}")

@@ -65,6 +65,17 @@ def _together_lines(together: Sequence[Json]) -> list[str]:
 
 def whatif_screen(found: Json) -> str:
     """What a mark would find, and the curve of each rule."""
+    lines = [*whatif_lines(found), *_curve_lines(found["curves"])]
+    lines += [
+        "",
+        "`in the end`: once the memory of longer rules has run out and commits of deleted branches are kept no more.",
+        "Nothing was changed, and no sweep takes this: set the rules in lakeFS, and mark.",
+    ]
+    return "\n".join(lines)
+
+
+def whatif_lines(found: Json) -> list[str]:
+    """What a mark would find, at once and in the end."""
     price = found["price"]
     lines = [_head(found), _change_line(found), ""]
     if found["nothing_called_so"]:
@@ -77,13 +88,7 @@ def whatif_screen(found: Json) -> str:
         saved = f"saves {saved}" if saved else ""
         cells = "  ".join(f"{size:>10}" for size in sizes)
         lines.append(f"{name.replace('_', ' '):12}  {cells}  {saved}".rstrip())
-    lines += _curve_lines(found["curves"])
-    lines += [
-        "",
-        "`in the end`: once the memory of longer rules has run out and commits of deleted branches are kept no more.",
-        "Nothing was changed, and no sweep takes this: set the rules in lakeFS, and mark.",
-    ]
-    return "\n".join(lines)
+    return lines
 
 
 def _change_line(found: Json) -> str:
