@@ -11,16 +11,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import big, decode, listing, mark, sweep
+from benchmarks import answers, big, decode, listing, mark, sweep
 
 SUITES: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "decode": decode.run,
     "listing": listing.run,
     "sweep": sweep.run,
     "mark": mark.run,
+    "answers": answers.run,
     "big": big.run,
 }
-_NAMED_ONLY = {"big"}
+_NAMED_ONLY = {"answers", "big"}
 
 
 def main(names: list[str]) -> int:

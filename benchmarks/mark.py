@@ -104,15 +104,15 @@ def run() -> list[Row]:
     parts: dict[str, Callable[[float], list[Row]]] = {
         "sizes": _sizes,
         "changes": _changes,
-        "cases": lambda floor: [row_of(f"case {name}", floor, *clean_mark(CASES[name])) for name in _cases()],
+        "cases": lambda floor: [row_of(f"case {name}", floor, *clean_mark(CASES[name])) for name in cases()],
         "growth": _growth,
         "requests": lambda floor: [_requests(commits) for commits in _numbers("LAKEGC_BENCH_COMMITS", "100,1000")],
     }
     wanted = os.environ.get("LAKEGC_BENCH_MARKS", ",".join(parts)).split(",")
     if unknown := set(wanted) - parts.keys():
         raise ValueError(f"LAKEGC_BENCH_MARKS knows {', '.join(parts)}, not {', '.join(sorted(unknown))}")
-    rounds = max(2, _rounds())  # the first one reads Spark's files from the disk
-    floors = [_floor() for _ in range(rounds)]
+    times = max(2, rounds())  # the first one reads Spark's files from the disk
+    floors = [_floor() for _ in range(times)]
     least = min(floors, key=lambda ran: ran.seconds)
     columns = dict.fromkeys(("what", "objects", "commits", "entries", "made_in", "seconds", "of_floor", "of_clean"))
     stages = dict.fromkeys(_STAGES.values())
@@ -125,7 +125,8 @@ def run() -> list[Row]:
     return rows
 
 
-def _rounds() -> int:
+def rounds() -> int:
+    """How often each thing is measured."""
     return int(os.environ.get("LAKEGC_BENCH_ROUNDS", "1"))
 
 
@@ -133,7 +134,8 @@ def _numbers(variable: str, default: str) -> list[int]:
     return [int(number) for number in os.environ.get(variable, default).split(",") if number]
 
 
-def _cases() -> list[str]:
+def cases() -> list[str]:
+    """The names of the cases that are wanted."""
     wanted = os.environ.get("LAKEGC_BENCH_CASES", "docs,standalone").split(",")
     if unknown := set(wanted) - CASES.keys():
         raise ValueError(f"LAKEGC_BENCH_CASES knows {', '.join(CASES)}, not {', '.join(sorted(unknown))}")
@@ -175,9 +177,9 @@ def _mark(lake: ServedLake, shape: Shape, *options: str, **environment: str) -> 
     return Marked(ran, report, told)
 
 
-def _clean(lake: ServedLake, shape: Shape) -> Marked:
+def clean(lake: ServedLake, shape: Shape) -> Marked:
     """The quickest of the clean marks."""
-    return _best([_mark(lake, shape, "--clean") for _ in range(_rounds())], CLEAN)
+    return _best([_mark(lake, shape, "--clean") for _ in range(rounds())], CLEAN)
 
 
 def _best(marked: list[Marked], mode: str) -> Marked:
@@ -189,7 +191,7 @@ def _best(marked: list[Marked], mode: str) -> Marked:
 def clean_mark(shape: Shape) -> tuple[Shape, Marked]:
     """Make a repository of this shape, and mark it."""
     with served(shape) as lake:
-        return shape, _clean(lake, shape)
+        return shape, clean(lake, shape)
 
 
 def shape_of(objects: int) -> Shape:
@@ -228,7 +230,7 @@ def _changes(floor: float) -> list[Row]:
     """Of each size, after the same change: an optimized mark, and a clean one of the same state."""
     rows = []
     for size in _numbers("LAKEGC_BENCH_CHANGED", "100000"):
-        shape = steady_of(size, _rounds())
+        shape = steady_of(size, rounds())
         optimized, clean = [], []
         with served(shape) as lake:
             _mark(lake, shape, "--clean")
