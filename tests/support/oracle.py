@@ -67,17 +67,7 @@ def dangling(world: World) -> set[str]:
 
 def counting(world: World, *, tags: bool) -> set[str]:
     """The commits whose objects must stay. `tags`: those of tags too."""
-    if world.rules is None:
-        return set(world.commits)
-    default, by_branch = world.rules
-    found = set(world.heads.values()) | (set(world.tags.values()) if tags else set())
-    for branch, head in world.heads.items():
-        found |= shown_after(world, head, world.now - by_branch.get(branch, default) * DAY)
-    for commit in dangling(world):
-        found |= shown_after(world, commit, world.now - default * DAY)
-        if world.commits[commit].created > world.now - default * DAY:
-            found.add(commit)
-    return found
+    return counting_in_the_end(world, world, tags=tags)
 
 
 def counting_in_the_end(before: World, later: World, *, tags: bool) -> set[str]:

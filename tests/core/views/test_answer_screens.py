@@ -1,0 +1,128 @@
+"""What people see of answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakegc_core.views import answers
+
+HEAD: dict[str, Any] = {"repository": "lake", "mark_id": "m1", "at": "2026-11-20T01:00:00.000Z", "price": None}
+COMMIT = "c" * 64
+
+
+def amount(objects: int, size: int) -> dict[str, int]:
+    return {"objects": objects, "bytes": size}
+
+
+def keeper(name: str, size: int, shows: int | None = None) -> dict[str, Any]:
+    shown = None if shows is None else amount(1, shows)
+    return {
+        "name": name,
+        "shows": shown,
+        "only": amount(size and 1, size),
+        "history": amount(0, 0),
+        "at_once": amount(0, 0),
+    }
+
+
+def used(*keepers: dict[str, Any]) -> dict[str, Any]:
+    return HEAD | {
+        "objects": amount(9, 9000),
+        "keepers": list(keepers),
+        "shared": amount(2, 500),
+        "together": [{"patterns": ["branch:exp-*"], "only": amount(3, 4_200_000_000_000), "at_once": amount(0, 0)}],
+        "besides": {"unreferenced": amount(4, 2000)},
+    }
+
+
+def test_du_names_the_largest_first_and_says_how_many_more_there_are() -> None:
+    screen = answers.du_screen(used(*(keeper(f"branch:{number:02}", 1000 - number) for number in range(25))))
+    assert "branch:19" in screen and "branch:20" not in screen and "and 5 more; --json shows all" in screen
+    assert "branch:exp-* together: 4.2 TB in the end, 0 B at once" in screen
+    assert "garbage" in screen and "2.0 kB" in screen
+
+
+def test_du_leaves_out_what_keeps_nothing_and_shows_nothing() -> None:
+    screen = answers.du_screen(used(keeper("branch:main", 0, 700), keeper("lakeFS's own list", 0)))
+    assert "branch:main" in screen and "700 B" in screen and "own list" not in screen
+
+
+def outcome(garbage: int, more: int) -> dict[str, Any]:
+    return {"garbage": amount(1, garbage), "more": amount(1, more), "less": amount(0, 0)}
+
+
+def test_whatif_shows_what_would_be_saved_a_month_and_a_curve_for_each_rule() -> None:
+    points = [{"days": days, "kept": amount(1, size)} for days, size in ((1, 10), (7, 1000), (None, 2000))]
+    found = HEAD | {
+        "price": {"per_gb_month": 0.02, "currency": "EUR"},
+        "rules": {"default": 3, "main": 30},
+        "without": ["tag:v0"],
+        "protect_tags": False,
+        "today": amount(1, 5),
+        "at_once": outcome(5, 0),
+        "in_the_end": outcome(10**12, 10**12),
+        "curves": {"default": points},
+        "nothing_called_so": ["tag:v0"],
+    }
+    screen = answers.whatif_screen(found)
+    assert "rules: default 3 days, main 30 days · without tag:v0 · tags are not protected" in screen
+    assert "Nothing is called tag:v0." in screen
+    assert "saves about 20.00 EUR a month" in screen
+    lines = [line for line in screen.splitlines() if "█" in line]
+    assert [line.split()[0] for line in lines] == ["1", "7", "all"]
+    assert [line.count("█") for line in lines] == sorted(line.count("█") for line in lines)
+
+
+def explained(**more: Any) -> dict[str, Any]:
+    own = {
+        "address": "data/a/b",
+        "paths": ["t/1"],
+        "size": 10,
+        "written": HEAD["at"],
+        "holders": [],
+        "holders_in_all": 0,
+        "past": None,
+        "staged": False,
+        "held": False,
+        "neighbour": False,
+        "reason": None,
+        "since": None,
+        "swept": [],
+    }
+    return HEAD | {"what": "t/1", "objects": [own | more], "objects_in_all": 1}
+
+
+def test_what_keeps_an_object_is_named_with_its_end() -> None:
+    history = {"name": "branch:main", "why": "history", "commit": COMMIT, "days": 30, "until": "2026-12-04T01:00:00Z"}
+    tag = {"name": "tag:v1", "why": "shows", "commit": COMMIT, "days": None, "until": None}
+    screen = answers.explain_screen(explained(holders=[tag, history], holders_in_all=2, staged=True))
+    assert "kept: tag:v1 shows it, for as long as that stands" in screen
+    assert "kept: branch:main, by the rule of 30 days, until 2026-12-04 01:00 UTC" in screen
+    assert "kept: it is staged on a branch" in screen and "garbage" not in screen
+
+
+def test_garbage_has_a_past_and_what_is_gone_has_its_sweep() -> None:
+    past = {
+        "commit": COMMIT,
+        "committed": "2026-10-01T01:00:00Z",
+        "cause": "replaced",
+        "by": "d" * 64,
+        "by_committed": "2026-10-02T01:00:00Z",
+        "branch": "main",
+        "days": 7,
+    }
+    swept = [{"mark_id": "m0", "outcome": "deleted", "at": "2026-11-19T01:00:00Z"}]
+    screen = answers.explain_screen(
+        explained(past=past, reason="unreferenced", since=HEAD["at"], swept=swept, size=None)
+    )
+    assert "data/a/b · not in the store" in screen
+    assert "garbage, unreferenced since 2026-11-20 01:00 UTC" in screen
+    assert "deleted by the sweep of mark m0, 2026-11-19 01:00 UTC" in screen
+    assert f"last in commit {'c' * 12} of 2026-10-01 01:00 UTC; replaced or deleted in commit {'d' * 12}" in screen
+    gone = past | {"cause": "deleted", "by": None, "branch": None}
+    assert "which no branch has any more" in answers.explain_screen(explained(past=gone))
+
+
+def test_a_path_that_no_commit_shows_is_said_to_be_none() -> None:
+    screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
+    assert "No commit that lakeFS knows shows t/1." in screen
