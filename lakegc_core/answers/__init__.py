@@ -1,0 +1,1 @@
+"""Answers to questions about a repository: read only, and no sweep takes them."""
