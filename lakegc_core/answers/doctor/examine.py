@@ -50,8 +50,8 @@ class _Round:
             self.findings.append(_broken_off(at, error))
 
     def diagnosis(self, repository: str, server: Json) -> Diagnosis:
-        """What came of it."""
-        return Diagnosis(repository, server, tuple(self.looked_at), worst_first(self.findings))
+        """What came of it. What two looks found in the same words counts once."""
+        return Diagnosis(repository, server, tuple(self.looked_at), worst_first(dict.fromkeys(self.findings)))
 
 
 def examine(

@@ -90,7 +90,8 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def cannot_be_told(name: str, subject: str, told: Untold) -> Finding:
     """The note that something stays unknown. `subject`: a noun, such as `Whether old versions stay`."""
     needs = f" (needs {told.right})" if told.right else ""
-    do = f"Allow the key {told.right}, or look there yourself." if told.right else "Look there yourself."
+    look = "look into the store's own settings yourself"
+    do = f"Allow the key {told.right}, or {look}." if told.right else f"{look.capitalize()}."
     return Finding(
         name,
         Level.NOTE,

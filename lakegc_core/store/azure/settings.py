@@ -27,7 +27,7 @@ def settings_of(container: Container, service: Any) -> StoreSettings:
         soft_delete=_soft_delete(service),
         lock=_lock(container.client),
         encryption="",  # with keys of the account: no request needs a right on them
-        lifecycle=Untold("Azure tells no key for data", f"{_ACCOUNT}/managementPolicies/read"),
+        lifecycle=Untold("Azure tells it to management requests alone, and lakegc makes none"),
         uploads=None,  # Azure drops blocks that were not committed, after a week
     )
 

@@ -144,7 +144,7 @@ def _uploads(bucket: Bucket) -> Uploads | Untold:
     for _ in range(_PAGES):
         where = {name: value for name, value in marker.items() if value}
         page = _told(
-            partial(bucket.answer, "list_multipart_uploads", "", Prefix=bucket.base, **where),
+            partial(_list_uploads, bucket, where),
             _page,
             "s3:ListBucketMultipartUploads",
         )
@@ -159,6 +159,11 @@ def _uploads(bucket: Bucket) -> Uploads | Untold:
             return Untold("the store goes round in circles")
         marker = following
     return Uploads(found.count, found.oldest, whole=False)
+
+
+def _list_uploads(bucket: Bucket, where: Mapping[str, str]) -> Answer:
+    answer: Answer = bucket.answer("list_multipart_uploads", "", Prefix=bucket.base, **where)
+    return answer
 
 
 def _page(answer: Answer) -> tuple[Uploads, dict[str, str] | None]:

@@ -27,8 +27,8 @@ CALLS = {
 def test_a_right_that_a_mark_needs_and_the_key_lacks_is_an_alarm(on_folder: Patient, call: str) -> None:
     name, right = CALLS[call]
     on_folder.server.fault = refuse(call)
-    findings = [each for each in on_folder.examine().findings if each.name == name]
-    assert findings and all(each.level is Level.ALARM and right in each.what for each in findings)
+    finding = on_folder.finding(name)
+    assert finding.level is Level.ALARM and right in finding.what
 
 
 def test_commits_and_the_place_of_metadata_are_asked_for(on_folder: Patient) -> None:
