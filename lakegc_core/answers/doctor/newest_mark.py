@@ -78,7 +78,7 @@ def _foreign(mark: MarkArtifacts) -> Iterator[Finding]:
             f"{outside.objects:,} objects ({outside.bytes:,} bytes) outside data/ are not lakeFS's, by mark "
             f"{mark.mark_id}. The largest folders of all foreign objects: {folders}.",
             "lakegc never touches them, and nobody else collects them.",
-            "See whose they are. If nobody needs them, delete them by hand.",
+            "See whose they are, and delete by hand only what nobody needs. Files of Iceberg tables are among them.",
         )
     if facts.unknown.objects:
         yield Finding(

@@ -46,15 +46,21 @@ _UNTRIED = Need(
 )
 
 
-def try_store(context: RepositoryContext, answers: Answers, level: SafetyLevel, *, versions: bool) -> list[Finding]:
+UNREACHABLE = "store-unreachable"
+"""Name of the finding with which it makes no sense to ask the store for more."""
+
+
+def try_clock(context: RepositoryContext, level: SafetyLevel) -> list[Finding]:
+    """Whether the store can be reached, and what its clock shows."""
+    trials, store, before = Trials(), connect(context.data), clock.now()
+    now = trials.attempt(UNREACHABLE, "Reaching the store", store.clock, _MARK)
+    return trials.findings if now is None else judge_clock((now - before).total_seconds(), level)
+
+
+def try_store(context: RepositoryContext, answers: Answers, *, versions: bool) -> list[Finding]:
     """Try the store of the data, and the one in which marks lie. `versions`: whether old versions may stay there."""
-    trials, store = Trials(), connect(context.data)
-    before = clock.now()
-    now = trials.attempt("store-unreachable", "Reaching the store", store.clock, _MARK)
-    if now is None:
-        return trials.findings
-    trials.findings += judge_clock((now - before).total_seconds(), level)
-    _try_reading(trials, context, store, answers)
+    trials = Trials()
+    _try_reading(trials, context, connect(context.data), answers)
     own = uuid.uuid4().hex
     may = _try_deleting(trials, context.data, f"{HOME}/{FOLDER}/{own}/deleted", versions=versions)
     folder = f"{context.home}/{FOLDER}/{own}"
@@ -112,18 +118,18 @@ def _see(store: Store, address: str) -> None:
 
 def _try_deleting(trials: Trials, config: StoreConfig, key: str, *, versions: bool) -> bool:
     """Delete a key that never existed. Whether the key may."""
-    store = connect(config)
-    try:
-        (outcome,) = store.delete_many([key])
-    except LakegcError as error:
-        outcome = f"failed: {error}"
+    with_versions = getattr(config, "delete_versions", False)
+    (outcome,) = connect(_deleting(config, versions=False) if with_versions else config).delete_many([key])
+    if outcome in _DONE and with_versions:
+        # Of a key without versions nothing is asked: in a bucket that keeps them, the first delete has made one.
+        (outcome,) = connect(config).delete_many([key])
     if outcome in _DONE:
         if versions:
             _clear(config, key)
         return True
     trials.failed(
         "right-store-delete",
-        f"Whether a sweep may delete cannot be told: {store.root}/{key}, which never existed, was refused ({outcome})",
+        f"Whether a sweep may delete cannot be told: {config.root}/{key}, which never existed, was refused ({outcome})",
         _UNTRIED,
     )
     return False
@@ -207,8 +213,14 @@ def _remove(trials: Trials, config: StoreConfig, key: str, *, versions: bool) ->
 def _clear(config: StoreConfig, key: str) -> None:
     """Remove the old versions of a key of the doctor's own as well, where the store and the key's rights let it."""
     if getattr(config, "delete_versions", None) is False:
-        every: Any = config
-        connect(replace(every, delete_versions=True)).delete_many([key])
+        connect(_deleting(config, versions=True)).delete_many([key])
+
+
+def _deleting(config: StoreConfig, *, versions: bool) -> StoreConfig:
+    """The same place on S3, where deletes take all versions of a key, or none."""
+    s3: Any = config
+    changed: StoreConfig = replace(s3, delete_versions=versions)
+    return changed
 
 
 def _remove_folders(config: StoreConfig, home: str) -> None:

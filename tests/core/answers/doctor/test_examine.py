@@ -15,6 +15,7 @@ from tests.core.answers.doctor.conftest import Patient, refuse, worst
 LOOKS = {
     "the server",
     "rights in lakeFS",
+    "clocks",
     "rights in the store",
     "how the store keeps objects",
     "namespaces and neighbours",
