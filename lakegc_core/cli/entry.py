@@ -11,13 +11,13 @@ import sys
 from collections.abc import Sequence
 
 import lakegc_core
-from lakegc_core.cli import answers, copying, history, marking
+from lakegc_core.cli import answers, copying, doctor, history, marking
 from lakegc_core.cli.options import flag, option
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.errors import LakegcError
 from lakegc_core.views.progress import Reporter
 
-VERBS = (*marking.VERBS, *history.VERBS, *answers.VERBS, *copying.VERBS)
+VERBS = (*marking.VERBS, *history.VERBS, *answers.VERBS, *copying.VERBS, *doctor.VERBS)
 """lakegc's own verbs, in the order of `lakegc --help`."""
 
 

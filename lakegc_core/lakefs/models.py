@@ -85,8 +85,14 @@ class ServerConfig:
         """
         if self.edition == _OPEN_SOURCE:
             return False
-        release = _RELEASE.fullmatch(self.version)  # a build between two releases may have what the next one has
-        return release is None or (int(release[1]), int(release[2])) >= _COMPACTS_SINCE
+        return self.release is None or self.release >= _COMPACTS_SINCE
+
+    @property
+    def release(self) -> tuple[int, int] | None:
+        """The first two numbers of the version; None for a build between two releases, which may have what the next
+        one has."""
+        found = _RELEASE.fullmatch(self.version)
+        return (int(found[1]), int(found[2])) if found else None
 
     def storage_for(self, repository: Repository) -> Storage:
         """The storage that holds the repository. ServerError if the server does not name it."""

@@ -84,7 +84,7 @@ def neighbours_of(context: RepositoryContext) -> list[Neighbour]:
 def sightings(spark: SparkSession, neighbours: Sequence[Neighbour]) -> list[Sighting]:
     """The newest complete mark of each neighbour, in the same order."""
     if len(neighbours) <= _FEW:
-        found = _sight_all(neighbours)
+        found = sight_all(neighbours)
     else:
         width = 4 * spark_width(spark)
         shares = [tuple(neighbours[number::width]) for number in range(width)]
@@ -198,7 +198,7 @@ def _folder_beside(context: RepositoryContext, namespace: Namespace) -> str | No
     return str(base / namespace.authority / namespace.path.strip("/"))
 
 
-def _sight_all(neighbours: Sequence[Neighbour]) -> dict[str, Sighting]:
+def sight_all(neighbours: Sequence[Neighbour]) -> dict[str, Sighting]:
     """What is known of each. A store that does not answer is not waited for without end."""
     pool = ThreadPoolExecutor(_TOGETHER)
     try:
@@ -217,5 +217,5 @@ def _sight_all(neighbours: Sequence[Neighbour]) -> dict[str, Sighting]:
 
 
 def _as_results(share: Sequence[Neighbour]) -> Iterator[Json]:
-    for each in _sight_all(share).values():
+    for each in sight_all(share).values():
         yield asdict(each)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lakegc_core.backoff import Backoff
 from lakegc_core.store.pace import Gate
+from lakegc_core.store.settings import StoreSettings
 
 LISTING_SCHEMA = pa.schema(
     [
@@ -141,6 +142,9 @@ class Store(Protocol):
 
     def probe(self) -> StoreProbe:
         """Ask the store what it is. Writes nothing outside `_lakefs/retention/gc/lakegc/`."""
+
+    def settings(self) -> StoreSettings:
+        """Ask the store how it keeps objects. Writes nothing, and raises nothing: what it does not tell is `Untold`."""
 
 
 @runtime_checkable

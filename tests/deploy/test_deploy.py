@@ -26,6 +26,7 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.store.base import PROBE_KEY
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3 import bucket, deletes
+from lakegc_core.store.s3 import settings as s3_settings
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3 import versions as s3_versions
 
@@ -49,6 +50,14 @@ OF_VERSIONS = {
     "delete_objects": "s3:DeleteObjectVersion",
 }
 """The same where deletes name versions, as all do with `versions: delete`."""
+OF_SETTINGS = {
+    "get_bucket_versioning": "s3:GetBucketVersioning",
+    "get_object_lock_configuration": "s3:GetBucketObjectLockConfiguration",
+    "get_bucket_encryption": "s3:GetEncryptionConfiguration",
+    "get_bucket_lifecycle_configuration": "s3:GetLifecycleConfiguration",
+    "list_multipart_uploads": "s3:ListBucketMultipartUploads",
+}
+"""The questions that only `lakegc doctor` asks, versioning aside."""
 OF_BACKUPS = {"copy_object", "copy", "download_fileobj", "upload_fileobj"}
 
 
@@ -188,6 +197,13 @@ def test_where_old_versions_go_as_well_the_policies_add_what_that_asks_for_and_n
     assert used <= OF_VERSIONS.keys() and OF_VERSIONS.keys() <= used | operations(deletes)
     for verb in ("sweep", "retire"):
         assert granted(f"s3-{verb}-versions.json") == granted(f"s3-{verb}.json") | set(OF_VERSIONS.values())
+
+
+def test_what_the_doctor_asks_of_the_bucket_stands_in_a_policy_of_its_own_that_changes_nothing() -> None:
+    assert operations(s3_settings) == OF_SETTINGS.keys()
+    assert granted("s3-doctor.json") == set(OF_SETTINGS.values())
+    source = Path(s3_settings.__file__).read_text(encoding="utf-8")
+    assert all(action in source for action in OF_SETTINGS.values()), "whoever may not ask is told the action"
 
 
 @pytest.mark.parametrize(

@@ -108,11 +108,15 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def seaweedfs(
-    tmp: Path, bucket: str = "lakegc-test", *, more_keys: Mapping[str, str] | None = None
+    tmp: Path,
+    bucket: str = "lakegc-test",
+    *,
+    more_keys: Mapping[str, str] | None = None,
+    readers: Mapping[str, str] | None = None,
 ) -> Iterator[S3Server]:
     """SeaweedFS (master, volume, filer and S3 in one process) with its data in `tmp`.
 
-    `more_keys`: access keys that may do the same, with their secrets.
+    `more_keys`: access keys that may do the same, with their secrets; `readers`: those that may only list and read.
     """
     data = tmp / "seaweedfs"
     data.mkdir(parents=True)
@@ -122,7 +126,13 @@ def seaweedfs(
         "credentials": [{"accessKey": key, "secretKey": secret} for key, secret in keys.items()],
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
-    (tmp / "seaweedfs-s3.json").write_text(json.dumps({"identities": [identity]}), encoding="utf-8")
+    reading = {
+        "name": "reader",
+        "credentials": [{"accessKey": key, "secretKey": secret} for key, secret in (readers or {}).items()],
+        "actions": ["Read", "List"],
+    }
+    identities = [identity, reading] if readers else [identity]
+    (tmp / "seaweedfs-s3.json").write_text(json.dumps({"identities": identities}), encoding="utf-8")
 
     used: list[int] = []
 

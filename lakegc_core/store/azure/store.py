@@ -25,9 +25,11 @@ from lakegc_core.store.azure import access as azure_access
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.azure.deletes import BEST, BlobDeletes
 from lakegc_core.store.azure.listing import Pages, read_page
+from lakegc_core.store.azure.settings import settings_of
 from lakegc_core.store.base import BACKOFF, PROBE_KEY, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import NO_DATE, RemoteStore, bare, check_whole, date_of, writes_conditionally
+from lakegc_core.store.settings import StoreSettings
 
 _COPY_AT_ONCE = 256 << 20  # bytes: larger blobs are copied block by block
 _COPY_BLOCK = 1 << 30  # bytes
@@ -194,6 +196,10 @@ class AzureStore(RemoteStore):
             raise StoreError(f"{self.root}: {NO_DATE}")
         conditional, versioning = writes_conditionally(self, "0x0"), bool(answer.get("version_id"))
         return StoreProbe(answer["date"].astimezone(UTC), conditional, versioning, self._soft_delete())
+
+    def settings(self) -> StoreSettings:
+        """Soft delete, versioning and immutability, each by a request of its own."""
+        return settings_of(self.container, self.service)
 
     def _soft_delete(self) -> timedelta | None:
         with suppress(AzureError):  # a right of its own, which a collector need not have

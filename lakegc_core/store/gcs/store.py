@@ -41,9 +41,11 @@ from lakegc_core.store.base import (
 from lakegc_core.store.gcs import access as gcs_access
 from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat, told_by
 from lakegc_core.store.gcs.listing import FIELDS, page_of, read_page
+from lakegc_core.store.gcs.settings import settings_of
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import RemoteStore, date_of, writes_conditionally
 from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
+from lakegc_core.store.settings import StoreSettings
 
 Answer = TypeVar("Answer")
 
@@ -238,6 +240,10 @@ class GCSStore(RemoteStore):
             versioning = bool(self._bucket.versioning_enabled)
             soft_delete = timedelta(seconds=self._bucket.soft_delete_policy.retention_duration_seconds or 0)
         return StoreProbe(written, conditional, versioning, soft_delete)
+
+    def settings(self) -> StoreSettings:
+        """Versioning, soft delete, retention, encryption and lifecycle rules: the bucket's metadata, by one request."""
+        return settings_of(self._bucket, self._base, self._time)
 
     def _blob(self, key: str) -> Any:
         try:

@@ -5,7 +5,7 @@ behind when empty, as lakeFS's own adapter does. What makes files behave like ob
 """
 
 # Paths are bytes, which keep names that are not UTF-8 whole; pathlib has only text.
-# ruff: noqa: PTH106, PTH103, PTH108, PTH120
+# ruff: noqa: PTH106, PTH103, PTH108, PTH118, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import IO
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from lakegc_core.store.local import listing, writes
 from lakegc_core.store.local.files import HIDDEN, Files, etag_of, modified_at
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import check_whole, writes_conditionally
+from lakegc_core.store.settings import StoreSettings
 
 _NO_NAMES = (b"", b".", b"..")
 
@@ -99,10 +100,12 @@ class LocalStore:
             return [self._delete(key, folders) for key in keys]
 
     def remove_empty_folders(self, prefix: str) -> None:
-        """Remove the folder of this prefix with those in it, as far as they are empty."""
+        """Remove the folder of this prefix with those in it, as far as they are empty: a lock is no object."""
         top = self._files.folder_of(prefix)
         for folder, _, _ in os.walk(top or b"", topdown=False):
             with contextlib.suppress(OSError):  # what holds a file stays
+                if os.listdir(folder) == [writes.LOCK]:  # a write under way has another file beside it
+                    os.unlink(os.path.join(folder, writes.LOCK))
                 os.rmdir(folder)
 
     def _delete(self, key: str, folders: dict[str, bytes | None]) -> str:
@@ -166,3 +169,7 @@ class LocalStore:
         # A probe must not make the folder whose absence a listing would have noticed.
         listing.require_folder(self._files)
         return StoreProbe(clock.now(), writes_conditionally(self, "none"), False)
+
+    def settings(self) -> StoreSettings:
+        """A folder keeps what it is given, and nothing of what is deleted."""
+        return StoreSettings(False, timedelta(0), "", "", (), None)

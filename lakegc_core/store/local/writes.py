@@ -18,6 +18,9 @@ from typing import IO
 from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.store.local.files import HIDDEN, Files, etag_of
 
+LOCK = HIDDEN + b"lock"
+"""The file by which writers of one folder wait for each other."""
+
 
 def put(files: Files, key: str, data: IO[bytes], *, if_absent: bool = False, if_match: str | None = None) -> str:
     """Write what `data` holds from its place on, and return the file's ETag."""
@@ -62,7 +65,7 @@ def _link(files: Files, written: bytes, path: bytes, key: str) -> None:
 def _replace_matching(files: Files, written: bytes, path: bytes, key: str, if_match: str) -> None:
     import fcntl  # not on Windows, where all else here works
 
-    with open(os.path.join(os.path.dirname(path), HIDDEN + b"lock"), "ab") as lock:
+    with open(os.path.join(os.path.dirname(path), LOCK), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # until closed: compare and rename are one step for all who do this
         try:
             etag = etag_of(files.stat(key))

@@ -26,7 +26,9 @@ from lakegc_core.store.s3 import listing as s3_listing
 from lakegc_core.store.s3.access import LOST, TOO_LARGE, UNSUPPORTED, attempts_of, code_of
 from lakegc_core.store.s3.bucket import Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
+from lakegc_core.store.s3.settings import settings_of
 from lakegc_core.store.s3.versions import VersionDeletes
+from lakegc_core.store.settings import StoreSettings
 
 _IN_PARTS = TransferConfig(multipart_chunksize=512 << 20)  # bytes
 _VERSIONING = {None: False, "Enabled": True}
@@ -176,6 +178,10 @@ class S3Store(RemoteStore):
         if not self._deletes.leaves_versions:
             versioning = False  # nothing stays of what is deleted
         return StoreProbe(self._bucket.date_of(answer), self._conditional_writes(), versioning)
+
+    def settings(self) -> StoreSettings:
+        """Versioning, object lock, encryption, lifecycle rules and open uploads, each by a request of its own."""
+        return settings_of(self._bucket, leaves_versions=self._deletes.leaves_versions)
 
     def clock(self) -> datetime:
         """The date of the answer to one HEAD."""

@@ -83,3 +83,14 @@ def test_empty_folders_are_removed_and_what_holds_a_file_or_lies_behind_a_link_s
     assert sorted(each.name for each in root.iterdir()) == ["beside", "stays"]
     assert sorted(each.name for each in (root / "stays").iterdir()) == ["full", "link"]
     assert (tmp_path / "outside").is_dir()
+
+
+def test_a_folder_that_holds_only_the_lock_of_its_writers_is_empty(tmp_path: Path) -> None:
+    store = local(tmp_path).store
+    for key in ("a/b/gone", "a/stays"):
+        etag = store.write(key, b"1")
+        store.write(key, b"2", if_match=etag)
+    store.delete_many(["a/b/gone"])
+    store.remove_empty_folders("a/")
+    assert not (tmp_path / "a/b").exists()
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [".lakegc-lock", "stays"]

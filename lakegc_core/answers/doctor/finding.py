@@ -1,0 +1,125 @@
+"""What the doctor says: findings with what, why and what to do, and a diagnosis that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from lakegc_core.errors import LakegcError
+from lakegc_core.store.settings import Untold
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+class Level(StrEnum):
+    """How bad a finding is, worst first."""
+
+    ALARM = "alarm"  # data is in danger, or marks and sweeps cannot work
+    WARNING = "warning"  # something is likely not as it was meant
+    NOTE = "note"  # good to know, or not to be told
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found. `what`, `why` it matters and what to `do` are sentences; `name` is for machines."""
+
+    name: str
+    level: Level
+    what: str
+    why: str
+    do: str
+
+
+@dataclass(frozen=True)
+class Need:
+    """What it means that something cannot be done: how bad that is, why, and what to do."""
+
+    level: Level
+    why: str
+    do: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was looked at, and what was found, worst first. `repository`: "" for the server and the settings.
+
+    `server`: version, edition, and the known defects that lakegc works around. `parts`: of each repository, where all
+    were looked at.
+    """
+
+    repository: str
+    server: Json
+    looked_at: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    parts: tuple[Diagnosis, ...] = field(default=())
+
+    @property
+    def every_finding(self) -> tuple[Finding, ...]:
+        """The findings, those of the parts too."""
+        return (*self.findings, *(finding for part in self.parts for finding in part.every_finding))
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether anything is an alarm."""
+        return any(finding.level is Level.ALARM for finding in self.every_finding)
+
+    def as_json(self) -> Json:
+        """The contract of `lakegc doctor --json`."""
+        found: Json = {
+            "repository": self.repository or None,
+            "server": self.server,
+            "looked_at": list(self.looked_at),
+            "findings": [asdict(finding) for finding in self.findings],
+            "counts": {level.value: sum(each.level is level for each in self.every_finding) for level in Level},
+        }
+        if not self.repository:
+            keys = ("repository", "looked_at", "findings")
+            found["repositories"] = [{key: part.as_json()[key] for key in keys} for part in self.parts]
+        return found
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings by level; those of one level stay in order."""
+    order = list(Level)
+    return tuple(sorted(findings, key=lambda finding: order.index(finding.level)))
+
+
+def cannot_be_told(name: str, subject: str, told: Untold) -> Finding:
+    """The note that something stays unknown. `subject`: a noun, such as `Whether old versions stay`."""
+    needs = f" (needs {told.right})" if told.right else ""
+    look = "look into the store's own settings yourself"
+    do = f"Allow the key {told.right}, or {look}." if told.right else f"{look.capitalize()}."
+    return Finding(
+        name,
+        Level.NOTE,
+        f"{subject} cannot be told: {told.why.rstrip('.')}{needs}.",
+        "What cannot be told may be fine or not.",
+        do,
+    )
+
+
+class Trials:
+    """Tries one thing after another, and keeps a finding for each that fails."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def attempt(self, name: str, what: str, ask: Callable[[], T], need: Need) -> T | None:
+        """What `ask` gives; None, and a finding, where it raises an error of lakegc's. `what`: a noun."""
+        try:
+            return ask()
+        except LakegcError as error:
+            self.failed(name, f"{what} fails: {error}", need)
+            return None
+
+    def failed(self, name: str, what: str, need: Need) -> None:
+        """Keep a finding."""
+        self.findings.append(Finding(name, need.level, sentence(what), need.why, need.do))
+
+
+def sentence(text: str) -> str:
+    """A text with a full stop at its end."""
+    return text if text.endswith((".", "!", "?", '."')) else f"{text}."

@@ -1,0 +1,93 @@
+"""The verb `doctor`: whether repositories can be marked and swept, and what endangers them, on one page."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+
+from lakegc_core.answers.doctor.examine import examine, examine_all
+from lakegc_core.answers.doctor.finding import Diagnosis, Finding, Level
+from lakegc_core.cli.options import settings_of, show
+from lakegc_core.cli.verb import Verb
+from lakegc_core.errors import RefusedError
+from lakegc_core.views.progress import Reporter
+
+_WIDTH = 120
+_SIGNS = {Level.ALARM: "✗", Level.WARNING: "!", Level.NOTE: "·"}
+
+
+def _arguments(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "repository", metavar="REPO", nargs="?", help="without it: the server, lakegc.yaml and the rules of all"
+    )
+
+
+def _doctor(options: argparse.Namespace, reporter: Reporter) -> int:
+    settings = settings_of(options)
+    if options.repository:
+        found = examine(settings, options.repository, say=reporter.say)
+    else:
+        found = examine_all(settings, say=reporter.say)
+    show(options, found.as_json(), doctor_screen(found))
+    return RefusedError.exit_code if found.is_alarming else 0
+
+
+def doctor_screen(found: Diagnosis) -> str:
+    """The one page of a diagnosis."""
+    counts = {level: sum(each.level is level for each in found.every_finding) for level in Level}
+    said = ", ".join(f"{count:,} {level}{'' if count == 1 else 's'}" for level, count in counts.items() if count)
+    lines = [
+        f"{found.repository or 'all repositories'} · doctor · {said or 'nothing found'}",
+        *_server_lines(found),
+        "",
+    ]
+    lines += _finding_lines(found.findings)
+    for part in found.parts:
+        if part.findings:
+            lines += [f"{part.repository}", *_finding_lines(part.findings)]
+    sound = [part.repository for part in found.parts if not part.findings]
+    if sound:
+        lines += _wrapped("  nothing found in ", f"{', '.join(sound[:20])}{' …' if len(sound) > 20 else ''}")
+    lines += _wrapped("  looked at   ", ", ".join(found.looked_at))
+    return "\n".join(lines)
+
+
+def _server_lines(found: Diagnosis) -> Iterator[str]:
+    server = found.server
+    if not server:
+        return
+    yield " · ".join(filter(None, (f"lakeFS {server['version'] or 'of an unknown version'}", server["edition"])))
+    if server["known_defects"]:
+        yield "  known defects of this version, and what lakegc does about them"
+        for text in server["known_defects"]:
+            yield from _wrapped("    - ", text)
+
+
+def _finding_lines(findings: tuple[Finding, ...]) -> Iterator[str]:
+    for finding in findings:
+        yield from _wrapped(f"  {_SIGNS[finding.level]} {finding.level:<8} ", f"{finding.what} [{finding.name}]")
+        yield from _wrapped(f"{'':<13}why   ", finding.why)
+        yield from _wrapped(f"{'':<13}do    ", finding.do)
+        yield ""
+
+
+def _wrapped(beginning: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=beginning,
+        subsequent_indent=" " * len(beginning),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+VERBS = (
+    Verb(
+        "doctor",
+        "look whether a repository can be marked and swept, and what endangers it; deletes nothing of yours",
+        _arguments,
+        _doctor,
+    ),
+)

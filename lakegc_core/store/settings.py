@@ -1,0 +1,78 @@
+"""What a store says of how it keeps objects: typed answers, the same for every kind of store.
+
+Which requests they take is said in each store's own `settings`. What follows from them is not judged here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+@dataclass(frozen=True)
+class Untold:
+    """Why a store does not tell something. `right`: what asking takes, in the store's words; "" if none would help."""
+
+    why: str
+    right: str = ""
+
+
+class Effect(StrEnum):
+    """What a lifecycle rule does to what it covers."""
+
+    EXPIRES = "expires"  # deletes objects
+    OLD_VERSIONS = "old_versions"  # deletes old versions alone
+    ENDS_UPLOADS = "ends_uploads"  # drops the parts of uploads that were never completed
+    ARCHIVES = "archives"  # moves objects to where they cannot be read at once
+    MOVES = "moves"  # moves objects to another class, where they read as before
+
+
+@dataclass(frozen=True)
+class LifecycleRule:
+    """One thing that a rule in force does below the store's root.
+
+    `prefix`: of addresses, relative to the root; "" covers all. `when`: in words, such as `after 3 days`. `narrowed`:
+    it covers only some of what lies there, by tags, sizes or ends of names.
+    """
+
+    name: str
+    effect: Effect
+    prefix: str
+    when: str
+    narrowed: bool = False
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """The uploads in parts that were begun below the root and not completed. `whole`: whether all were counted."""
+
+    count: int
+    oldest: datetime | None
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """How a store keeps objects."""
+
+    versioning: bool | Untold  # whether what is deleted stays as an old version
+    soft_delete: timedelta | Untold  # for how long a deleted object can be brought back; zero: not at all
+    lock: str | Untold  # what keeps objects from being deleted, in words; "" if nothing does
+    encryption: str | Untold  # whose key encrypts new objects where the collector needs rights on it; "" if it does not
+    lifecycle: tuple[LifecycleRule, ...] | Untold  # those that touch the root
+    uploads: Uploads | Untold | None  # None: none can be open here
+
+
+def prefix_below(prefix: str, base: str) -> str | None:
+    """What a prefix of whole keys covers below a root whose keys begin with `base`: a prefix of addresses, or None."""
+    if base.startswith(prefix):
+        return ""
+    return prefix[len(base) :] if prefix.startswith(base) else None
+
+
+def after_days(days: object) -> str:
+    """A waiting time of a rule, in words. ValueError unless it is a number of days."""
+    if isinstance(days, bool) or not isinstance(days, int):
+        raise ValueError(f"{days!r} is no number of days")
+    return f"after {days} day{'' if days == 1 else 's'}"
