@@ -25,7 +25,7 @@ from lakegc_core.answers.scratch import scratch
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
-from lakegc_core.policy.holders import Holder, Past, holders_of, past_of
+from lakegc_core.policy.holders import Holder, Holders, Past
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.spark.session import Json
 from lakegc_core.stages.retention_commits.stage import walk_until_known
@@ -152,22 +152,9 @@ class _HolderWalk(KnowingWalk):
         created = known.graph.created
         newest = {number: max((created[row] for row in commits.get(number, ())), default=0) for number in objects}
         yield {"objects": len(objects)}
+        tell = Holders(known)
         for number in sorted(objects, key=lambda each: -newest[each])[:MOST]:
-            yield self._told(known, number, objects[number], commits.get(number, set()))
-
-    def _told(self, known: Known, number: int, own: Mapping[str, Any], rows: set[int]) -> Json:
-        kept = rows & set(known.kept)
-        holders = holders_of(known, kept)
-        holders.sort(key=lambda holder: (holder.until is not None, -(holder.until or 0), holder.name))
-        past = None if kept else past_of(known, rows)
-        return {
-            "hash": number,
-            "address": own["address"],
-            "paths": sorted(own["paths"]),
-            "holders": [_holder(known, holder) for holder in holders[:MOST]],
-            "in_all": len(holders),
-            "past": None if past is None else _past(known, past),
-        }
+            yield _told(known, tell, {"hash": number, **objects[number]}, commits.get(number, set()))
 
     def _objects(self) -> dict[int, dict[str, Any]]:
         """Address and paths by hash."""
@@ -183,6 +170,21 @@ class _HolderWalk(KnowingWalk):
         for part in parts:
             for batch in read_part(self.place.artifacts, f"{self.place.folder}/{name}", part, schema.names):
                 yield from batch.to_pylist()
+
+
+def _told(known: Known, tell: Holders, own: Json, rows: set[int]) -> Json:
+    """What the driver is told of an object that some commits show."""
+    kept = rows & set(known.kept)
+    holders = sorted(tell.of(kept), key=lambda each: (each.until is not None, -(each.until or 0), each.name))
+    past = None if kept else tell.past(rows)
+    return {
+        "hash": own["hash"],
+        "address": own["address"],
+        "paths": sorted(own["paths"]),
+        "holders": [_holder(known, holder) for holder in holders[:MOST]],
+        "in_all": len(holders),
+        "past": None if past is None else _past(known, past),
+    }
 
 
 def _holder(known: Known, holder: Holder) -> Json:

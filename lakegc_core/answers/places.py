@@ -15,7 +15,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import Json, run_on_rows, run_tasks
+from lakegc_core.spark.session import Json, many, run_on_rows, run_tasks
 from lakegc_core.stages.committed_addresses.held_paths import HELD
 from lakegc_core.stages.committed_addresses.protected import protected_rows
 from lakegc_core.stages.committed_addresses.range_files import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HITS, HOLDING = "hits", "holding"
+_READ_FOR_PATHS = 4  # ranges; an object has one path, unless it was copied or moved without its bytes
 HITS_SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),
@@ -72,17 +73,21 @@ class Wish:
 def hits_of(spark: SparkSession, context: MarkContext, layers: Sequence[Layer], wish: Wish, folder: str) -> list[Part]:
     """Entries of ranges that show the path, or refer to the address: parts of HITS_SCHEMA. An address that no retained
     range refers to is looked for in the ranges of all other commits too."""
+    reader = _Entries(reading(context, folder), wish, context.namespace, f"{folder}/{HITS}")
+    known = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).select("range_id")
     if wish.address is not None:
         sources = [source for layer in layers for source in layer.sources(STAGE, INDEX)]
         found = parts_of(run_tasks(spark, sources, _InIndex(context.workspace, folder, wish.hash)), [HITS])[HITS]
-        if found:
-            return found
-    reader = _Entries(reading(context, folder), wish, context.namespace, f"{folder}/{HITS}")
-    metaranges = _metaranges(spark, context)
-    ranges = metaranges.mapInArrow(reader.ranges, "range_id string").distinct()
-    if wish.address is not None:  # what the mark has read does not refer to it
-        known = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).select("range_id")
-        ranges = ranges.join(known, "range_id", "left_anti")
+        some = read(spark, context.workspace, f"{folder}/{HITS}", found, HITS_SCHEMA, ["range_id"]).distinct()
+        if len(layers) > 1:  # marks below have read ranges that are not retained any more
+            some = some.join(many(known), "range_id", "left_semi")
+        # An index has no paths: some of the ranges are read for them.
+        again = parts_of(run_on_rows(some.limit(_READ_FOR_PATHS), reader.entries), [HITS])[HITS]
+        if again:
+            return [*found, *again]
+    ranges = _metaranges(spark, context).mapInArrow(reader.ranges, "range_id string").distinct()
+    if wish.address is not None:  # no retained range refers to it
+        ranges = ranges.join(many(known), "range_id", "left_anti")
     return parts_of(run_on_rows(ranges.repartition(4 * spark_width(spark)), reader.entries), [HITS])[HITS]
 
 

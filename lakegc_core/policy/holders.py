@@ -2,80 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lakegc_core.policy.holds import BRANCH, TAG
-from lakegc_core.policy.retention import HOLD, Graph, Rules, held_rows, threshold
-from lakegc_core.policy.scenarios import EVERYTHING, SERVER, UNNAMED, Known
+from lakegc_core.policy.retention import HOLD, Rules, held_rows, threshold
+from lakegc_core.policy.scenarios import EVERYTHING, SERVER, UNNAMED, Known, newest_of
 
 _DAY = 86_400 * 10**6
+_LAST = 253_402_300_799 * 10**6  # the end of the year 9999
 
 
 @dataclass(frozen=True)
 class Holder:
     """A branch, a tag, a hold, or what else keeps a commit. `why`: `shows` it, `history` (by the rule of `days`),
-    `hold`, `dangling`, `all`. `row`: of the newest commit that it keeps so. `until`: microseconds; None for as long as
-    it stands."""
+    `hold`, `dangling`, `all`. `row`: of a commit that it keeps so, of a rule that which it keeps longest. `until`:
+    microseconds; None for as long as it stands."""
 
     name: str
     why: str
     row: int
     days: int | None = None
     until: int | None = None
-
-
-def holders_of(known: Known, rows: Collection[int]) -> list[Holder]:
-    """All that keeps one of some commits by itself."""
-    found = [Holder(f"{BRANCH}:{name}", "shows", row) for name, row in known.heads if row in rows]
-    if known.protect_tags:
-        found += [Holder(f"{TAG}:{name}", "shows", row) for name, row in known.tags if row in rows]
-    held = held_rows(known.graph, known.heads, known.tags, known.holds)
-    found += {hold: Holder(f"{HOLD}:{hold}", HOLD, row) for hold, row in held if row in rows}.values()
-    if known.judged_by is None:
-        return [*found, Holder(EVERYTHING, "all", max(rows))] if rows else found
-    shown = {holder.name for holder in found}
-    found += [holder for holder in _by_rules(known, known.judged_by, rows) if holder.name not in shown]
-    kept = set(known.server) & set(rows)
-    return [*found, Holder(SERVER, "all", max(kept))] if kept else found
-
-
-def _by_rules(known: Known, rules: Rules, rows: Collection[int]) -> Iterator[Holder]:
-    """What the rules keep of branches' history, and of what deleted branches left."""
-    graph = known.graph
-    for name, head in known.heads:
-        if last := _last_kept(known, rows, head, rules.days(name)):
-            yield Holder(f"{BRANCH}:{name}", "history", last[0], rules.days(name), last[1])
-    built_upon, heads = set(graph.main_parent), {row for _, row in known.heads}
-    best: tuple[int, int] | None = None
-    for row in set(range(len(graph.commit_ids))) - built_upon - heads:
-        own = (row, _until(known, row, rules.default_days))
-        kept = row in rows and graph.created[row] > threshold(known.now, rules.default_days, known.margin)
-        for each in (own if kept else None, _last_kept(known, rows, row, rules.default_days)):
-            if each is not None and (best is None or each[1] > best[1]):
-                best = each
-    if best is not None:
-        yield Holder(UNNAMED, "dangling", best[0], rules.default_days, best[1])
-
-
-def _last_kept(known: Known, rows: Collection[int], start: int, days: int) -> tuple[int, int] | None:
-    """Of what a rule keeps below a commit, the row that it keeps longest, and until when."""
-    graph, reach = known.graph, threshold(known.now, days, known.margin)
-    best: tuple[int, int] | None = None
-    row = start
-    while row >= 0:
-        parent = graph.main_parent[row]
-        if parent in rows and graph.created[row] > reach:
-            until = _until(known, row, days)
-            if best is None or until > best[1]:
-                best = (parent, until)
-        row = parent
-    return best
-
-
-def _until(known: Known, row: int, days: int) -> int:
-    """When a rule of so many days ends to reach back to a commit."""
-    return known.graph.created[row] + days * _DAY + known.margin
 
 
 @dataclass(frozen=True)
@@ -90,23 +38,86 @@ class Past:
     days: int | None = None
 
 
-def past_of(known: Known, rows: Collection[int]) -> Past | None:
-    """The past of what only these commits show; None if there are none."""
-    if not rows:
-        return None
-    graph = known.graph
-    last = max(rows, key=lambda row: (graph.created[row], row))
-    for name, child in _children(graph, known.heads, last):
-        if child not in rows:
-            days = known.judged_by.days(name) if known.judged_by else None
-            return Past(last, "replaced", child, name, days)
-    return Past(last, "deleted", days=known.judged_by.default_days if known.judged_by else None)
+class Holders:
+    """Tells what keeps some commits. What all tellings have in common is found once: there may be many branches."""
 
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._newest = newest_of(known.graph)
+        self._branch = _branches(known)
+        self._children: dict[int, list[int]] = {}
+        for row, parent in enumerate(known.graph.main_parent):
+            self._children.setdefault(parent, []).append(row)
 
-def _children(graph: Graph, heads: Sequence[tuple[str, int]], wanted: int) -> Iterator[tuple[str, int]]:
-    """By branch, the commit that was built upon the wanted one."""
-    for name, row in heads:
-        while row >= 0 and graph.main_parent[row] != wanted:
+    def of(self, rows: Collection[int]) -> list[Holder]:
+        """All that keeps one of some commits by itself."""
+        known = self._known
+        found = [Holder(f"{BRANCH}:{name}", "shows", row) for name, row in known.heads if row in rows]
+        if known.protect_tags:
+            found += [Holder(f"{TAG}:{name}", "shows", row) for name, row in known.tags if row in rows]
+        held = held_rows(known.graph, known.heads, known.tags, known.holds)
+        found += {hold: Holder(f"{HOLD}:{hold}", HOLD, row) for hold, row in held if row in rows}.values()
+        if known.judged_by is None:
+            return [*found, Holder(EVERYTHING, "all", max(rows))] if rows else found
+        shown = {holder.name for holder in found}
+        found += [holder for holder in self._by_rules(known.judged_by, rows) if holder.name not in shown]
+        kept = set(known.server) & set(rows)
+        return [*found, Holder(SERVER, "all", max(kept))] if kept else found
+
+    def past(self, rows: Collection[int]) -> Past | None:
+        """The past of what only these commits show; None if there are none."""
+        if not rows:
+            return None
+        created, rules = self._known.graph.created, self._known.judged_by
+        last = max(rows, key=lambda row: (created[row], row))
+        for child in self._children.get(last, ()):
+            name = self._branch.get(child)
+            if name is not None and child not in rows:
+                return Past(last, "replaced", child, name, rules.days(name) if rules else None)
+        return Past(last, "deleted", days=rules.default_days if rules else None)
+
+    def _by_rules(self, rules: Rules, rows: Collection[int]) -> Iterator[Holder]:
+        """What the rules keep of branches' history, and of what deleted branches left."""
+        known, graph = self._known, self._known.graph
+        for name, head in known.heads:
+            if last := self._kept_longest(rows, head, rules.days(name)):
+                yield Holder(f"{BRANCH}:{name}", "history", last[0], rules.days(name), _end(last[1]))
+        heads, best = {row for _, row in known.heads}, None
+        for row in set(range(len(graph.commit_ids))) - self._children.keys() - heads:
+            found = self._kept_longest(rows, row, rules.default_days, itself=True)
+            if found is not None and (best is None or found[1] > best[1]):
+                best = found
+        if best is not None:
+            yield Holder(UNNAMED, "dangling", best[0], rules.default_days, _end(best[1]))
+
+    def _kept_longest(
+        self, rows: Collection[int], start: int, days: int, *, itself: bool = False
+    ) -> tuple[int, int] | None:
+        """Of what a rule keeps below a commit, the row that it keeps longest, and until when. `itself`: the commit is
+        not a head, and the rule keeps it as well while it is young."""
+        known, graph, best = self._known, self._known.graph, None
+        reach = threshold(known.now, days, known.margin)
+        row = start
+        while row >= 0 and self._newest[row] > reach:
+            kept = [each for each in (graph.main_parent[row], start if itself and row == start else -1) if each in rows]
+            if kept and graph.created[row] > reach:
+                until = graph.created[row] + days * _DAY + known.margin
+                if best is None or until > best[1]:
+                    best = (kept[-1], until)
             row = graph.main_parent[row]
-        if row >= 0:
-            yield name, row
+        return best
+
+
+def _end(until: int) -> int | None:
+    """A moment; None where it lies beyond all dates."""
+    return until if until < _LAST else None
+
+
+def _branches(known: Known) -> dict[int, str]:
+    """For each commit of a branch's history the name of one that has it."""
+    found: dict[int, str] = {}
+    for name, row in known.heads:
+        while row >= 0 and row not in found:
+            found[row] = name
+            row = known.graph.main_parent[row]
+    return found

@@ -216,7 +216,7 @@ def _shares(known: Known) -> Iterator[tuple[str, list[int], list[int]]]:
     if rules is None:
         yield EVERYTHING, list(range(len(graph.commit_ids))), []
         return
-    newest = _newest(graph)
+    newest = newest_of(graph)
     default = threshold(known.now, rules.default_days, known.margin)
     built_upon = set(graph.main_parent)
     heads = Counter(row for _, row in known.heads)
@@ -231,7 +231,7 @@ def _shares(known: Known) -> Iterator[tuple[str, list[int], list[int]]]:
         yield UNNAMED, [*own, *_reached(graph, newest, row, default)], []
 
 
-def _newest(graph: Graph) -> Sequence[int]:
+def newest_of(graph: Graph) -> Sequence[int]:
     """For each row when the newest commit of its main ancestry was made."""
     found: dict[int, int] = {}
     for row in range(len(graph.commit_ids)):

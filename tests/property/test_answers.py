@@ -209,6 +209,7 @@ def check_explain(spark: SparkSession, context: MarkContext, right: Right, name:
             assert each["name"] in right_holders(right, name, ends - SECOND)
             assert each["name"] not in right_holders(right, name, ends + SECOND)
     assert (found.reason == "unreferenced") == (name in right.garbage)
+    assert bool(found.paths) == any(name in version.objects for version in right.world.commits.values())
     showing = {commit for commit, version in right.world.commits.items() if name in version.objects}
     if found.past is None:
         assert found.holders or not showing
