@@ -43,7 +43,7 @@ TOGETHER = 10  # histories that share a repository
 DAYS = (-1, 0, 1, 3, 7, 14, 30, 90, 400)
 
 
-@pytest.fixture(params=["s3", "local"])
+@pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.slow), "local"])
 def here(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lake]:
     with lake(tmp_path, blockstore=request.param) as found:
         yield found

@@ -68,6 +68,7 @@ def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
         yield World(spark, found)
 
 
+@pytest.mark.slow
 def test_what_was_deleted_in_all_is_what_the_store_lacks_also_after_marks_were_retired(world: World) -> None:
     stores = {"price": Price(0.02, "EUR")}
     for day in (0, 40, 80):
