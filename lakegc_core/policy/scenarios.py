@@ -174,8 +174,9 @@ def owners(known: Known) -> Owners:
     numbers: dict[str, int] = {}
     columns = owner_columns(known.judged_by)
     found = {name: np.full(len(known.graph.commit_ids), NEVER, np.int32) for name in columns}
-    for name, rows, _ in (shares := list(_shares(known))):
-        number = numbers.setdefault(name, len(numbers))
+    kept = set(known.kept)  # the mark judged a little later than `now`: what ran out meanwhile nobody keeps
+    for name, every, _ in (shares := list(_shares(known))):
+        number, rows = numbers.setdefault(name, len(numbers)), [row for row in every if row in kept]
         found["least"][rows] = np.minimum(found["least"][rows], number)
         found["most"][rows] = np.minimum(found["most"][rows], -number)
     only = owner_of(found["least"], found["most"])

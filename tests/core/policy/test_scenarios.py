@@ -132,6 +132,14 @@ def test_without_rules_every_commit_counts_and_nobody_keeps_any_alone_but_that()
     assert curves_of(None) == {}
 
 
+def test_what_ran_out_while_the_mark_was_made_nobody_keeps() -> None:
+    here = replace(world(bytes(range(BYTES))), rules=(400, {}))
+    known = known_of(here, tags=True)
+    assert known.kept
+    gone = replace(known, kept=known.kept[1:])
+    assert kept(gone, owners(gone).columns["least"]) == {known.graph.commit_ids[row] for row in gone.kept}
+
+
 @pytest.mark.parametrize("column", ["today", "at_once", "in_the_end"])
 def test_no_change_changes_nothing(column: str) -> None:
     here = replace(world(bytes(range(BYTES))), rules=(7, {"main": 30}))
