@@ -117,9 +117,8 @@ def wish_of(context: MarkContext, what: str) -> Wish:
         if stat is None:
             raise SettingsError(f"lakeFS shows nothing at {what}. A path alone asks for all versions of it: {path}")
         return Wish(None, _relative(context, stat.physical_address))
-    uri = namespace.uri.rstrip("/") + "/"
-    if what.startswith(uri):
-        return Wish(None, what.removeprefix(uri))
+    if "://" in what:
+        return Wish(None, _relative(context, what))
     if namespace.deletable(pa.array([what]), unknown_names=False)[0].as_py():
         return Wish(None, what)
     return Wish(what, None)
@@ -130,7 +129,7 @@ def _relative(context: MarkContext, physical: str) -> str:
     keys = context.namespace.protected_keys(pa.array([physical]), pa.array([2], pa.int8()))
     inside = keys.filter(keys["exact"])["address"].to_pylist()
     if not inside:
-        raise SettingsError(f"{physical} lies outside of {context.namespace.uri}: lakegc never deletes it.")
+        raise SettingsError(f"{physical} does not lie in {context.namespace.uri}: lakegc never deletes it.")
     return str(inside[0])
 
 
