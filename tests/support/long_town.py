@@ -77,7 +77,7 @@ class LongTown(Town):
             self.judge(before)
         self.sightings.append((self.clock(), self.repository.rules))
         if mark_id not in self.looked_at:
-            for name in candidates & self.live(world) & self.live(self.world()):
+            for name in candidates & self.seen(world) & self.seen(self.world()):
                 self.unreferenced.pop(name, None)
         self.looked_at.add(mark_id)
         return result

@@ -173,8 +173,7 @@ class Town:
         if resumed or meddling:  # nobody can say what it saw of what changed meanwhile
             self.unreferenced = {name: self.unreferenced.get(name, began) for name in self.stored()}
         else:
-            # What only a commit in flight holds the mark cannot see: if that lands and goes, nobody saw it live.
-            dead = self.stored().keys() - oracle.live(self.world(), tags=True)
+            dead = self.stored().keys() - self.seen(self.world())  # if what is in flight lands and goes, nobody saw it
             self.unreferenced = {name: self.unreferenced.get(name, began) for name in dead}
         return mark_id
 
@@ -201,7 +200,7 @@ class Town:
         if not meddling:
             assert not result.lost, result
             if mark_id not in self.looked_at:
-                for name in candidates & self.live(world) & self.live(self.world()):
+                for name in candidates & self.seen(world) & self.seen(self.world()):
                     self.unreferenced.pop(name, None)
         self.looked_at.add(mark_id)
         return result
@@ -287,6 +286,10 @@ class Town:
         """What must stay by the rules in force, and by these as well."""
         found = oracle.live(world, tags=True).union(*(flight.objects() for flight in self.player.flights))
         return found.union(*(oracle.live(replace(world, rules=each), tags=True) for each in rules))
+
+    def seen(self, world: oracle.World) -> set[str]:
+        """What a mark or a look can see live: not what only a commit in flight holds."""
+        return oracle.live(world, tags=True)
 
     def judge(self, before: Mapping[str, int]) -> None:
         """Nothing that was deleted is live, every deleted object had waited, and everything shown reads."""
