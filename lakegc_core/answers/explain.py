@@ -27,7 +27,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
 from lakegc_core.policy.holders import Holder, Holders, Past
 from lakegc_core.policy.scenarios import Known
-from lakegc_core.spark.session import Json
+from lakegc_core.spark.session import Json, runs_here
 from lakegc_core.stages.retention_commits.stage import walk_until_known
 from lakegc_core.tables.parts import Part, read_part
 
@@ -84,10 +84,10 @@ def explain(spark: SparkSession, context: MarkContext, what: str) -> Explanation
     """Answer from a complete mark. `what`: `lakefs://repository/ref/path`, a path, or the address of an object."""
     wish = wish_of(context, what)
     layers = layers_of(context.mark)
-    with scratch(context) as folder:
-        hits = hits_of(spark, context, layers, wish, folder)
-        holding = holding_of(spark, context, hits, folder)
-        walk = _HolderWalk(place=Place.of(context, folder), hits=tuple(hits), holding=tuple(holding))
+    with scratch(context, here=runs_here(spark)) as aside:
+        hits = hits_of(spark, context, layers, wish, aside)
+        holding = holding_of(spark, context, hits, aside)
+        walk = _HolderWalk(place=Place.of(context, aside), hits=tuple(hits), holding=tuple(holding))
         told = walk_until_known(spark, context, walk)
     found = [each for each in told if "hash" in each]
     if wish.address is not None and not found:
@@ -167,7 +167,7 @@ class _HolderWalk(KnowingWalk):
 
     def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Iterator[Json]:
         for part in parts:
-            for batch in read_part(self.place.artifacts, f"{self.place.folder}/{name}", part, schema.names):
+            for batch in read_part(self.place.aside.config, f"{self.place.aside.folder}/{name}", part, schema.names):
                 yield from batch.to_pylist()
 
 

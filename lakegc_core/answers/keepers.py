@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakegc_core.answers import standing
 from lakegc_core.answers.counting import Group, grouped, numbers_in, rows_schema
 from lakegc_core.answers.question import METARANGES, Asked, Question, ask_of_commits, fields_of, metaranges_schema
-from lakegc_core.answers.scratch import scratch
+from lakegc_core.answers.scratch import Scratch, scratch
 from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
@@ -25,7 +25,7 @@ from lakegc_core.marks.layers import Layer, layers_of, restored_since
 from lakegc_core.names import Reason
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.scenarios import NEVER, Columns
-from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows
+from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, runs_here
 from lakegc_core.stages.committed_addresses.range_files import (
     INDEX,
     INDEX_SCHEMA,
@@ -88,12 +88,12 @@ def answer(spark: SparkSession, context: MarkContext, question: Question) -> Ans
             "know of them. Make a new mark."
         )
     layers = layers_of(context.mark)
-    with scratch(context) as folder:
-        asked = ask_of_commits(spark, context, question, folder)
-        ranges = _ranges(spark, context, question, asked, folder)
-        index = [*_index_of_marks(layers), *_index_read(spark, context, layers[0], ranges, folder)]
-        rows = _rows_of_index(spark, context, question, ranges, index, folder)
-        objects = standing.objects_of(spark, context, layers, asked.commits, folder)
+    with scratch(context, here=runs_here(spark)) as aside:
+        asked = ask_of_commits(spark, context, question, aside)
+        ranges = _ranges(spark, context, question, asked, aside)
+        index = [*_index_of_marks(layers), *_index_read(spark, context, layers[0], ranges, aside)]
+        rows = _rows_of_index(spark, question, ranges, index, aside)
+        objects = standing.objects_of(spark, context, layers, asked.commits, aside)
         partitions = partitions_for(sum(each.part.rows for each in index) + context.mark.facts(ListingFacts).objects)
         groups = grouped(question, asked.names, objects, rows, partitions, local=context.namespace.is_local)
     found = Answer(groups, asked.names)
@@ -117,19 +117,19 @@ def _was_swept(context: MarkContext) -> bool:
     return any(parts for _, _, parts in journals(context, context.header.started_at))
 
 
-def _ranges(spark: SparkSession, context: MarkContext, question: Question, asked: Asked, folder: str) -> list[Part]:
+def _ranges(spark: SparkSession, context: MarkContext, question: Question, asked: Asked, aside: Scratch) -> list[Part]:
     """Every range of the metaranges that anything keeps, with its numbers."""
     from pyspark.sql import functions as F
 
     schema = metaranges_schema(question)
-    found = read(spark, context.workspace, f"{folder}/{METARANGES}", asked.parts, schema)
+    found = read(spark, aside.config, f"{aside.folder}/{METARANGES}", asked.parts, schema)
     tasks = tasks_for(rows_of(asked.parts), 64, 4 * spark_width(spark))
     shape = pa.schema([*_RANGE, *fields_of(question)])
-    told = Mapped(found.repartition(tasks), shape, _RangesOf(reading(context, folder), shape))
+    told = Mapped(found.repartition(tasks), shape, _RangesOf(reading(context, aside.folder), shape))
     how = [F.min("count").alias("count"), F.max("most").alias("most")]
     how += [F.min(name).alias(name) for name in ("min_key", "max_key", *numbers_in(shape))]
     frame = told.as_frame().groupBy("range_id").agg(*how)
-    return write(frame, context.workspace, {RANGES: f"{folder}/{RANGES}"}, shape)[RANGES]
+    return write(frame, aside.config, {RANGES: f"{aside.folder}/{RANGES}"}, shape)[RANGES]
 
 
 @dataclass(frozen=True)
@@ -160,40 +160,35 @@ def _index_of_marks(layers: Sequence[Layer]) -> list[Source]:
 
 
 def _index_read(
-    spark: SparkSession, context: MarkContext, own: Layer, ranges: Sequence[Part], folder: str
+    spark: SparkSession, context: MarkContext, own: Layer, ranges: Sequence[Part], aside: Scratch
 ) -> list[Source]:
     """The index of the ranges that the mark does not know, which are read for it."""
     from pyspark.sql import functions as F
 
     known = own.frame(spark, STAGE, RANGES, RANGES_SCHEMA).select("range_id")
-    wanted = read(spark, context.workspace, f"{folder}/{RANGES}", ranges, pa.schema(_RANGE))
+    wanted = read(spark, aside.config, f"{aside.folder}/{RANGES}", ranges, pa.schema(_RANGE))
     unknown = wanted.join(many(known), "range_id", "left_anti").withColumn("references", F.lit(1).cast("long"))
     with clear_errors():
         count = unknown.count()
     if not count:
         return []
-    target = f"{folder}/{_READ}"
+    target = f"{aside.folder}/{_READ}"
     tasks = tasks_for(count, 32, 8 * spark_width(spark))
-    results = run_on_rows(unknown.repartition(tasks), reading(context, target).ranges)
+    results = run_on_rows(unknown.repartition(tasks), reading(aside.of(context), target).ranges)
     parts = parts_of(results, [STAGE, INDEX, ELSEWHERE, RANGES])[INDEX]
-    return sources_of(context.workspace, f"{target}/{INDEX}", parts, context.header.mark_id)
+    return sources_of(aside.config, f"{target}/{INDEX}", parts, context.header.mark_id)
 
 
 def _rows_of_index(
-    spark: SparkSession,
-    context: MarkContext,
-    question: Question,
-    ranges: Sequence[Part],
-    index: Sequence[Source],
-    folder: str,
+    spark: SparkSession, question: Question, ranges: Sequence[Part], index: Sequence[Source], aside: Scratch
 ) -> Mapped:
     """The addresses of all ranges that anything keeps, with the numbers of their ranges.
 
     Every worker holds ranges and their numbers, so many at a time; the index is read once for each of these shares.
     """
-    place, shape = f"{folder}/{RANGES}", rows_schema(question)
+    place, shape = f"{aside.folder}/{RANGES}", rows_schema(question)
     names = [(place, part.name, part.rows, part.bytes, part.sha256) for part in ranges]
-    shares = [_Numbered(context.workspace, tuple(share), numbers_in(shape)) for share in _shares(names)]
+    shares = [_Numbered(aside.config, tuple(share), numbers_in(shape)) for share in _shares(names)]
     feeds = [
         Feed(source, (INDEX_SCHEMA.field("range_id").name, "hash"), share, repeated=("range_id",))
         for share in shares

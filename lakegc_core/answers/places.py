@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.answers.scratch import Scratch
 from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
@@ -70,15 +71,18 @@ class Wish:
         return int(hash_strings(pa.array([self.address]))[0])
 
 
-def hits_of(spark: SparkSession, context: MarkContext, layers: Sequence[Layer], wish: Wish, folder: str) -> list[Part]:
+def hits_of(
+    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], wish: Wish, aside: Scratch
+) -> list[Part]:
     """Entries of ranges that show the path, or refer to the address: parts of HITS_SCHEMA. An address that no retained
     range refers to is looked for in the ranges of all other commits too."""
-    reader = _Entries(reading(context, folder), wish, context.namespace, f"{folder}/{HITS}")
+    folder = aside.folder
+    reader = _Entries(reading(aside.of(context), folder), wish, context.namespace, f"{folder}/{HITS}")
     known = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).select("range_id")
     if wish.address is not None:
         sources = [source for layer in layers for source in layer.sources(STAGE, INDEX)]
-        found = parts_of(run_tasks(spark, sources, _InIndex(context.workspace, folder, wish.hash)), [HITS])[HITS]
-        some = read(spark, context.workspace, f"{folder}/{HITS}", found, HITS_SCHEMA, ["range_id"]).distinct()
+        found = parts_of(run_tasks(spark, sources, _InIndex(aside.config, folder, wish.hash)), [HITS])[HITS]
+        some = read(spark, aside.config, f"{folder}/{HITS}", found, HITS_SCHEMA, ["range_id"]).distinct()
         if len(layers) > 1:  # marks below have read ranges that are not retained any more
             some = some.join(many(known), "range_id", "left_semi")
         # An index has no paths: some of the ranges are read for them.
@@ -91,11 +95,12 @@ def hits_of(spark: SparkSession, context: MarkContext, layers: Sequence[Layer], 
     return parts_of(run_on_rows(ranges.repartition(4 * spark_width(spark)), reader.entries), [HITS])[HITS]
 
 
-def holding_of(spark: SparkSession, context: MarkContext, hits: Sequence[Part], folder: str) -> list[Part]:
+def holding_of(spark: SparkSession, context: MarkContext, hits: Sequence[Part], aside: Scratch) -> list[Part]:
     """The metaranges of all commits that hold a range among the hits: parts of HOLDING_SCHEMA."""
     if not hits:
         return []
-    reader = _Holding(reading(context, folder), f"{folder}/{HITS}", tuple(hits), f"{folder}/{HOLDING}")
+    folder = aside.folder
+    reader = _Holding(reading(aside.of(context), folder), f"{folder}/{HITS}", tuple(hits), f"{folder}/{HOLDING}")
     return parts_of(run_on_rows(_metaranges(spark, context), reader), [HOLDING])[HOLDING]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.answers.scratch import Scratch
 from lakegc_core.errors import CorruptFileError, SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.facts import CommitsFacts
@@ -73,9 +74,9 @@ def fields_of(question: Question) -> list[pa.Field]:
     return [pa.field(f"number_{place}", pa.int32(), nullable=False) for place in range(len(question.columns))]
 
 
-def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question, folder: str) -> Asked:
-    """Ask it of the commits that a complete mark knew, into parts below `folder`."""
-    results = walk_until_known(spark, context, _QuestionWalk(place=Place.of(context, folder), question=question))
+def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question, aside: Scratch) -> Asked:
+    """Ask it of the commits that a complete mark knew, into parts `aside`."""
+    results = walk_until_known(spark, context, _QuestionWalk(place=Place.of(context, aside), question=question))
     parts = parts_of(results, [METARANGES, OTHERS])
     names = next(result["names"] for result in results if "names" in result)
     return Asked(parts[METARANGES], names, parts[OTHERS])
@@ -84,11 +85,11 @@ def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question
 @dataclass(frozen=True)
 class Place:
     """Where a task finds what a mark knew of commits, and by what it judged; a picklable value that tasks carry.
-    `commits`, `refs`: folders and parts; `folder`: for what it writes."""
+    `commits`, `refs`: folders and parts; `aside`: for what it writes."""
 
     data: StoreConfig
     artifacts: StoreConfig
-    folder: str
+    aside: Scratch
     prefix: str
     facts: CommitsFacts
     commits: tuple[str, tuple[Part, ...]]
@@ -96,13 +97,13 @@ class Place:
     margin: int
 
     @classmethod
-    def of(cls, context: MarkContext, folder: str) -> Place:
+    def of(cls, context: MarkContext, aside: Scratch) -> Place:
         """Of a complete mark."""
         commits = context.mark.require(COMMITS)
         return cls(
             data=context.data,
             artifacts=context.workspace,
-            folder=folder,
+            aside=aside,
             prefix=context.header.block_prefix,
             facts=context.mark.facts(CommitsFacts),
             commits=(context.mark.stage_folder(COMMITS), tuple(commits.datasets[COMMITS])),
@@ -175,13 +176,13 @@ class _QuestionWalk(KnowingWalk):
         table = pa.Table.from_arrays([pa.array(ids.tolist(), pa.string()), *map(pa.array, found)], schema=schema)
         wanted = pc.not_equal(table["metarange_id"], "")
         some = pa.array(np.logical_or.reduce([numbers != NEVER for numbers in found]))
-        writer = PartWriter(self.place.artifacts, f"{self.place.folder}/{METARANGES}", schema)
+        writer = PartWriter(self.place.aside.config, f"{self.place.aside.folder}/{METARANGES}", schema)
         for batch in table.filter(pc.and_(wanted, some)).to_batches():
             writer.write(batch)
         yield from part_results(METARANGES, writer.close())
 
     def _write_commits(self, ids: Sequence[str], metaranges: Sequence[str]) -> Iterator[Json]:
-        writer = PartWriter(self.place.artifacts, f"{self.place.folder}/{OTHERS}", COMMITS_SCHEMA)
+        writer = PartWriter(self.place.aside.config, f"{self.place.aside.folder}/{OTHERS}", COMMITS_SCHEMA)
         columns: list[Any] = [pa.array(ids, pa.string()), pa.array(metaranges, pa.string()), pa.repeat("", len(ids))]
         writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
         yield from part_results(OTHERS, writer.close())

@@ -1,30 +1,54 @@
-"""A folder beside the marks in which an answer keeps what its tasks write, for as long as it takes."""
+"""Where an answer keeps what its tasks write, for as long as it takes.
+
+Where Spark runs on this machine, that is a temporary folder: an answer needs no right to write or delete in the store.
+Elsewhere it is a folder beside the marks, which all executors reach.
+"""
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from lakegc_core import clock
-from lakegc_core.errors import LakegcError
-from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.store.base import Store, connect
+from lakegc_core.errors import LakegcError, StoreError
+from lakegc_core.marks.context import MarkContext, RepositoryContext
+from lakegc_core.names import FAILED
+from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.local import LocalConfig
 
 FOLDER = "answers"
 _KEPT = timedelta(days=1)  # no answer takes so long: older folders are of questions that were broken off
 _BATCH = 1000
 
 
+@dataclass(frozen=True)
+class Scratch:
+    """A folder of a store; a picklable value that tasks carry."""
+
+    config: StoreConfig
+    folder: str
+
+    def of(self, context: MarkContext) -> MarkContext:
+        """The mark for functions that write to its workspace: they write here. Its artifacts cannot be read so."""
+        return replace(context, workspace=self.config)
+
+
 @contextmanager
-def scratch(context: RepositoryContext) -> Iterator[str]:
-    """A new folder, empty again in the end. What questions that were broken off have left is removed as well."""
+def scratch(context: RepositoryContext, *, here: bool) -> Iterator[Scratch]:
+    """A new folder, which is gone in the end. `here`: Spark runs on this machine."""
+    if here:
+        with tempfile.TemporaryDirectory(prefix="lakegc-answer-") as place:
+            yield Scratch(LocalConfig(place), FOLDER)
+        return
     store, prefix = connect(context.workspace), f"{context.home}/{FOLDER}/"
     now = clock.now()
     folder = f"{prefix}{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     try:
-        yield folder
+        yield Scratch(context.workspace, folder)
     finally:
         _remove(context, store, f"{folder}/")
         for level in store.list_level(prefix):
@@ -38,7 +62,9 @@ def _remove(context: RepositoryContext, store: Store, prefix: str) -> None:
     try:
         for batch in store.list(prefix):
             for start in range(0, batch.num_rows, _BATCH):
-                store.delete_many(batch.slice(start, _BATCH).column("address").to_pylist())
+                outcomes = store.delete_many(batch.slice(start, _BATCH).column("address").to_pylist())
+                if failed := [outcome for outcome in outcomes if outcome.startswith(FAILED)]:
+                    raise StoreError(failed[0])
         store.remove_empty_folders(prefix)
     except LakegcError as error:
         context.say(f"{store.root}/{prefix} could not be removed ({error}); it holds nothing that anybody needs")

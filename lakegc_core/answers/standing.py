@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.answers.scratch import Scratch
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.names import STAGES, Outcome, Reason
@@ -45,26 +46,27 @@ _ADDRESS = pa.schema([inventory.SCHEMA.field("address")])
 
 
 def objects_of(
-    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], commits: Sequence[Part], folder: str
+    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], commits: Sequence[Part], aside: Scratch
 ) -> Mapped:
     """The objects (SCHEMA) that the mark listed and no sweep has deleted since. `layers`: the mark and those that it
-    rests on; `commits`: parts of all commits in the folder OTHERS of `folder`."""
+    rests on; `commits`: parts of all commits in the folder OTHERS of `aside`."""
     own = layers[0]
-    held = held_paths.held_by_path(spark, context, folder, commits, f"{folder}/held", f"{folder}/elsewhere")
+    folder = aside.folder
+    held = held_paths.held_by_path(spark, aside.of(context), folder, commits, f"{folder}/held", f"{folder}/elsewhere")
     keepers = {
         _STAGED: own.wanted(uncommitted_addresses.STAGE),
-        Reason.HELD: Wanted(context.workspace, ((f"{folder}/held", held.parts),)),
+        Reason.HELD: Wanted(aside.config, ((f"{folder}/held", held.parts),)),
         Reason.NEIGHBOUR: own.wanted(EXPIRED, NEIGHBOURS),
         _ASIDE: own.wanted(EXPIRED, KEPT),
     }
     rows = inventory.find(spark, layers)
-    rows = among(spark, rows, _deleted_since(spark, context, own, folder), found=False)
+    rows = among(spark, rows, _deleted_since(spark, context, own, aside), found=False)
     for reason, wanted in keepers.items():
         rows = flagged(spark, rows, reason, wanted)
     return rows.then(SCHEMA, _Judging(Judge.of(context, xid_times)))
 
 
-def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, folder: str) -> Wanted:
+def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside: Scratch) -> Wanted:
     """What sweeps have deleted since the mark was begun."""
     feeds = [
         Feed(Source(context.workspace, journal, part, mark_id), ("address", "outcome"), _gone)
@@ -72,10 +74,10 @@ def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, folder
         for part in parts
     ]
     if not feeds:
-        return Wanted(context.workspace, ())
-    target = f"{folder}/{_DELETED}"
-    parts = write(rows_of_feeds(spark, feeds, _ADDRESS), context.workspace, {_DELETED: target}, _ADDRESS)[_DELETED]
-    return Wanted(context.workspace, ((target, parts),))
+        return Wanted(aside.config, ())
+    target = f"{aside.folder}/{_DELETED}"
+    parts = write(rows_of_feeds(spark, feeds, _ADDRESS), aside.config, {_DELETED: target}, _ADDRESS)[_DELETED]
+    return Wanted(aside.config, ((target, parts),))
 
 
 def _gone(rows: pa.RecordBatch) -> Mapping[str, Any]:

@@ -127,6 +127,11 @@ def prepare_environment(master: str = "local[*]", *, quick: bool = False) -> Non
     java.prepare(quick=quick and master.startswith("local"))
 
 
+def runs_here(spark: SparkSession) -> bool:
+    """Whether the executors are on this machine."""
+    return str(spark.conf.get("spark.master", "")).startswith("local")
+
+
 def run_tasks(
     spark: SparkSession,
     items: Sequence[Item],

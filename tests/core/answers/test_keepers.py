@@ -155,11 +155,12 @@ def test_ranges_that_are_too_many_for_a_worker_are_looked_up_in_shares(
     shares: list[int] = []
 
     def a_part_each(spark: SparkSession, context: MarkContext, *more: Any) -> list[Part]:
-        folder, found = f"{more[-1]}/ranges", []
+        aside, found = more[-1], []
+        folder = f"{aside.folder}/ranges"
         for part in ranges(spark, context, *more):
-            for batch in read_part(context.workspace, folder, part):
+            for batch in read_part(aside.config, folder, part):
                 for row in range(batch.num_rows):
-                    writer = PartWriter(context.workspace, folder, batch.schema)
+                    writer = PartWriter(aside.config, folder, batch.schema)
                     writer.write(batch.slice(row, 1))
                     found += writer.close()
         shares.append(len(found))

@@ -21,16 +21,22 @@ def test_what_an_answer_wrote_is_gone_afterwards_and_so_is_what_a_broken_one_lef
         store, home = context.workspace.connect(), f"{context.home}/{FOLDER}"
         store.write(f"{home}/20250330T115900-0/a/part", b"old")
         store.write(f"{home}/20250331T115900-0/a/part", b"of a question that is being answered")
-        with pytest.raises(RuntimeError), scratch(context) as folder:
-            store.write(f"{folder}/a/b/part", b"1")
+        with pytest.raises(RuntimeError), scratch(context, here=False) as aside:
+            assert aside.config == context.workspace
+            store.write(f"{aside.folder}/a/b/part", b"1")
             raise RuntimeError
         left = [file for file in (served.files("lake") / home).rglob("*") if file.is_file()]
         assert [file.read_bytes() for file in left] == [b"of a question that is being answered"]
 
 
-def test_what_cannot_be_removed_is_said_and_spoils_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", ["no", "failed:AccessDenied"])
+def test_what_cannot_be_removed_is_said_and_spoils_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
     def fails(self: LocalStore, keys: Sequence[str], gate: Any = None) -> list[str]:
-        raise StoreError("no")
+        if told.startswith("failed:"):
+            return [told for _ in keys]
+        raise StoreError(told)
 
     with lake(tmp_path) as served:
         served.create("lake")
@@ -38,6 +44,17 @@ def test_what_cannot_be_removed_is_said_and_spoils_no_answer(tmp_path: Path, mon
         context = served.open("lake")
         object.__setattr__(context, "say", said.append)
         monkeypatch.setattr(LocalStore, "delete_many", fails)
-        with scratch(context) as folder:
-            context.workspace.connect().write(f"{folder}/part", b"1")
-        assert len(said) == 1 and "could not be removed (no)" in said[0]
+        with scratch(context, here=False) as aside:
+            aside.config.connect().write(f"{aside.folder}/part", b"1")
+        assert len(said) == 1 and f"could not be removed ({told})" in said[0]
+
+
+def test_where_spark_runs_on_this_machine_nothing_is_written_to_the_store(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        served.create("lake")
+        before = sorted(served.files("lake").rglob("*"))
+        with scratch(served.open("lake"), here=True) as aside:
+            aside.config.connect().write(f"{aside.folder}/part", b"1")
+            place = Path(aside.config.root.removeprefix("local://"))
+            assert place.is_dir() and sorted(served.files("lake").rglob("*")) == before
+        assert not place.exists()
