@@ -103,5 +103,9 @@ def mark_and_sweep(folder: Path, s3: S3Server, running: Cluster, python: Path) -
         marked, swept = done["mark"], done["sweep"]
         assert marked["authorized"] and marked["objects"]["expired"] == len(dead)
         assert (swept["outcomes"]["deleted"], swept["outcomes"]["failed"]) == (len(dead), 0)
+        assert lakegc(home, variables, "du", "lake")["objects"]["objects"] == len(live)
+        (told,) = lakegc(home, variables, "explain", "lake", min(live))["objects"]
+        assert told["address"] == min(live) and told["size"] is not None
     keys = {key for batch in connect(config).list() for key in batch["address"].to_pylist()}
     assert {key for key in keys if not key.startswith("_lakefs/")} == live
+    assert not any("/answers/" in key for key in keys), "an answer leaves nothing behind"
