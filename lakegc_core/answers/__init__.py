@@ -1,1 +1,1 @@
-"""Answers to questions about a repository: read only, and no sweep takes them."""
+"""Answers to questions about a repository: they change nothing of it, and no sweep takes them."""

@@ -87,7 +87,7 @@ def du(spark: SparkSession, context: MarkContext, sets: Sequence[Sequence[str]] 
     found = answer(spark, context, question_of(rules_of(context.mark.facts(CommitsFacts).judged_by), sets))
     refs: Mapping[str, str] = found.names["refs"]
     shown = shown_by(spark, context, layers_of(context.mark), list(refs.values()))
-    keepers = [_keeper(found, number, name, shown.get(refs.get(name, ""))) for number, name in _names(found)]
+    keepers = _keepers(found, {name: shown.get(metarange) for name, metarange in refs.items()})
     kept = found.amount(TODAY, lambda results: results["today"] != NEVER, list(Reason))
     return Usage(
         repository=context.header.repository,
@@ -133,25 +133,15 @@ def _finish(ends: Sequence[str], names: Json, numbers: Mapping[str, np.ndarray])
     }
 
 
-def _names(found: Answer) -> list[tuple[int, str]]:
-    """The owners by their numbers."""
-    return list(enumerate(found.names["owners"]))
-
-
-def _keeper(found: Answer, number: int, name: str, shown: Amount | None) -> Keeper:
-    def of(result: str, results: Mapping[str, int]) -> bool:
-        return results[result] == number
-
-    def in_history(results: Mapping[str, int]) -> bool:
-        return results["end"] == number and results["head"] == NEVER
-
-    return Keeper(
-        name=name,
-        shows=shown,
-        only=found.amount(_END, partial(of, "end"), LATER),
-        history=found.amount(_END, in_history, LATER),
-        at_once=found.amount(_NOW, partial(of, "now")),
-    )
+def _keepers(found: Answer, shown: Mapping[str, Amount | None]) -> list[Keeper]:
+    """Every owner, by sums that are made once for all: there may be many branches."""
+    only = found.amounts(_END, "end", LATER)
+    history = found.amounts(_END, "end", LATER, lambda results: results["head"] == NEVER)
+    at_once = found.amounts(_NOW, "now", (Reason.UNREFERENCED,))
+    return [
+        Keeper(name, shown.get(name), *(sums.get(number, NOTHING) for sums in (only, history, at_once)))
+        for number, name in enumerate(found.names["owners"])
+    ]
 
 
 def _together(found: Answer, number: int, patterns: tuple[str, ...]) -> Together:

@@ -28,7 +28,6 @@ from lakegc_core.policy.scenarios import NEVER, Columns
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, runs_here
 from lakegc_core.stages.committed_addresses.range_files import (
     INDEX,
-    INDEX_SCHEMA,
     RANGES,
     RANGES_SCHEMA,
     STAGE,
@@ -71,6 +70,21 @@ class Answer:
         """The objects whose results in a view are wanted, of those that one of the reasons keeps besides commits."""
         own = (each for each in self.groups if each.view == view and each.reason in reasons)
         return sum((each.amount for each in own if wanted(each.results)), NOTHING)
+
+    def amounts(
+        self,
+        view: tuple[str, ...],
+        name: str,
+        reasons: Collection[Reason],
+        wanted: Callable[[Mapping[str, int]], bool] = lambda results: True,
+    ) -> dict[int, Amount]:
+        """The same for every value of a result at once."""
+        found: dict[int, Amount] = {}
+        for each in self.groups:
+            if each.view == view and each.reason in reasons and wanted(each.results):
+                value = each.results[name]
+                found[value] = found.get(value, NOTHING) + each.amount
+        return found
 
 
 TODAY = ("today",)
@@ -189,11 +203,7 @@ def _rows_of_index(
     place, shape = f"{aside.folder}/{RANGES}", rows_schema(question)
     names = [(place, part.name, part.rows, part.bytes, part.sha256) for part in ranges]
     shares = [_Numbered(aside.config, tuple(share), numbers_in(shape)) for share in _shares(names)]
-    feeds = [
-        Feed(source, (INDEX_SCHEMA.field("range_id").name, "hash"), share, repeated=("range_id",))
-        for share in shares
-        for source in index
-    ]
+    feeds = [Feed(source, ("range_id", "hash"), share, repeated=("range_id",)) for share in shares for source in index]
     return rows_of_feeds(spark, feeds, shape)
 
 

@@ -40,7 +40,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Expected:
     """What a mark would find: the garbage in all, what of it is none today, and what would be none any more."""
 
     garbage: Amount
@@ -61,8 +61,8 @@ class WhatIf:
     without: tuple[str, ...]
     protect_tags: bool
     today: Amount
-    at_once: Outcome
-    in_the_end: Outcome
+    at_once: Expected
+    in_the_end: Expected
     curves: Mapping[str, Sequence[Point]]
     nothing_called_so: tuple[str, ...]
 
@@ -93,8 +93,8 @@ def whatif(spark: SparkSession, context: MarkContext, wish: Wish) -> WhatIf:
         without=change.without,
         protect_tags=change.protect_tags,
         today=found.amount(TODAY, lambda results: results["today"] == NEVER),
-        at_once=_outcome(found, "at_once", (Reason.UNREFERENCED,)),
-        in_the_end=_outcome(found, "in_the_end", LATER),
+        at_once=_expected(found, "at_once", (Reason.UNREFERENCED,)),
+        in_the_end=_expected(found, "in_the_end", LATER),
         curves={name.partition(" ")[2]: _curve(found, name) for name in curves_of(change.rules)},
         nothing_called_so=tuple(found.names["nothing_called_so"]),
     )
@@ -147,8 +147,8 @@ def _wished(rules: Rules | None, wished: Mapping[str, int | None]) -> Rules | No
     return Rules(default, {name: days for name, days in branches.items() if days is not None})
 
 
-def _outcome(found: Answer, name: str, reasons: Collection[Reason]) -> Outcome:
-    return Outcome(
+def _expected(found: Answer, name: str, reasons: Collection[Reason]) -> Expected:
+    return Expected(
         garbage=found.amount(_CHANGED, lambda results: results[name] == NEVER, reasons),
         more=found.amount(_CHANGED, lambda results: results[name] == NEVER != results["today"], reasons),
         less=found.amount(_CHANGED, lambda results: results[name] != NEVER == results["today"], reasons),
