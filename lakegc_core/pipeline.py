@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import Manifest
@@ -128,11 +127,10 @@ def expired_of(context: MarkContext) -> Iterator[str]:
             yield from batch.column(0).to_pylist()
 
 
-def write_addresses(context: MarkContext, file: Path) -> int:
-    """Write the expired addresses to a local file, one a line; return how many."""
+def write_addresses(context: MarkContext, out: IO[bytes]) -> int:
+    """Write the expired addresses as UTF-8, one a line; return how many."""
     count = 0
-    with file.open("w", encoding="utf-8", newline="\n") as out:
-        for address in expired_of(context):
-            out.write(f"{address}\n")
-            count += 1
+    for address in expired_of(context):
+        out.write(f"{address}\n".encode())
+        count += 1
     return count

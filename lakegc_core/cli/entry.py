@@ -6,9 +6,11 @@ import argparse
 import gc
 import json
 import os
+import select
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import lakegc_core
 from lakegc_core.cli import answers, copying, doctor, history, marking
@@ -21,9 +23,37 @@ VERBS = (*marking.VERBS, *history.VERBS, *answers.VERBS, *copying.VERBS, *doctor
 """lakegc's own verbs, in the order of `lakegc --help`."""
 
 
+BROKEN_PIPE = 141
+"""The exit code where stdout was closed early: the one that shells give a command that SIGPIPE ended."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        try:
+            return _run(sys.argv[1:] if arguments is None else list(arguments))
+        finally:
+            sys.stdout.flush()  # here, because Python itself would complain of a closed stdout at its exit
+    except BrokenPipeError:
+        if not _stdout_is_closed():
+            raise
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _stdout_is_closed() -> bool:
+    """Whether nobody reads stdout any more. Other pipes break too, and that is no reason to be quiet."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+    except (AttributeError, OSError, ValueError):  # no poll on this system, or stdout is no file
+        return False
+    return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
+
+
+def _run(given: list[str]) -> int:
+    """One command, and what becomes of its errors."""
     own = bool(given) and given[0] in {verb.name for verb in VERBS}
     # No other package takes part in a verb of lakegc's own: it costs no time there, and breaks nothing.
     options = parser(VERBS if own else (*VERBS, *from_elsewhere())).parse_args(given)
@@ -32,17 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.verb(options, reporter)
         return code
     except LakegcError as error:
+        sys.stderr.write(f"lakegc: {error}\n")
         if options.json:
             print(json.dumps({"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}))
-        sys.stderr.write(f"lakegc: {error}\n")
         return error.exit_code
     except Exception as error:  # a fault of lakegc or of what it stands on: said in a line, the trace on demand
-        if os.environ.get("LAKEGC_DEBUG"):
+        if os.environ.get("LAKEGC_DEBUG") or (isinstance(error, BrokenPipeError) and _stdout_is_closed()):
             raise
         first = (str(error).strip().splitlines() or [""])[0][:300]
+        sys.stderr.write(f"lakegc: {type(error).__name__}: {first}\nLAKEGC_DEBUG=1 shows where. Please report this.\n")
         if options.json:
             print(json.dumps({"error": first, "kind": type(error).__name__, "exit_code": 1}))
-        sys.stderr.write(f"lakegc: {type(error).__name__}: {first}\nLAKEGC_DEBUG=1 shows where. Please report this.\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write(f"lakegc: interrupted. To go on where it stopped: {_again(given, options)}\n")

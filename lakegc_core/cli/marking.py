@@ -31,6 +31,9 @@ from lakegc_core.views.words import comes_back, human_bytes, to_the_minute
 
 Json = dict[str, Any]
 
+STDOUT = "-"
+"""The name of a file that means stdout."""
+
 
 def _mark_arguments(to: argparse.ArgumentParser) -> None:
     name_repository(to)
@@ -39,7 +42,7 @@ def _mark_arguments(to: argparse.ArgumentParser) -> None:
 
 def _review_arguments(to: argparse.ArgumentParser) -> None:
     name_mark(to)
-    option(to, "--addresses", metavar="FILE", help="write the expired addresses to FILE, one a line")
+    option(to, "--addresses", metavar="FILE", help="write the expired addresses to FILE, one a line; - is stdout")
     option(to, "--html", metavar="FILE", help="write the mark as a page of HTML with pictures to FILE")
 
 
@@ -136,14 +139,21 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
 
 
 def _review(options: argparse.Namespace, reporter: Reporter) -> int:
+    on_stdout = options.addresses == STDOUT
+    if on_stdout and options.json:
+        raise SettingsError("`--addresses -` and --json both write to stdout. Name a file for the addresses.")
     context = open_mark(opened(options, reporter), own_mark(options.mark_id))
     review = pipeline.review(context)
-    if options.addresses:
-        count = pipeline.write_addresses(context, Path(options.addresses))
+    if options.addresses and not on_stdout:
+        with Path(options.addresses).open("wb") as out:
+            count = pipeline.write_addresses(context, out)
         reporter.say(f"{count:,} addresses written to {options.addresses}")
     if options.html:
         Path(options.html).write_text(pipeline.page_of(context, review.report), encoding="utf-8")
         reporter.say(f"the report is in {options.html}")
+    if on_stdout:
+        pipeline.write_addresses(context, sys.stdout.buffer)
+        return 0
     shown = f"{screen.mark_screen(review.report, every_guard=True)}\n  artifacts   {review.report['artifacts']}"
     show(options, review.report, shown + "\n" + _next_step(context, review, reviewed=True))
     return 0

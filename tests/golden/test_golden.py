@@ -118,7 +118,8 @@ def test_the_lists_for_people_hold_exactly_the_expired_addresses(story: Story, t
     lists = story.replay.read_below(f"{context.mark.folder}/deleted.text/")
     found = [line for name, data in lists.items() if name.endswith(".txt") for line in data.decode().splitlines()]
     assert sorted(found) == sorted(story.of("garbage_when_tags_are_protected"))
-    assert pipeline.write_addresses(context, tmp_path / "addresses") == len(found)
+    with (tmp_path / "addresses").open("wb") as out:
+        assert pipeline.write_addresses(context, out) == len(found)
     assert sorted((tmp_path / "addresses").read_text(encoding="utf-8").splitlines()) == sorted(found)
 
 

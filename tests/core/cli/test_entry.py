@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -33,3 +36,59 @@ def test_other_commands_go_on_as_they_were(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(marking, "opened", interrupted)
     assert main(["sweep", "lake", "m1", "--yes"]) == 130
     assert "To go on where it stopped: lakegc sweep lake m1 --yes\n" in capsys.readouterr().err
+
+
+_PROGRAM = """
+import sys
+from lakegc_core.cli import command, history
+
+def work(options, reporter):
+    {work}
+    return 0
+
+object.__setattr__(history.VERBS[0], "run", work)
+sys.exit(command({arguments}))
+"""
+
+
+def unread(work: str, arguments: list[str]) -> tuple[int, str]:
+    """How the command ends, and what it says on stderr, when nobody reads its stdout. `work`: what its verb does."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        program = _PROGRAM.format(work=work, arguments=arguments)
+        variables = {name: each for name, each in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=variables,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "work",
+    ["print('short')", "print('long ' * 100_000)", "sys.stdout.buffer.write(b'long ' * 100_000)"],
+)
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_command_whose_output_nobody_reads_any_more_ends_quietly(work: str, more: list[str]) -> None:
+    assert unread(work, ["marks", "lake", *more]) == (141, "")
+
+
+def test_a_help_that_nobody_reads_any_more_ends_quietly() -> None:
+    assert unread("pass", ["marks", "--help"]) == (141, "")
+
+
+def test_an_error_that_nobody_reads_on_stdout_is_still_said_on_stderr() -> None:
+    fails = "from lakegc_core.errors import MarkError; raise MarkError('no mark')"
+    assert unread(fails, ["marks", "lake", "--json"]) == (141, "lakegc: no mark\n")
+
+
+def test_another_pipe_that_breaks_is_a_fault_that_is_told() -> None:
+    code, said = unread("sys.stdout = sys.stderr; raise BrokenPipeError('a socket')", ["marks", "lake"])
+    assert code == 1 and "BrokenPipeError: a socket" in said and "Please report this" in said

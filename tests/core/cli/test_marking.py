@@ -1,19 +1,21 @@
-"""What is asked before anything is deleted."""
+"""What is asked before anything is deleted, and what a review shows and writes."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lakegc_core.cli import marking
+from lakegc_core.cli import main, marking
 from lakegc_core.errors import RefusedError
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.views.words import comes_back
+from tests.core.cli.conftest import Desk
 
 
 def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_bring_it_back(
@@ -49,3 +51,20 @@ def test_each_kind_of_store_says_how_long_it_keeps_what_is_deleted(
     versioned: bool | None, soft_delete: timedelta | None, said: str
 ) -> None:
     assert comes_back(versioned, soft_delete) == said
+
+
+def test_a_review_writes_the_addresses_alone_to_stdout(desk: Desk, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    desk.mark("m1", garbage=["data/a", "data/ö"])
+    assert main(["review", "lake", "m1", "--addresses", "-"]) == 0
+    assert capfdbinary.readouterr().out == "data/a\ndata/ö\n".encode()
+
+
+def test_addresses_and_json_do_not_share_stdout(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["review", "lake", "m1", "--addresses", "-", "--json"]) == 2
+    assert "both write to stdout" in capsys.readouterr().err
+
+
+def test_a_review_writes_the_addresses_to_a_file(desk: Desk, tmp_path: Path) -> None:
+    desk.mark("m1", garbage=["data/a", "data/ö"])
+    assert main(["review", "lake", "m1", "--addresses", str(tmp_path / "list")]) == 0
+    assert (tmp_path / "list").read_bytes() == "data/a\ndata/ö\n".encode()
