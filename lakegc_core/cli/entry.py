@@ -14,7 +14,7 @@ from pathlib import Path
 
 import lakegc_core
 from lakegc_core.cli import answers, copying, doctor, history, marking
-from lakegc_core.cli.options import flag, option
+from lakegc_core.cli.options import flag, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.errors import LakegcError
 from lakegc_core.views.progress import Reporter
@@ -59,6 +59,8 @@ def _run(given: list[str]) -> int:
     options = parser(VERBS if own else (*VERBS, *from_elsewhere())).parse_args(given)
     reporter = Reporter(quiet=options.quiet)
     try:
+        if getattr(options, "repository", None):
+            options.repository = repository_name(options.repository)
         code: int = options.verb(options, reporter)
         return code
     except LakegcError as error:

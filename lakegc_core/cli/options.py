@@ -16,6 +16,8 @@ from lakegc_core.views.progress import Reporter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SCHEME = "lakefs://"
+
 
 def option(to: argparse.ArgumentParser, name: str, **more: Any) -> None:
     """Add an option whose default comes from its environment variable."""
@@ -35,6 +37,20 @@ def flag(to: argparse._ActionsContainer, name: str, text: str) -> None:
 def name_repository(to: argparse.ArgumentParser) -> None:
     """The argument REPO."""
     to.add_argument("repository", metavar="REPO")
+
+
+def repository_name(given: str) -> str:
+    """The name of a repository that is given as `REPO`, `lakefs://REPO` or `lakefs://REPO/`.
+
+    SettingsError for a URI that names something else.
+    """
+    if not given.startswith(SCHEME):
+        return given
+    name, _, rest = given.removeprefix(SCHEME).partition("/")
+    if not name or rest:
+        right = f"write {name} or {SCHEME}{name}" if name else f"write its name, or {SCHEME} and its name"
+        raise SettingsError(f"{given!r} does not name a repository. REPO is a repository alone: {right}.")
+    return name
 
 
 def name_mark(to: argparse.ArgumentParser) -> None:

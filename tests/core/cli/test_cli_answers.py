@@ -70,6 +70,7 @@ def test_questions_are_answered_from_the_newest_mark_or_the_one_that_is_named(
     assert found["rules"] == {"default": 3} and found["nothing_called_so"] == ["branch:x"]
     (told,) = answered(capsys, "explain", "lake", "lakefs://lake/main/a")["objects"]
     assert [each["name"] for each in told["holders"]] == ["branch:main"] and not told["staged"]
+    assert answered(capsys, "explain", "lakefs://lake/", "lakefs://lake/main/a")["objects"] == [told]
     assert answered(capsys, "explain", "lake", told["address"])["objects"] == [told]
     physical = repository.entry("main", "a").address
     assert answered(capsys, "explain", "lake", physical)["objects"] == [told]

@@ -1,0 +1,47 @@
+"""What verbs share: the repository that they are given."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lakegc_core.cli import main
+from lakegc_core.cli.options import repository_name
+from lakegc_core.errors import SettingsError
+from tests.core.cli.conftest import Desk
+
+
+@pytest.mark.parametrize("given", ["lake", "lakefs://lake", "lakefs://lake/"])
+def test_a_repository_is_named_by_its_name_or_by_its_uri(given: str) -> None:
+    assert repository_name(given) == "lake"
+
+
+@pytest.mark.parametrize("given", ["lakefs://lake/main", "lakefs://lake/main/a/b", "lakefs://lake//", "lakefs://"])
+def test_a_uri_of_more_or_less_than_a_repository_is_refused(given: str) -> None:
+    with pytest.raises(SettingsError, match="REPO is a repository alone"):
+        repository_name(given)
+
+
+@pytest.mark.parametrize("verb", ["marks", "history", "doctor"])
+def test_verbs_take_the_uri_of_a_repository(desk: Desk, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for repository in ("lake", "lakefs://lake/"):
+        assert main([verb, repository, "--json", "--quiet"]) in (0, 3)
+        found.append(json.loads(capsys.readouterr().out))
+    if verb != "doctor":  # it names what it wrote
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("verb", "more"),
+    [
+        *((verb, []) for verb in ("mark", "run", "marks", "history", "retire", "du", "whatif", "doctor")),
+        *((verb, ["m1"]) for verb in ("review", "sweep")),
+        *((verb, ["m1", "/place"]) for verb in ("backup", "restore")),
+        ("explain", ["lakefs://lake/main/path"]),
+    ],
+)
+def test_every_verb_refuses_the_uri_of_a_branch(verb: str, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "lakefs://lake/main", *more]) == 2
+    assert "write lake or lakefs://lake" in capsys.readouterr().err
