@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import dagster as dg
 import pytest
 
 from lakegc_core.errors import SettingsError
-from lakegc_dagster import register
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GC_PARTITIONS, MARK, REPOSITORY, GcCell, Grid
 
@@ -44,24 +41,9 @@ def test_a_registered_cell_is_a_partition_and_registering_twice_changes_nothing(
     assert str(cell.key) == "m1|analytics"
 
 
-def test_a_team_with_a_prefix_has_partitions_of_its_own(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_team_with_a_prefix_has_partitions_of_its_own(instance: dg.DagsterInstance) -> None:
     mine = Grid.named(("lake", "gc"))
     assert mine == LakegcConfig(key_prefix=("lake", "gc")).grid and Grid.named(()) == LakegcConfig().grid
     GcCell("analytics", "m1").register(instance, mine)
     assert (mine.repositories_of(instance), mine.marks_of(instance)) == (["analytics"], ["m1"])
     assert instance.get_dynamic_partitions(str(REPOSITORY.name)) == []
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    assert register.main(["analytics", "m1", "--prefix", "lake/gc"]) == 0
-    with dg.DagsterInstance.get() as registered:
-        assert mine.marks_of(registered) == ["m1"] and registered.get_dynamic_partitions(str(MARK.name)) == []
-
-
-def test_the_register_command_refuses_a_malformed_cell_and_a_missing_home(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    assert register.main(["Analytics!", "m1"]) == 2
-    assert register.main(["analytics", "m1"]) == 2
-    assert "DAGSTER_HOME is not set" in capsys.readouterr().err
