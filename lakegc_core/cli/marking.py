@@ -20,6 +20,8 @@ from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
 from lakegc_core.marks.catalogue import newest_to_sweep
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.marks.ids import new_mark_id
+from lakegc_core.marks.sweeps import finished_sweeps, sweeps_of
+from lakegc_core.names import FAILED
 from lakegc_core.policy import guards
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.authorize import ready_at
@@ -122,6 +124,8 @@ def _mark(options: argparse.Namespace, reporter: Reporter) -> int:
 
 def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool = False) -> str:
     repository, mark_id = context.header.repository, context.header.mark_id
+    if swept := _swept(context):
+        return swept
     if not review.authorized and not reviewed:
         return f"\nnext: lakegc review {repository} {mark_id}"
     if not review.authorized:
@@ -136,6 +140,18 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
     if when > clock.now().timestamp():
         return f"\nnext: lakegc sweep {repository} {mark_id}   (after {to_the_minute(clock.instant(when))})"
     return f"\nnext: lakegc sweep {repository} {mark_id}"
+
+
+def _swept(context: MarkContext) -> str:
+    """What the sweeps of a mark came to, and what is still to be done; empty for a mark that nobody has swept."""
+    over, begun = finished_sweeps(context), sweeps_of(connect(context.workspace), context.mark.folder)
+    lines = screen.swept_lines(over)
+    again = f"lakegc sweep {context.header.repository} {context.header.mark_id}"
+    if len(over) < len(begun):
+        lines.append(f"next: {again}   (a sweep broke off: this goes on with it, and --close ends it)")
+    elif over and any(count and outcome.startswith(FAILED) for outcome, count in over[-1]["outcomes"].items()):
+        lines.append(f"next: {again}   (deletes failed: this tries them again)")
+    return "".join(f"\n{line}" for line in lines)
 
 
 def _review(options: argparse.Namespace, reporter: Reporter) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lakegc_core.clock import instant
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.names import Outcome
 from lakegc_core.views.words import UNKNOWN_REMARK, freed, held_by, human_bytes, kept_by, monthly, to_the_minute
@@ -140,6 +141,21 @@ def sweep_screen(report: Json) -> str:
     if report["report"]:
         lines += ["", f"  report   {report['report']}"]
     return "\n".join(lines)
+
+
+def swept_lines(sweeps: Sequence[Json]) -> list[str]:
+    """When a mark was swept and what came of it, a line a sweep. `sweeps`: the reports of those that are over."""
+    return [
+        f"swept {to_the_minute(instant(sweep['finished_at']))} (sweep {sweep['sweep']}): {_came_of(sweep)}"
+        for sweep in sweeps
+    ]
+
+
+def _came_of(sweep: Json) -> str:
+    outcomes = sweep["outcomes"]
+    deleted = f"{outcomes.get(Outcome.DELETED, 0):,} objects deleted, {human_bytes(sweep['bytes_deleted'])}"
+    others = (f"{count:,} {outcome}" for outcome, count in outcomes.items() if count and outcome != Outcome.DELETED)
+    return " · ".join([deleted, *others])
 
 
 def retirement_screen(report: Json) -> str:

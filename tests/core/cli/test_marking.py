@@ -13,9 +13,13 @@ import pytest
 
 from lakegc_core.cli import main, marking
 from lakegc_core.errors import RefusedError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import encode
+from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.views.words import comes_back
 from tests.core.cli.conftest import Desk
+from tests.support.lake import NOW
 
 
 def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_bring_it_back(
@@ -68,3 +72,44 @@ def test_a_review_writes_the_addresses_to_a_file(desk: Desk, tmp_path: Path) -> 
     desk.mark("m1", garbage=["data/a", "data/ö"])
     assert main(["review", "lake", "m1", "--addresses", str(tmp_path / "list")]) == 0
     assert (tmp_path / "list").read_bytes() == "data/a\ndata/ö\n".encode()
+
+
+def swept(context: MarkContext, number: int, **outcomes: int) -> None:
+    """A sweep of a mark that is over; without outcomes, one that broke off."""
+    folder = context.artifacts(context.header.mark_id).folder
+    store = connect(context.workspace)
+    store.write(f"{folder}/sweeps/{number}/plan.json", b"{}")
+    if outcomes:
+        report = {"sweep": number, "outcomes": outcomes, "bytes_deleted": 10, "finished_at": NOW.timestamp()}
+        store.write(f"{folder}/sweeps/{number}/report.json", encode(report))
+
+
+def ending(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What a review says below the artifacts of the mark."""
+    assert main(["review", "lake", "m1"]) == 0
+    return capsys.readouterr().out.partition("  artifacts ")[2].splitlines()[2:]
+
+
+def test_a_review_of_a_mark_that_nobody_swept_names_the_sweep(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.mark("m1", garbage=["data/a"])
+    assert ending(capsys)[0].startswith("next")
+
+
+def test_a_review_of_a_swept_mark_says_when_it_was_swept_and_what_was_deleted(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swept(desk.mark("m1", garbage=["data/a"]), 1, deleted=1, rescued=2, already_gone=0)
+    assert ending(capsys) == ["swept 2025-03-31 12:00 UTC (sweep 1): 1 objects deleted, 10 B · 2 rescued"]
+
+
+def test_a_review_names_the_sweep_again_where_deletes_failed(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    swept(desk.mark("m1", garbage=["data/a"]), 1, **{"deleted": 1, "failed:no_answer": 1})
+    assert ending(capsys)[1:] == ["next: lakegc sweep lake m1   (deletes failed: this tries them again)"]
+
+
+def test_a_review_names_the_sweep_again_where_one_broke_off(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    context = desk.mark("m1", garbage=["data/a"])
+    swept(context, 1, deleted=1)
+    swept(context, 2)
+    shown = ending(capsys)
+    assert shown[0].startswith("swept ") and shown[1].startswith("next: lakegc sweep lake m1   (a sweep broke off")
