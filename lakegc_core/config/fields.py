@@ -5,12 +5,13 @@ Which fields there are is said in `settings`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
-from pydantic_core import PydanticKnownError
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Strict, WithJsonSchema
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from lakegc_core.config.durations import parse_duration
 from lakegc_core.errors import SettingsError
@@ -69,6 +70,37 @@ WaitingTime = Annotated[timedelta, BeforeValidator(told(_waiting_time)), _WRITTE
 Seconds = Annotated[float, BeforeValidator(told(lambda value: _waiting_time(value).total_seconds())), _WRITTEN]
 """The same, kept as seconds."""
 
+
+def _memory_is_memory(conf: Mapping[str, str]) -> Mapping[str, str]:
+    for name, schema in _MEMORY.items():
+        if name in conf and not re.fullmatch(str(schema["pattern"]), conf[name]):
+            raise PydanticCustomError("memory", "{error}", {"error": _NO_MEMORY, "below": (name,)})
+    return conf
+
+
+_NO_MEMORY = "this is no amount of memory; write a whole number with k, m, g or t, such as 4g"
+_MEMORY: dict[str, dict[str, JsonValue]] = {
+    "spark.driver.memory": {
+        "type": "string",
+        "pattern": "^[1-9][0-9]*[kKmMgGtT]$",  # goes to Java as it is, which takes less than Spark does
+        "description": "Memory of the driver's JVM, such as 4g.",
+    },
+    "spark.executor.memory": {
+        "type": ["string", "integer"],
+        "pattern": "^[1-9][0-9]*([kKmMgGtT][bB]?)?$",
+        "minimum": 1,
+        "description": "Memory of each executor's JVM, such as 4g.",
+    },
+}
+"""What lakegc.yaml may say of memory, as JSON Schema has it."""
+
 SparkValue = Annotated[
     str, BeforeValidator(_as_spark_writes_it), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]
+
+SparkConf = Annotated[
+    Mapping[Annotated[str, Strict()], SparkValue],
+    AfterValidator(_memory_is_memory),
+    Field(json_schema_extra={"properties": dict(_MEMORY)}),
+]
+"""Spark properties by name."""

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from lakegc_core.config import strict_yaml
 from lakegc_core.config.credentials import AzureAccess, S3Access
-from lakegc_core.config.fields import Duration, Flag, Items, Seconds, SparkValue, Text, WaitingTime, flag_by, told
+from lakegc_core.config.fields import Duration, Flag, Items, Seconds, SparkConf, Text, WaitingTime, flag_by, told
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
 from lakegc_core.config.reach import unreachable
 from lakegc_core.errors import SettingsError
@@ -146,7 +146,7 @@ class SparkSettings:
 
     master: Text = "local[*]"
     """Spark master, such as local[*] or spark://HOST:7077."""
-    conf: Mapping[Annotated[str, Strict()], SparkValue] = field(default_factory=dict, hash=False, repr=False)
+    conf: SparkConf = field(default_factory=dict, hash=False, repr=False)
     """Spark properties, which go to the session as they are. They may hold a store's keys."""
 
 

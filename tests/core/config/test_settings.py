@@ -240,6 +240,13 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
         ("scale: {range_num_partitions: true}", "not True; leave it out for the default"),
         ("scale: {address_num_partitions: '200'}", "not '200'"),
         ("spark: {conf: {a: [1]}}", "`spark.conf.a` must be a text, a number or true or false, not a list"),
+        (
+            "spark: {conf: {spark.driver.memory: lots}}",
+            r"`spark.conf.spark.driver.memory`: this is no amount of memory; write .* such as 4g",
+        ),
+        ("spark: {conf: {spark.driver.memory: 4096}}", r"`spark.conf.spark.driver.memory`: .* such as 4g"),
+        ("spark: {conf: {spark.driver.memory: 4gb}}", r"`spark.conf.spark.driver.memory`: .* such as 4g"),
+        ("spark: {conf: {spark.executor.memory: 0g}}", r"`spark.conf.spark.executor.memory`: .* such as 4g"),
         ("lease: internal\nlease: external\n", "'lease' twice"),
         ("server: {a: [}", r"not valid YAML \(line 1\)"),
     ],
@@ -248,6 +255,11 @@ def test_a_value_that_is_none_says_where_and_what_is_expected(home: Path, config
     with pytest.raises(SettingsError, match=says) as caught:
         load(home, config)
     assert "named.yaml" in str(caught.value)
+
+
+def test_amounts_of_memory_that_spark_takes_are_read_as_they_are(home: Path) -> None:
+    config = "spark: {conf: {spark.driver.memory: 512M, spark.executor.memory: 4096}}"
+    assert load(home, config).spark.conf == {"spark.driver.memory": "512M", "spark.executor.memory": "4096"}
 
 
 def test_no_repr_shows_a_secret(home: Path) -> None:
