@@ -26,6 +26,7 @@ from lakegc_core.policy import guards
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.authorize import ready_at
 from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.stages.swept_report.what_counts import check_level
 from lakegc_core.store.base import connect
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
@@ -181,6 +182,7 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         return _close(options, open_mark(repository, own_mark(options.mark_id), any_version=True), reporter)
     only = other_tools.find(repository, options.mark_id) if other_tools.parse(options.mark_id) else None
     context = _judge_of(options, repository, reporter) if only else open_mark(repository, options.mark_id)
+    check_level(context)  # before anybody is asked
     review = pipeline.review(context)
     _confirm(options, context, review)
     spark = spark_of(context.settings)

@@ -255,7 +255,7 @@ def _ages(context: RepositoryContext, wanted: timedelta | None, level: Level) ->
 
 def _with_header(context: RepositoryContext, header: Header) -> MarkContext:
     shared = {name: getattr(context, name) for name in RepositoryContext.__dataclass_fields__}
-    return MarkContext(**shared, header=header, level=safety.level(header.safety))
+    return MarkContext(**shared, header=header, level=safety.level_to_read(header.safety))
 
 
 def block_prefix(client: LakeFSClient, repository: str) -> str:

@@ -201,16 +201,22 @@ LEVELS = {level.name: level for level in (FULL, STANDARD, NONE)}
 _STRICTNESS = {"none": 0, "standard": 1, "full": 2}
 
 
-def level(name: str) -> Level:
-    """The level of that name. `none` needs LAKEGC_UNSAFE=yes in the environment."""
+def level_to_read(name: str) -> Level:
+    """The level of that name, for those who mark nothing and sweep nothing by it."""
     if name not in LEVELS:
         raise SettingsError(f"There is no safety level {name!r}; the levels are {', '.join(LEVELS)}.")
+    return LEVELS[name]
+
+
+def level(name: str) -> Level:
+    """The level of that name, to mark or to sweep by. `none` needs LAKEGC_UNSAFE=yes in the environment."""
+    found = level_to_read(name)
     if name == NONE.name and not unsafe_allowed():
         raise SettingsError(
             "Safety level 'none' deletes without waiting and without limits. It is for tests and throw-away "
             "repositories only, and needs LAKEGC_UNSAFE=yes in the environment."
         )
-    return LEVELS[name]
+    return found
 
 
 def stricter(one: Level, other: Level) -> Level:

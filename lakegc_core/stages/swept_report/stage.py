@@ -35,7 +35,13 @@ from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.spinning import Spinning
 from lakegc_core.stages.swept_report.waves import Waves
-from lakegc_core.stages.swept_report.what_counts import as_swept, check_min_age, effective_level, stricter_than_mark
+from lakegc_core.stages.swept_report.what_counts import (
+    as_swept,
+    check_level,
+    check_min_age,
+    effective_level,
+    stricter_than_mark,
+)
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.joins import among
 from lakegc_core.tables.parts import read, write
@@ -58,6 +64,7 @@ def swept_report(
     Each object of the plan gets exactly one outcome; those that fail stay for the next call.
     """
     started = time.monotonic()
+    check_level(context)
     strict = as_swept(context)
     with strict.lease("sweep") as lease:
         check_min_age(context)

@@ -19,7 +19,12 @@ from lakegc_core.policy.safety import Level
 def effective_level(context: MarkContext) -> Level:
     """The level a mark is swept by: its own or that of lakegc.yaml, the stricter."""
     policy = context.policy.safety
-    return safety.stricter(context.level, safety.level(policy)) if policy else context.level
+    return safety.stricter(context.level, safety.level_to_read(policy)) if policy else context.level
+
+
+def check_level(context: MarkContext) -> None:
+    """SettingsError for a mark of a level that nobody may sweep by here. Who only reads the mark need not ask."""
+    safety.level(context.header.safety)
 
 
 def as_swept(context: MarkContext) -> MarkContext:

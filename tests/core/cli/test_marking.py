@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,3 +114,44 @@ def test_a_review_names_the_sweep_again_where_one_broke_off(desk: Desk, capsys: 
     swept(context, 2)
     shown = ending(capsys)
     assert shown[0].startswith("swept ") and shown[1].startswith("next: lakegc sweep lake m1   (a sweep broke off")
+
+
+@pytest.fixture
+def safe(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Takes the operator's word back that this is a throw-away repository."""
+
+    def take_back() -> None:
+        for variable in ("LAKEGC_UNSAFE", "LAKEGC_NOW"):
+            monkeypatch.delenv(variable, raising=False)
+
+    return take_back
+
+
+def test_a_mark_of_level_none_is_reviewed_by_anybody(
+    desk: Desk, safe: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.mark("m1", garbage=["data/a"])
+    safe()
+    assert main(["review", "lake", "m1"]) == 0
+    assert "1 objects" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["sweep", "lake", "m1", "--yes"], ["sweep", "lake", "m1", "--dry-run"]])
+def test_a_mark_of_level_none_is_swept_with_the_operators_word_only(
+    desk: Desk, safe: Callable[[], None], capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    desk.mark("m1", garbage=["data/a"])
+    safe()
+    assert main(command) == 2
+    assert "LAKEGC_UNSAFE=yes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["mark", "run"])
+def test_a_mark_of_level_none_is_made_with_the_operators_word_only(
+    desk: Desk, safe: Callable[[], None], capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    desk.mark("m1")
+    safe()
+    for more in ([], ["--mark-id", "m1"]):  # a new one, and one that stands
+        assert main([verb, "lake", "--safety", "none", *more]) == 2
+        assert "LAKEGC_UNSAFE=yes" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from lakegc_core.stages.swept_report import what_counts
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.stages.swept_report.what_counts import as_swept, check_min_age, effective_level, stricter_than_mark
 from lakegc_core.store.local import LocalStore
-from tests.support.lake import Lake, lake, leave, quick
+from tests.support.lake import NO_SPARK, Lake, lake, leave, quick
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,3 +156,14 @@ def test_a_grace_period_that_was_made_longer_since_the_mark_counts(
     found.sandbox.grace_period = 48 * 3600
     with pytest.raises(RefusedError, match=r"for 48h.* --min-age 49h"):
         check_min_age(context)
+
+
+def test_a_mark_of_level_none_is_read_by_anybody_and_swept_with_the_operators_word_only(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = begin({"safety_level": "none"}, safety="none")
+    monkeypatch.delenv("LAKEGC_UNSAFE")
+    monkeypatch.delenv("LAKEGC_NOW")
+    assert effective_level(context).name == "none"
+    with pytest.raises(SettingsError, match="LAKEGC_UNSAFE=yes"):
+        swept_report(NO_SPARK, context, dry_run=True)
