@@ -62,12 +62,20 @@ def _as_spark_writes_it(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_WRITTEN = WithJsonSchema({"type": ["string", "number"], "examples": ["25h", "7d", "90m", "10s", "1h30m", 3600]})
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+_DURATION = rf"\s*({_NUMBER}|({_NUMBER}[dhms])+)\s*$"
+_EXAMPLES = ["25h", "7d", "90m", "10s", "1h30m", 3600]
+_WRITTEN = WithJsonSchema(
+    {"type": ["string", "number"], "pattern": f"^{_DURATION}", "minimum": 0, "examples": _EXAMPLES}
+)
+_WRITTEN_ABOVE_0 = WithJsonSchema(
+    {"type": ["string", "number"], "pattern": f"^(?=.*[1-9]){_DURATION}", "exclusiveMinimum": 0, "examples": _EXAMPLES}
+)
 
 Duration = Annotated[timedelta, BeforeValidator(told(parse_duration)), _WRITTEN]
-WaitingTime = Annotated[timedelta, BeforeValidator(told(_waiting_time)), _WRITTEN]
+WaitingTime = Annotated[timedelta, BeforeValidator(told(_waiting_time)), _WRITTEN_ABOVE_0]
 """A duration above 0."""
-Seconds = Annotated[float, BeforeValidator(told(lambda value: _waiting_time(value).total_seconds())), _WRITTEN]
+Seconds = Annotated[float, BeforeValidator(told(lambda value: _waiting_time(value).total_seconds())), _WRITTEN_ABOVE_0]
 """The same, kept as seconds."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from lakegc_core.config import strict_yaml
@@ -24,7 +24,7 @@ from lakegc_core.config.fields import Duration, Flag, Items, Seconds, SparkConf,
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
 from lakegc_core.config.reach import unreachable
 from lakegc_core.errors import SettingsError
-from lakegc_core.policy.holds import problem_of
+from lakegc_core.policy.holds import HOLD, problem_of
 from lakegc_core.policy.safety import CLEAN_EVERY, KEEP_MARKS, LEAST_MARKS, NEIGHBOURS
 
 CONFIG = "LAKEGC_CONFIG"
@@ -46,10 +46,10 @@ def _hold(value: object) -> object:
     return value
 
 
-_Hold = Annotated[str, BeforeValidator(_hold)]
+_Hold = Annotated[str, BeforeValidator(_hold), WithJsonSchema({"type": "string", "pattern": HOLD})]
 
 
-def _useful(store: StoreMapping) -> StoreMapping:
+def _useful(store: StoreMapping) -> StoreMapping:  # `schema` says the same to editors
     if store == StoreMapping(store.match):
         raise ValueError("neither `endpoint` nor `root` nor `versions: delete` is given, so it would change nothing")
     if store.root and not store.match.startswith("local://"):

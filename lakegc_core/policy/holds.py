@@ -18,6 +18,8 @@ from lakegc_core.policy.globs import as_texts, matches, name_glob, path_glob
 KINDS = TAG, COMMIT, BRANCH, PATH = ("tag", "commit", "branch", "path")
 
 _ID_DIGITS = 64
+HOLD = rf"^({COMMIT}:[0-9a-f]{{1,{_ID_DIGITS}}}|({TAG}|{BRANCH}):\S([\s\S]*\S)?|{PATH}:[^/\s]([\s\S]*[^/\s])?)$"
+"""What `problem_of` takes, as a pattern of JSON Schema."""
 _WILDCARDS = re.compile(r"[*?]")
 
 
