@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from lakegc_core import clock
+from lakegc_core.cli.metrics import metrics_file, metrics_option, write_history
 from lakegc_core.cli.options import flag, name_repository, opened, option, settings_of, show
 from lakegc_core.cli.verb import Verb
 from lakegc_core.config.durations import parse_duration
@@ -51,12 +52,15 @@ def _history_arguments(to: argparse.ArgumentParser) -> None:
     to.add_argument("repository", metavar="REPO", nargs="?")
     flag(to, "--all", "show all repositories of the server, as without REPO")
     option(to, "--since", metavar="DURATION", help="only what happened so long ago or later, e.g. 30d")
+    metrics_option(to)
 
 
 def _history(options: argparse.Namespace, reporter: Reporter) -> int:
     if options.repository and options.all:
         raise SettingsError("`history` shows one repository or all: name one, or give --all, not both.")
-    since = 0.0
+    file, since = metrics_file(options), 0.0
+    if options.since is not None and file:
+        raise SettingsError("Metrics count everything that ever happened. Give --metrics or --since, not both.")
     if options.since is not None:
         since = clock.now().timestamp() - parse_duration(options.since).total_seconds()
     settings = settings_of(options)
@@ -68,6 +72,8 @@ def _history(options: argparse.Namespace, reporter: Reporter) -> int:
         {"since": clock.instant(since) if since else None, "repositories": found},
         history.history_screen(found),
     )
+    if file:
+        write_history(file, found)
     return 0
 
 

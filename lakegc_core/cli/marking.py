@@ -6,10 +6,12 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lakegc_core import clock, pipeline
+from lakegc_core.cli.metrics import metered, metrics_file, metrics_option
 from lakegc_core.cli.options import flag, name_mark, name_repository, opened, option, own_mark, show, spark_of
 from lakegc_core.cli.verb import Verb
 from lakegc_core.config.durations import parse_duration
@@ -41,6 +43,7 @@ STDOUT = "-"
 def _mark_arguments(to: argparse.ArgumentParser) -> None:
     name_repository(to)
     _marking_options(to)
+    metrics_option(to)
 
 
 def _review_arguments(to: argparse.ArgumentParser) -> None:
@@ -53,12 +56,14 @@ def _sweep_arguments(to: argparse.ArgumentParser) -> None:
     name_mark(to)
     _sweeping_options(to)
     flag(to, "--close", "close a sweep that broke off: account for what it deleted, and delete nothing more")
+    metrics_option(to)
 
 
 def _run_arguments(to: argparse.ArgumentParser) -> None:
     name_repository(to)
     _marking_options(to)
     _sweeping_options(to)
+    metrics_option(to)
 
 
 def _marking_options(to: argparse.ArgumentParser) -> None:
@@ -115,12 +120,19 @@ def _begin(options: argparse.Namespace, context: RepositoryContext) -> MarkConte
 
 
 def _mark(options: argparse.Namespace, reporter: Reporter) -> int:
+    metrics_file(options)
     context = _begin(options, opened(options, reporter))
+    with metered(options, context) as told:
+        review = _marked(context, reporter)
+        told.append(review.report)
+        show(options, review.report, screen.mark_screen(review.report) + _next_step(context, review))
+    return 0
+
+
+def _marked(context: MarkContext, reporter: Reporter) -> pipeline.Review:
     spark = spark_of(context.settings, quick=layers.likely(context))
     with reporter.watch(spark):
-        review = pipeline.mark(spark, context)
-    show(options, review.report, screen.mark_screen(review.report) + _next_step(context, review))
-    return 0
+        return pipeline.mark(spark, context)
 
 
 def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool = False) -> str:
@@ -177,27 +189,34 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
+    metrics_file(options)
     repository, accepted = opened(options, reporter), _accepted(options)
     if options.close:
         return _close(options, open_mark(repository, own_mark(options.mark_id), any_version=True), reporter)
     only = other_tools.find(repository, options.mark_id) if other_tools.parse(options.mark_id) else None
     context = _judge_of(options, repository, reporter) if only else open_mark(repository, options.mark_id)
     check_level(context)  # before anybody is asked
-    review = pipeline.review(context)
-    _confirm(options, context, review)
-    spark = spark_of(context.settings)
-    with reporter.watch(spark):
-        result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
-    found = report.sweep_report(result)
-    show(options, found, screen.sweep_screen(found))
-    return _end(result)
+    with metered(options, context) as told:
+        review = pipeline.review(context)
+        told.append(review.report)
+        _confirm(options, context, review)
+        spark = spark_of(context.settings)
+        with reporter.watch(spark):
+            result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
+        return _show_sweep(options, result, told)
 
 
 def _close(options: argparse.Namespace, context: MarkContext, reporter: Reporter) -> int:
-    spark = spark_of(context.settings)
-    with reporter.watch(spark):
-        result = pipeline.close(spark, context)
+    with metered(options, context) as told:
+        spark = spark_of(context.settings)
+        with reporter.watch(spark):
+            result = pipeline.close(spark, context)
+        return _show_sweep(options, result, told)
+
+
+def _show_sweep(options: argparse.Namespace, result: SweepResult, told: list[Json]) -> int:
     found = report.sweep_report(result)
+    told.append(found)
     show(options, found, screen.sweep_screen(found))
     return _end(result)
 
@@ -217,13 +236,26 @@ def _judge_of(options: argparse.Namespace, repository: RepositoryContext, report
 
 
 def _run(options: argparse.Namespace, reporter: Reporter) -> int:
+    metrics_file(options)
     context = _begin(options, opened(options, reporter))
     accepted = _accepted(options)
     if not options.dry_run and not options.yes and not sys.stdin.isatty():
         raise SettingsError("`run` deletes: without a terminal it needs --yes (or --dry-run).")
-    spark = spark_of(context.settings, quick=layers.likely(context))
-    with reporter.watch(spark):
-        review = pipeline.mark(spark, context)
+    with metered(options, context) as told:
+        review = _marked(context, reporter)
+        told.append(review.report)
+        return _sweep_marked(options, context, review, reporter, accepted, told)
+
+
+def _sweep_marked(
+    options: argparse.Namespace,
+    context: MarkContext,
+    review: pipeline.Review,
+    reporter: Reporter,
+    accepted: Mapping[str, str],
+    told: list[Json],
+) -> int:
+    """The second half of `run`: the sweep of the mark that was just made, if it may be swept by now."""
     found: Json = {"mark": review.report, "sweep": None}
     marked = screen.mark_screen(review.report)
     when = ready_at(context)
@@ -235,14 +267,16 @@ def _run(options: argparse.Namespace, reporter: Reporter) -> int:
         print(marked)
     try:
         _confirm(options, context, review)
+        spark = spark_of(context.settings)  # the one of the mark
         with reporter.watch(spark):
             result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted)
     except RefusedError as error:
+        sys.stderr.write(f"lakegc: {error}\n")
         if options.json:
             print(json.dumps(found | {"error": str(error), "exit_code": error.exit_code}))
-        sys.stderr.write(f"lakegc: {error}\n")
         return error.exit_code
     found["sweep"] = report.sweep_report(result)
+    told.append(found["sweep"])
     show(options, found, screen.sweep_screen(found["sweep"]))
     return _end(result)
 

@@ -1,0 +1,65 @@
+"""The option `--metrics` of several verbs: what they found and did, as a file of metrics."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lakegc_core import clock
+from lakegc_core.cli.options import option
+from lakegc_core.errors import LakegcError, RefusedError, SettingsError
+from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.views import metrics
+from lakegc_core.views.history import history_of
+
+Json = dict[str, Any]
+
+
+def metrics_option(to: argparse.ArgumentParser) -> None:
+    """The option `--metrics FILE`."""
+    option(to, "--metrics", metavar="FILE", help="write metrics of the repository to FILE, as OpenMetrics text")
+
+
+def metrics_file(options: argparse.Namespace) -> Path | None:
+    """The file that the arguments name, if any. SettingsError, before any work, if it cannot be there."""
+    if not options.metrics:
+        return None
+    file = Path(options.metrics)
+    if not file.parent.is_dir() or file.is_dir():
+        raise SettingsError(f"--metrics {file}: this is no file in a folder that exists. Name another one.")
+    return file
+
+
+@contextmanager
+def metered(options: argparse.Namespace, context: RepositoryContext) -> Iterator[list[Json]]:
+    """Write the metrics of a repository when the block ends, also where a guard refuses. The block adds its reports.
+
+    Where the block fails otherwise, the file of the last command stays as it was, and its times grow old.
+    """
+    file = metrics_file(options)
+    reports: list[Json] = []
+    try:
+        yield reports
+    except RefusedError:
+        _write(file, context, reports)
+        raise
+    _write(file, context, reports)
+
+
+def write_history(file: Path, history: Sequence[Json], seconds: metrics.Seconds | None = None) -> None:
+    """Write the metrics of repositories whose whole history this is. LakegcError if the file cannot be written."""
+    try:
+        metrics.write_metrics(file, metrics.metrics_text(history, clock.now().timestamp(), seconds))
+    except OSError as error:
+        raise LakegcError(
+            f"The metrics were not written to {file} ({type(error).__name__}). All else of the command is done."
+        ) from None
+
+
+def _write(file: Path | None, context: RepositoryContext, reports: Sequence[Json]) -> None:
+    if file is not None:
+        name = context.repository.id
+        write_history(file, [history_of(context)], {name: metrics.stage_seconds(reports)})

@@ -1,0 +1,119 @@
+"""What marks and sweeps came to, as OpenMetrics text, for Prometheus: mostly by node_exporter's textfile collector.
+
+Made of the JSON of `history` and of `report`. Bytes are bytes, times are unix seconds, durations are seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Stage
+
+Json = dict[str, Any]
+Seconds = Mapping[str, Mapping[str, float]]
+"""For each repository, how long each stage took."""
+Sample = tuple[Mapping[str, str], float]
+"""Labels and a value."""
+
+_GAUGES = {
+    "lakegc_garbage_bytes": "Garbage of the newest complete mark that is still there.",
+    "lakegc_garbage_objects": "Objects of that garbage.",
+    "lakegc_sweepable_bytes": "Garbage that a sweep may delete now.",
+    "lakegc_unconfirmed_bytes": "Garbage that was not unreferenced for long enough yet.",
+    "lakegc_last_mark_timestamp_seconds": "When the newest complete mark began.",
+    "lakegc_refused": "1 if a guard stops the sweep of the newest complete mark, else 0.",
+}
+_COUNTERS = {
+    "lakegc_deleted_bytes": ("bytes_deleted", "Bytes that all sweeps deleted, also those of retired marks."),
+    "lakegc_deleted_objects": ("deleted", "Objects that all sweeps deleted, also those of retired marks."),
+}
+_STAGE = "lakegc_stage_seconds"
+_STAGE_HELP = "How long each stage of the last command took."
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+
+
+def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = None) -> str:
+    """The metrics of some repositories as OpenMetrics text.
+
+    `history`: of each repository, as `history_of` gives it since ever, or as `unreadable` does. One that does not read
+    has no samples: nothing is known of it. `now`: unix seconds.
+    """
+    known = [each for each in history if "problem" not in each]
+    figures = [({"repository": each["repository"]}, _figures(each, now)) for each in known]
+    lines: list[str] = []
+    for name, text in _GAUGES.items():
+        lines += _family(name, "gauge", text, ((labels, found[name]) for labels, found in figures if name in found))
+    for name, (total, text) in _COUNTERS.items():
+        samples = [({"repository": each["repository"]}, each["totals"][total]) for each in known]
+        lines += _family(name, "counter", text, samples)
+    stages = [
+        ({"repository": repository, "stage": stage}, value)
+        for repository, found in (seconds or {}).items()
+        for stage, value in found.items()
+    ]
+    lines += _family(_STAGE, "gauge", _STAGE_HELP, stages) if stages else []
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def stage_seconds(reports: Iterable[Json]) -> dict[str, float]:
+    """How long each stage took, by the reports of a mark and of its sweep, as `report` makes them."""
+    found: dict[str, float] = {}
+    for report in reports:
+        seconds = report["seconds"]
+        found |= seconds if isinstance(seconds, Mapping) else {Stage.SWEPT_REPORT.value: seconds}
+    return found
+
+
+def write_metrics(file: Path, text: str) -> None:
+    """Write a file at once: who reads it meanwhile finds the old or the new one, whole. OSError if that fails."""
+    # Not named `*.prom` until it is whole: the textfile collector reads every such file of the folder.
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".tmp", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(name).chmod(0o644)  # the collector is another user
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _figures(history: Json, now: float) -> dict[str, float]:
+    """The gauges of a repository; those alone that are known before its first complete mark."""
+    whole = [mark for mark in history["marks"] if mark["state"] in (COMPLETE, SWEPT, RETIRED) and mark["started_at"]]
+    if not whole:
+        return {"lakegc_refused": 0}
+    newest, left = whole[0], history["garbage"]
+    unconfirmed = min(left["bytes"], newest.get("unconfirmed", {"bytes": 0})["bytes"])
+    refused, sweepable = bool(newest.get("refused")), 0
+    if newest["state"] == COMPLETE and "sweepable_from" in newest and _seconds(newest["sweepable_from"]) <= now:
+        # A mark of which all waits may be swept whole once its time has come.
+        unconfirmed = 0 if unconfirmed == left["bytes"] else unconfirmed
+        sweepable = 0 if refused else left["bytes"] - unconfirmed
+    return {
+        "lakegc_garbage_bytes": left["bytes"],
+        "lakegc_garbage_objects": left["objects"],
+        "lakegc_sweepable_bytes": sweepable,
+        "lakegc_unconfirmed_bytes": unconfirmed,
+        "lakegc_last_mark_timestamp_seconds": _seconds(newest["started_at"]),
+        "lakegc_refused": int(refused),
+    }
+
+
+def _family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# TYPE {name} {kind}"
+    yield f"# HELP {name} {text.translate(_ESCAPES)}"
+    for labels, value in samples:
+        said = ",".join(f'{label}="{each.translate(_ESCAPES)}"' for label, each in labels.items())
+        yield f"{name}{'_total' if kind == 'counter' else ''}{{{said}}} {value}"
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()

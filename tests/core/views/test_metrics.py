@@ -1,0 +1,156 @@
+"""Metrics are well-formed OpenMetrics, say what the history says, and are never found half written."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakegc_core.views.metrics import metrics_text, stage_seconds, write_metrics
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+NOW = 1_800_000_000.0
+BEFORE, LATER = "2020-01-01T00:00:00.000Z", "2030-01-01T00:00:00.000Z"
+_LABEL = r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"'
+_SAMPLE = re.compile(rf"([a-z_]+)\{{({_LABEL}(?:,{_LABEL})*)\}} (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
+_UNESCAPED = {r"\"": '"', r"\\": "\\", r"\n": "\n"}
+
+
+def parsed(text: str) -> Samples:
+    """The samples of an OpenMetrics text. Fails for anything that the standard does not allow."""
+    assert text.endswith("# EOF\n") and text.count("# EOF") == 1
+    found: Samples = {}
+    families: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines()[:-1]:
+        if declared := re.fullmatch(r"# TYPE ([a-z_]+) (gauge|counter)", line):
+            name = declared[1]
+            assert name not in families, "a family stands in one piece"
+            families[name] = declared[2]
+            assert not (families[name] == "counter" and name.endswith("_total"))
+        elif helped := re.fullmatch(r"# HELP ([a-z_]+) \S.*", line):
+            assert helped[1] == name
+        else:
+            sample = _SAMPLE.fullmatch(line)
+            assert sample, line
+            assert sample[1] == name + ("_total" if families[name] == "counter" else "")
+            labels = tuple(
+                (label, re.sub(r"\\.", lambda escaped: _UNESCAPED[escaped[0]], value))
+                for label, value in re.findall(_LABEL, sample[2])
+            )
+            assert len(dict(labels)) == len(labels) and (sample[1], labels) not in found
+            found[sample[1], labels] = float(sample[7])
+    return found
+
+
+def history(*marks: dict[str, Any], name: str = "lake", **more: Any) -> dict[str, Any]:
+    whole = [mark for mark in marks if mark["state"] in ("complete", "swept", "retired")]
+    left = {"objects": 4, "bytes": 400} if whole else None
+    totals = {"sweeps": 1, "deleted": 7, "bytes_deleted": 700}
+    return {"repository": name, "marks": list(marks), "garbage": left, "totals": totals} | more
+
+
+def mark(state: str = "complete", **more: Any) -> dict[str, Any]:
+    found = {"state": state, "started_at": "2026-11-21T02:00:00.000Z", "sweepable_from": BEFORE, "refused": []}
+    return found | {"unconfirmed": {"objects": 1, "bytes": 100}} | more
+
+
+def figures(*marks: dict[str, Any], now: float = NOW) -> dict[str, float]:
+    """Each metric of one repository, without its prefix."""
+    found = parsed(metrics_text([history(*marks)], now))
+    return {name.removeprefix("lakegc_"): value for (name, _), value in found.items()}
+
+
+def test_a_mark_that_waits_for_its_sweep_says_how_much_may_go_and_how_much_waits() -> None:
+    assert figures(mark()) == {
+        "garbage_bytes": 400,
+        "garbage_objects": 4,
+        "sweepable_bytes": 300,
+        "unconfirmed_bytes": 100,
+        "last_mark_timestamp_seconds": 1_795_226_400,
+        "refused": 0,
+        "deleted_bytes_total": 700,
+        "deleted_objects_total": 7,
+    }
+
+
+def test_before_its_time_nothing_of_a_mark_may_be_swept() -> None:
+    found = figures(mark(sweepable_from=LATER))
+    assert (found["sweepable_bytes"], found["unconfirmed_bytes"]) == (0, 100)
+
+
+@pytest.mark.parametrize(("sweepable_from", "sweepable"), [(BEFORE, 400), (LATER, 0)])
+def test_a_mark_of_which_all_waits_may_be_swept_whole_once_its_time_has_come(
+    sweepable_from: str, sweepable: int
+) -> None:
+    found = figures(mark(sweepable_from=sweepable_from, unconfirmed={"objects": 4, "bytes": 400}))
+    assert (found["sweepable_bytes"], found["unconfirmed_bytes"]) == (sweepable, 400 - sweepable)
+
+
+def test_a_refused_mark_says_so_and_nothing_of_it_may_be_swept() -> None:
+    found = figures(mark(refused=[{"name": "blast-radius", "description": "too much"}]))
+    assert (found["refused"], found["sweepable_bytes"]) == (1, 0)
+
+
+@pytest.mark.parametrize("state", ["swept", "retired"])
+def test_nothing_of_a_swept_mark_may_be_swept(state: str) -> None:
+    assert figures(mark(state))["sweepable_bytes"] == 0
+
+
+def test_an_unfinished_mark_hides_no_complete_one() -> None:
+    assert figures({"state": "begun", "started_at": LATER}, mark()) == figures(mark())
+
+
+def test_what_was_never_marked_has_no_garbage_that_is_known() -> None:
+    assert figures() == {"refused": 0, "deleted_bytes_total": 700, "deleted_objects_total": 7}
+
+
+def test_a_history_that_does_not_read_has_no_samples_and_hides_no_other() -> None:
+    text = metrics_text(
+        [history(mark(), name="a"), history(name="b", problem="damaged"), history(mark(), name="c")], NOW
+    )
+    assert {dict(labels)["repository"] for _, labels in parsed(text)} == {"a", "c"}
+
+
+def test_labels_are_escaped() -> None:
+    odd = 'a"b\\c\nd\\n'
+    assert {dict(labels)["repository"] for _, labels in parsed(metrics_text([history(mark(), name=odd)], NOW))} == {odd}
+
+
+def test_stages_have_their_seconds() -> None:
+    seconds = stage_seconds([{"seconds": {"namespace_listing": 1.5, "expired_addresses": 2.0}}, {"seconds": 3.25}])
+    assert seconds == {"namespace_listing": 1.5, "expired_addresses": 2.0, "swept_report": 3.25}
+    found = parsed(metrics_text([history(mark())], NOW, {"lake": seconds}))
+    stages = {dict(labels)["stage"]: value for (name, labels), value in found.items() if name == "lakegc_stage_seconds"}
+    assert stages == seconds
+
+
+def test_a_file_of_metrics_takes_the_place_of_the_old_one_and_others_may_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "lakegc.prom"
+    for text in ("old\n", "new\n"):
+        write_metrics(file, text)
+        assert file.read_text() == text
+    assert [each.name for each in tmp_path.iterdir()] == ["lakegc.prom"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_a_file_of_metrics_is_whole_whenever_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "lakegc.prom"
+    write_metrics(file, "old\n")
+    seen: list[list[str]] = []
+
+    def fails(descriptor: int) -> None:
+        seen.append([each.name for each in tmp_path.iterdir() if each.suffix == ".prom"])
+        assert file.read_text() == "old\n"
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match="full"):
+        write_metrics(file, "new\n")
+    assert seen == [["lakegc.prom"]] and file.read_text() == "old\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["lakegc.prom"]
