@@ -1,1 +1,28 @@
-"""lakegc as a Dagster code location: how a team runs it. What is garbage is decided in `lakegc_core` alone."""
+"""lakegc as a Dagster code location: how a team runs it. What is garbage is decided in `lakegc_core` alone.
+
+A project of a team's own imports these names from here. Each is loaded when it is asked for, because Spark comes along.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakegc_dagster.alerts import failure_alert
+    from lakegc_dagster.build import build_lakegc_definitions
+    from lakegc_dagster.config import LakegcConfig
+    from lakegc_dagster.resources import LakegcResource
+
+__all__ = ["LakegcConfig", "LakegcResource", "build_lakegc_definitions", "failure_alert"]
+
+_MODULES = {
+    "LakegcConfig": "config",
+    "LakegcResource": "resources",
+    "build_lakegc_definitions": "build",
+    "failure_alert": "alerts",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -21,13 +21,16 @@ from lakegc_dagster.upkeep import schedules, upkeep_jobs
 
 
 def build_lakegc_definitions(
-    config: LakegcConfig | None = None, *, resource_overrides: Mapping[str, Any] | None = None
+    config: LakegcConfig | None = None,
+    *,
+    resource_overrides: Mapping[str, Any] | None = None,
+    executor: dg.ExecutorDefinition | None = None,
 ) -> dg.Definitions:
     """lakegc's assets, checks, jobs, sensors, schedules and resources.
 
     Asks nobody anything: lakeFS is reached when a step or a sensor runs. `resource_overrides` replaces or adds
-    resources; lakegc's own is named `lakegc`. The executor stands here as well as on jobs because backfills and runs
-    from the asset graph are not runs of a job.
+    resources; lakegc's own is named `lakegc`. `executor`: of what is no job of lakegc's, such as backfills and runs
+    from the asset graph. None leaves that to the project that mounts the definitions.
     """
     options = config or LakegcConfig()
     every = jobs(options) | upkeep_jobs(options)
@@ -38,7 +41,7 @@ def build_lakegc_definitions(
         sensors=sensors(options, every),
         schedules=schedules(options, every),
         resources={"lakegc": LakegcResource(), **(resource_overrides or {})},
-        executor=dg.in_process_executor,  # one JVM a run; Spark does the work side by side
+        executor=executor,
     )
 
 
@@ -51,7 +54,11 @@ def jobs(options: LakegcConfig) -> dict[str, Any]:
 
     def job(name: str, selection: dg.AssetSelection, description: str) -> Any:
         return dg.define_asset_job(
-            options.job_name(name), selection=selection, description=description, tags=dict(options.tags)
+            options.job_name(name),
+            selection=selection,
+            description=description,
+            tags=dict(options.tags),
+            executor_def=dg.in_process_executor,  # one JVM a run; Spark does the work side by side
         )
 
     found = {

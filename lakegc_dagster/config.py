@@ -55,7 +55,7 @@ class LakegcConfig:
         return dg.AssetKey([*self.key_prefix, asset])
 
     def job_name(self, job: str) -> str:
-        """The name of one of lakegc's jobs, sensors or schedules."""
+        """The name of one of lakegc's jobs, sensors, schedules or groups of assets."""
         return "_".join([*self.key_prefix, job])
 
     def asset(
@@ -66,7 +66,7 @@ class LakegcConfig:
             key=self.key(name),
             deps=[self.key(dep) for dep in deps],
             partitions_def=self.grid.definition,
-            group_name=group,
+            group_name=self.job_name(group),
             tags=dict(self.tags),
             owners=list(self.owners),
             **more,

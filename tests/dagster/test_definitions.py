@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -12,11 +14,14 @@ import pytest
 import lakegc_core
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
+from lakegc_dagster import definitions
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_name
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GC_PARTITIONS
 from lakegc_dagster.resources import LakegcResource
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -62,9 +67,45 @@ def test_a_team_mounts_them_under_its_own_names() -> None:
     dg.Definitions.validate_loadable(defs)
     specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
     assert "lake/gc/expired_addresses" in specs
-    assert specs["lake/gc/namespace_listing"].group_name == "marks"
+    assert specs["lake/gc/namespace_listing"].group_name == "lake_gc_marks"
+    assert specs["lake/gc/swept_report"].group_name == "lake_gc_sweep"
     assert all(spec.tags["domain"] == "lake" and spec.owners == ["team:lake"] for spec in specs.values())
     assert defs.resolve_job_def("lake_gc_gc_mark").tags["domain"] == "lake"
+
+
+def test_without_a_prefix_the_groups_have_their_plain_names() -> None:
+    specs = {spec.key.to_user_string(): spec for spec in build_lakegc_definitions().resolve_all_asset_specs()}
+    assert (specs["namespace_listing"].group_name, specs["swept_report"].group_name) == ("mark", "sweep")
+
+
+def test_a_project_that_mounts_them_keeps_its_executor_and_their_jobs_stay_in_one_process() -> None:
+    host = dg.Definitions(jobs=[dg.GraphDefinition("host").to_job()], executor=dg.multiprocess_executor)
+    both = dg.Definitions.merge(host, build_lakegc_definitions(LakegcConfig(key_prefix=("lake",), backup=True)))
+    dg.Definitions.validate_loadable(both)
+    assert both.executor is dg.multiprocess_executor
+    assert both.resolve_implicit_global_asset_job_def().executor_def is dg.multiprocess_executor
+    for job in ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch"):
+        assert both.resolve_job_def(f"lake_{job}").executor_def is dg.in_process_executor, job
+
+
+def test_the_ready_code_location_runs_everything_in_one_process() -> None:
+    assert definitions.defs.executor is dg.in_process_executor
+    assert definitions.defs.resolve_implicit_global_asset_job_def().executor_def is dg.in_process_executor
+
+
+def test_what_a_project_imports_stands_in_the_package_and_loads_nothing_before_it_is_asked_for() -> None:
+    program = (
+        "import sys, lakegc_dagster\n"
+        "assert not {'pyspark', 'dagster'} & {name.partition('.')[0] for name in sys.modules}\n"
+        "from lakegc_dagster import LakegcConfig, LakegcResource, build_lakegc_definitions, failure_alert\n"
+        "from lakegc_dagster import *\n"
+        "from lakegc_dagster import build, config\n"
+        "assert build_lakegc_definitions is build.build_lakegc_definitions and LakegcConfig is config.LakegcConfig\n"
+        "assert len(lakegc_dagster.__all__) == 4\n"
+        "assert not hasattr(lakegc_dagster, 'no_such_name')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_resources_can_be_replaced() -> None:

@@ -25,4 +25,7 @@ def _tell(text: str) -> None:
 
 
 config = LakegcConfig(round_cron=os.environ.get(CRON, "0 2 * * *"), watch_cron="* * * * *", retire_cron="* * * * *")
-defs = dg.Definitions.merge(build_lakegc_definitions(config), dg.Definitions(sensors=[failure_alert(config, _tell)]))
+defs = dg.Definitions.merge(
+    build_lakegc_definitions(config, executor=dg.in_process_executor),
+    dg.Definitions(sensors=[failure_alert(config, _tell)]),
+)
