@@ -35,15 +35,16 @@ def metrics_file(options: argparse.Namespace) -> Path | None:
 
 @contextmanager
 def metered(options: argparse.Namespace, context: RepositoryContext) -> Iterator[list[Json]]:
-    """Write the metrics of a repository when the block ends, also where a guard refuses. The block adds its reports.
+    """Write the metrics of a repository when the block ends, by the reports that the block adds.
 
-    Where the block fails otherwise, the file of the last command stays as it was, and its times grow old.
+    They are written also where a guard refuses, and where nobody reads stdout any more. Where the block fails
+    otherwise, the file of the last command stays as it was, and its times grow old.
     """
     file = metrics_file(options)
     reports: list[Json] = []
     try:
         yield reports
-    except RefusedError:
+    except (RefusedError, BrokenPipeError):
         _write(file, context, reports)
         raise
     _write(file, context, reports)

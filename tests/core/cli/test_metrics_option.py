@@ -63,6 +63,15 @@ def test_metrics_are_written_where_a_guard_refuses(command: str, file: Path, mon
     assert figures(file)["lakegc_garbage_bytes"] == 20
 
 
+def test_metrics_are_written_although_nobody_reads_stdout(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: Any) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(marking, "show", breaks)
+    main([*COMMANDS["mark"], "--metrics", str(file), "--quiet"])
+    assert figures(file)["lakegc_garbage_bytes"] == 20
+
+
 def test_metrics_of_the_last_command_stay_where_one_fails(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise StoreError("gone")
