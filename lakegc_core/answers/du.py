@@ -11,7 +11,7 @@ import numpy as np
 
 from lakegc_core import clock
 from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
-from lakegc_core.answers.question import Question, check_patterns, rules_of
+from lakegc_core.answers.question import Question, check_patterns
 from lakegc_core.answers.shown import shown_by
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
@@ -29,6 +29,7 @@ from lakegc_core.policy.scenarios import (
     owners,
     set_columns,
 )
+from lakegc_core.stages.retention_commits.known_walk import rules_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

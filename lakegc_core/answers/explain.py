@@ -20,14 +20,14 @@ from lakegc_core.answers.places import (
     records_of,
     stored,
 )
-from lakegc_core.answers.question import KnowingWalk, Place
-from lakegc_core.answers.scratch import scratch
+from lakegc_core.answers.scratch import Scratch, scratch
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
 from lakegc_core.policy.holders import Holder, Holders, Past
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.spark.session import Json, runs_here
+from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, Place
 from lakegc_core.stages.retention_commits.stage import walk_until_known
 from lakegc_core.tables.parts import Part, read_part
 
@@ -87,7 +87,7 @@ def explain(spark: SparkSession, context: MarkContext, what: str) -> Explanation
     with scratch(context, here=runs_here(spark)) as aside:
         hits = hits_of(spark, context, layers, wish, aside)
         holding = holding_of(spark, context, hits, aside)
-        walk = _HolderWalk(place=Place.of(context, aside), hits=tuple(hits), holding=tuple(holding))
+        walk = _HolderWalk(place=Place.of(context), aside=aside, hits=tuple(hits), holding=tuple(holding))
         told = walk_until_known(spark, context, walk)
     found = [each for each in told if "hash" in each]
     if wish.address is not None and not found:
@@ -137,6 +137,7 @@ def _relative(context: MarkContext, physical: str) -> str:
 class _HolderWalk(KnowingWalk):
     """Tells for every object among the hits what keeps it, or what its past is; newest first."""
 
+    aside: Scratch
     hits: tuple[Part, ...]
     holding: tuple[Part, ...]
 
@@ -167,7 +168,7 @@ class _HolderWalk(KnowingWalk):
 
     def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Iterator[Json]:
         for part in parts:
-            for batch in read_part(self.place.aside.config, f"{self.place.aside.folder}/{name}", part, schema.names):
+            for batch in read_part(self.aside.config, f"{self.aside.folder}/{name}", part, schema.names):
                 yield from batch.to_pylist()
 
 

@@ -17,16 +17,13 @@ import pyarrow.compute as pc
 from lakegc_core.answers.scratch import Scratch
 from lakegc_core.errors import CorruptFileError, SettingsError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.holds import BRANCH, TAG
-from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.scenarios import NEVER, Columns, Known, merged
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, Walk
-from lakegc_core.stages.retention_commits.dump_files import DumpFiles
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA, OTHERS
+from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, Place
 from lakegc_core.stages.retention_commits.stage import walk_until_known
-from lakegc_core.store.base import StoreConfig
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read_part
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
 METARANGES = "metaranges"
 HEAD = "head"
 """The column that every question has: 0 where a branch or a protected tag shows a commit."""
-_SECOND = 1_000_000
-_BY_SERVER = "server"
 
 
 @dataclass(frozen=True)
@@ -76,88 +71,17 @@ def fields_of(question: Question) -> list[pa.Field]:
 
 def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question, aside: Scratch) -> Asked:
     """Ask it of the commits that a complete mark knew, into parts `aside`."""
-    results = walk_until_known(spark, context, _QuestionWalk(place=Place.of(context, aside), question=question))
+    results = walk_until_known(spark, context, _QuestionWalk(place=Place.of(context), aside=aside, question=question))
     parts = parts_of(results, [METARANGES, OTHERS])
     names = next(result["names"] for result in results if "names" in result)
     return Asked(parts[METARANGES], names, parts[OTHERS])
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a task finds what a mark knew of commits, and by what it judged; a picklable value that tasks carry.
-    `commits`, `refs`: folders and parts; `aside`: for what it writes."""
-
-    data: StoreConfig
-    artifacts: StoreConfig
-    aside: Scratch
-    prefix: str
-    facts: CommitsFacts
-    commits: tuple[str, tuple[Part, ...]]
-    refs: tuple[str, tuple[Part, ...]]
-    margin: int
-
-    @classmethod
-    def of(cls, context: MarkContext, aside: Scratch) -> Place:
-        """Of a complete mark."""
-        commits = context.mark.require(COMMITS)
-        return cls(
-            data=context.data,
-            artifacts=context.workspace,
-            aside=aside,
-            prefix=context.header.block_prefix,
-            facts=context.mark.facts(CommitsFacts),
-            commits=(context.mark.stage_folder(COMMITS), tuple(commits.datasets[COMMITS])),
-            refs=(context.mark.stage_folder(COMMITS, REFS), tuple(commits.datasets[REFS])),
-            margin=int(context.level.retention_margin.total_seconds() * _SECOND),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnowingWalk(Walk):
-    """Reads the dump, the refs and the retained commits of a mark, and decides on what that mark knew."""
-
-    place: Place
-
-    def decide(self, known: Known) -> Iterator[Json]:
-        """The results, once all commits are known."""
-        raise NotImplementedError
-
-    def run(self) -> Iterator[Json]:
-        place, facts = self.place, self.place.facts
-        graph, unknown = DumpFiles(place.data, place.prefix).graph(facts.dump, self.extra)
-        row = {commit_id: number for number, commit_id in enumerate(graph.commit_ids)}
-        refs, retained = self._rows(place.refs), self._rows(place.commits)
-        unknown |= {each["commit_id"] for each in (*refs, *retained)} - row.keys()
-        if unknown:
-            yield {"unknown": sorted(unknown)}
-            return
-        named: dict[str, set[tuple[str, int]]] = {"branch": set(), "tag": set()}
-        for each in refs:
-            named[each["kind"]].add((each["name"], row[each["commit_id"]]))
-        known = Known(
-            graph=graph,
-            heads=sorted(named["branch"]),
-            tags=sorted(named["tag"]),
-            judged_by=rules_of(facts.judged_by),
-            protect_tags=facts.tags_protected,
-            holds=tuple(facts.holds),
-            kept=[row[each["commit_id"]] for each in retained],
-            server=[row[each["commit_id"]] for each in retained if each["kept_by"] == _BY_SERVER],
-            now=int(facts.began_at * _SECOND),
-            margin=place.margin,
-        )
-        yield from self.decide(known)
-
-    def _rows(self, place: tuple[str, tuple[Part, ...]]) -> list[Json]:
-        folder, parts = place
-        config = self.place.artifacts
-        return [row for part in parts for batch in read_part(config, folder, part) for row in batch.to_pylist()]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _QuestionWalk(KnowingWalk):
     """Asks a question of every commit, and writes the answer for every metarange."""
 
+    aside: Scratch
     question: Question
 
     def decide(self, known: Known) -> Iterator[Json]:
@@ -176,21 +100,16 @@ class _QuestionWalk(KnowingWalk):
         table = pa.Table.from_arrays([pa.array(ids.tolist(), pa.string()), *map(pa.array, found)], schema=schema)
         wanted = pc.not_equal(table["metarange_id"], "")
         some = pa.array(np.logical_or.reduce([numbers != NEVER for numbers in found]))
-        writer = PartWriter(self.place.aside.config, f"{self.place.aside.folder}/{METARANGES}", schema)
+        writer = PartWriter(self.aside.config, f"{self.aside.folder}/{METARANGES}", schema)
         for batch in table.filter(pc.and_(wanted, some)).to_batches():
             writer.write(batch)
         yield from part_results(METARANGES, writer.close())
 
     def _write_commits(self, ids: Sequence[str], metaranges: Sequence[str]) -> Iterator[Json]:
-        writer = PartWriter(self.place.aside.config, f"{self.place.aside.folder}/{OTHERS}", COMMITS_SCHEMA)
+        writer = PartWriter(self.aside.config, f"{self.aside.folder}/{OTHERS}", COMMITS_SCHEMA)
         columns: list[Any] = [pa.array(ids, pa.string()), pa.array(metaranges, pa.string()), pa.repeat("", len(ids))]
         writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
         yield from part_results(OTHERS, writer.close())
-
-
-def rules_of(told: Mapping[str, Any] | None) -> Rules | None:
-    """Rules as facts have them."""
-    return None if told is None else Rules(told["default"], dict(told["branches"]))
 
 
 def check_patterns(patterns: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lakegc_core import clock
 from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
-from lakegc_core.answers.question import HEAD, Question, check_patterns, rules_of
+from lakegc_core.answers.question import HEAD, Question, check_patterns
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Reason
@@ -22,6 +22,7 @@ from lakegc_core.policy.facts import Amount, CommitsFacts
 from lakegc_core.policy.holds import BRANCH, matching_names
 from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.scenarios import DEFAULT, NEVER, POINTS, Change, Columns, Known, curves_of, whatif_columns
+from lakegc_core.stages.retention_commits.known_walk import rules_of
 from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules
 
 if TYPE_CHECKING:

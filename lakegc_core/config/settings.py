@@ -180,6 +180,8 @@ class ScaleSettings:
     """How many of these requests run side by side."""
     store_heads: _Count = 0
     """HEADs of objects that one mark makes to ask lakeFS less, at most."""
+    origin_entries: _Count = 0
+    """Entries of old commits that one clean mark reads to find the paths of garbage, at most."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,8 @@ class RepositoryPolicy:
     """URI below which marks lie, in a folder a repository, instead of below the storage namespace."""
     clean_every: Annotated[int, Strict(), Field(ge=1)] = CLEAN_EVERY
     """How many marks, the clean one among them, rest on one another at most; 1: every mark is a clean one."""
+    origins: Flag = True
+    """Whether clean marks find out under which paths garbage was last shown. false: no logical path is stored."""
     collect_unknown_names: Flag = False
     """Whether what lies below data/ under a name that lakeFS never gives is collected like its own data."""
 

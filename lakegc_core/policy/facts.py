@@ -1,7 +1,8 @@
 """What each marking stage found, in figures: the facts that manifests carry, guards judge and reports show.
 
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
-back. No field has a default: a key that a manifest lacks must never be read as "nothing found". Counts are of objects
+back. No field that anything is decided by has a default: a key that a manifest lacks must never be read as "nothing
+found". Counts are of objects
 unless the name says otherwise; bytes are bytes; times are unix seconds.
 """
 
@@ -220,6 +221,28 @@ class Previous(_Whole):
 
 
 @dataclass(frozen=True)
+class Cause(_Whole):
+    """Expired objects of which the same became: `replaced` on a branch, or `deleted` with it ("" if its name is not
+    known). `gone`: when a mark missed the branch first; None for what was replaced."""
+
+    cause: str
+    branch: str
+    gone: int | None
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class OriginFacts(_Whole):
+    """Where the expired objects came from, as far as commits that are not retained were read for that."""
+
+    causes: tuple[Cause, ...]  # those with the most bytes
+    folders: tuple[Folder, ...]  # of their paths, those with the most bytes
+    found: Amount  # of the expired: those that a commit has shown
+    unread: int  # metaranges of such commits that later marks read; with 0 all others were never committed
+
+
+@dataclass(frozen=True)
 class ExpiredFacts(Groups, StageFacts):
     """What became of every listed object, and where and how old the garbage is."""
 
@@ -240,6 +263,7 @@ class ExpiredFacts(Groups, StageFacts):
     neighbours: NeighbourFacts
     refers_elsewhere: Mapping[str, int]  # addresses outside the namespace that entries refer to, by authority
     missing_paths: tuple[Mapping[str, str], ...]  # some of the missing: address and path
+    origins: OriginFacts | None = None  # None where nobody looked, as in marks from before there was this key
 
     @property
     def compared(self) -> Compared:

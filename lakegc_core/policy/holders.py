@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lakegc_core.policy.holds import BRANCH, TAG
-from lakegc_core.policy.retention import HOLD, Rules, held_rows, threshold
+from lakegc_core.policy.retention import HOLD, Graph, Rules, held_rows, threshold
 from lakegc_core.policy.scenarios import EVERYTHING, SERVER, UNNAMED, Known, newest_of
 
+REPLACED, DELETED = "replaced", "deleted"
 _DAY = 86_400 * 10**6
 _LAST = 253_402_300_799 * 10**6  # the end of the year 9999
 
@@ -39,11 +40,13 @@ class Past:
 
 
 class Holders:
-    """Tells what keeps some commits. What all tellings have in common is found once: there may be many branches."""
+    """Tells what keeps some commits. What all tellings have in common is found once: there may be many branches.
+    `moments`: see `moments_of`."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
         self._newest = newest_of(known.graph)
+        self.moments = moments_of(known.graph)
         self._branch = _branches(known)
         self._children: dict[int, list[int]] = {}
         for row, parent in enumerate(known.graph.main_parent):
@@ -68,13 +71,13 @@ class Holders:
         """The past of what only these commits show; None if there are none."""
         if not rows:
             return None
-        created, rules = self._known.graph.created, self._known.judged_by
-        last = max(rows, key=lambda row: (created[row], row))
+        rules = self._known.judged_by
+        last = max(rows, key=lambda row: (self.moments[row], row))
         for child in self._children.get(last, ()):
             name = self._branch.get(child)
             if name is not None and child not in rows:
-                return Past(last, "replaced", child, name, rules.days(name) if rules else None)
-        return Past(last, "deleted", days=rules.default_days if rules else None)
+                return Past(last, REPLACED, child, name, rules.days(name) if rules else None)
+        return Past(last, DELETED, days=rules.default_days if rules else None)
 
     def _by_rules(self, rules: Rules, rows: Collection[int]) -> Iterator[Holder]:
         """What the rules keep of branches' history, and of what deleted branches left."""
@@ -106,6 +109,20 @@ class Holders:
                     best = (kept[-1], until)
             row = graph.main_parent[row]
         return best
+
+
+def moments_of(graph: Graph) -> list[int]:
+    """When each commit was made, microseconds; after its main parent in any case, whatever the clocks said."""
+    found: dict[int, int] = {}
+    for start in range(len(graph.commit_ids)):
+        path, row = [], start
+        while row >= 0 and row not in found:
+            path.append(row)
+            row = graph.main_parent[row]
+        before = found.get(row, -(2**62))
+        for each in reversed(path):
+            before = found[each] = max(graph.created[each], before + 1)
+    return [found[row] for row in range(len(graph.commit_ids))]
 
 
 def _end(until: int) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from lakegc_core.names import STAGES
+from lakegc_core.policy import causes
 from lakegc_core.policy.evidence import Evidence, FinishedStage
 from lakegc_core.policy.facts import Compared, NeighbourFacts
 from lakegc_core.policy.safety import Level
@@ -117,7 +118,7 @@ def blast_radius(evidence: Evidence) -> Finding:
     if beyond:
         return False, (
             f"{figures} would go; one sweep may take at most {' and '.join(beyond)}. A changed rule, an emptied "
-            f"branch or a dropped table looks like this. {_if_meant('blast-radius')}"
+            f"branch or a dropped table looks like this.{causes.largest(evidence.expired)} {_if_meant('blast-radius')}"
         )
     return True, f"{figures} would go."
 
@@ -165,7 +166,8 @@ def shrink(evidence: Evidence) -> Finding:
     if lost := shrunk(evidence.previous.expired_addresses, evidence.expired, evidence.level):
         return False, (
             f"Since the last mark that was in order {' and '.join(lost)}, more than {evidence.level.shrink:.0%} less. "
-            f"A short answer of the server looks like this; so does a big clean-up. {_if_meant('shrink')}"
+            f"A short answer of the server looks like this; so does a big clean-up.{causes.largest(evidence.expired)} "
+            f"{_if_meant('shrink')}"
         )
     return True, "The live objects have not shrunk suspiciously since the last mark."
 

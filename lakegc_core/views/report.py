@@ -15,7 +15,7 @@ from lakegc_core.config.settings import Price
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest, facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import FAILED, STAGES
-from lakegc_core.policy import guards
+from lakegc_core.policy import causes, guards
 from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.stages.swept_report.authorize import confirmed_at
@@ -53,6 +53,7 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "ages": [asdict(each) for each in facts.ages],
         "sizes": [asdict(each) for each in facts.sizes],
         "prefixes": [asdict(each) for each in facts.prefixes],
+        "origins": _origins_json(facts),
         "asked": {"pages": facts.pages_asked, "waiting": asdict(facts.waiting)},
         "foreign_prefixes": [asdict(each) for each in facts.foreign_prefixes],
         "collect_unknown_names": header.collect_unknown_names,
@@ -61,6 +62,18 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "confirmed_at": instant(confirmed_at(context)),
         "seconds": {stage: round(manifests[stage].seconds, 3) for stage in STAGES},
         "artifacts": context.mark.location,
+    }
+
+
+def _origins_json(facts: ExpiredFacts) -> Json | None:
+    """Why objects are garbage, and under which folders they were shown; None where nobody looked, as in optimized
+    marks."""
+    if facts.origins is None:
+        return None
+    return {
+        "causes": [{"words": share.words, **asdict(share.amount)} for share in causes.shares(facts)],
+        "folders": [asdict(each) for each in facts.origins.folders],
+        "unread_metaranges": facts.origins.unread,
     }
 
 

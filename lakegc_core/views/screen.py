@@ -15,6 +15,8 @@ Json = dict[str, Any]
 _SHOWN_IF_ANY = ("neighbour", "unasked")
 """Groups that a mark's screen leaves out where they are empty."""
 
+_CAUSES = 3
+"""How many causes of garbage, and folders of its paths, the screen names; the JSON has more."""
 _FOLDERS = 3
 """How many folders of what is not lakeFS's the screen names; the JSON has more."""
 
@@ -32,7 +34,7 @@ def mark_screen(report: Json, *, every_guard: bool = False) -> str:
         if group == "foreign":
             lines += _foreign_lines(report)
         if group == "expired":
-            lines += _ready_lines(report)
+            lines += [*_ready_lines(report), *_cause_lines(report)]
     lines += [*_missing_lines(report), "", *guard_lines(report["guards"], every_guard=every_guard), ""]
     return "\n".join(lines)
 
@@ -68,6 +70,17 @@ def _ready_lines(report: Json) -> list[str]:
         _row("  unreferenced ≥ gap", objects["confirmed"], size["confirmed"], "may be swept now"),
         _row("  newly unreferenced", newly["objects"], newly["bytes"], f"may be swept after {when}"),
     ]
+
+
+def _cause_lines(report: Json) -> list[str]:
+    """Why objects are garbage, and where users last saw them: what most bytes are of."""
+    origins = report.get("origins") or {"causes": [], "folders": []}
+    causes = [_row("    of it", each["objects"], each["bytes"], each["words"]) for each in origins["causes"][:_CAUSES]]
+    folders = [
+        _row("    in folder", each["objects"], each["bytes"], each["prefix"] or "(root)")
+        for each in origins["folders"][:_CAUSES]
+    ]
+    return causes + folders
 
 
 def _missing_lines(report: Json) -> list[str]:

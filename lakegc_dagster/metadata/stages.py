@@ -12,6 +12,7 @@ from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.pipeline import Review
+from lakegc_core.policy.causes import shares
 from lakegc_core.policy.facts import (
     CommitsFacts,
     CommittedFacts,
@@ -187,9 +188,24 @@ def _expired(facts: ExpiredFacts) -> Metadata:
         (f"`{each.prefix or '(root)'}`", f"{each.objects:,}", human_bytes(each.bytes)) for each in facts.prefixes
     ]
     return found | {
+        **_origins(facts),
         "by_age": bars(facts.ages, "age"),
         "by_size": bars(facts.sizes, "size of object"),
         "largest_prefixes": table(("folder", "objects", "bytes"), largest, "lrr"),
+    }
+
+
+def _origins(facts: ExpiredFacts) -> Metadata:
+    """Why objects are garbage, and under which folders users last saw them."""
+    if facts.origins is None:
+        return {}
+    why = [(share.words, f"{share.amount.objects:,}", human_bytes(share.amount.bytes)) for share in shares(facts)]
+    where = [
+        (f"`{each.prefix or '(root)'}`", f"{each.objects:,}", human_bytes(each.bytes)) for each in facts.origins.folders
+    ]
+    return {
+        "largest_causes": table(("objects that", "objects", "bytes"), why, "lrr"),
+        "largest_logical_folders": table(("folder of paths", "objects", "bytes"), where, "lrr"),
     }
 
 

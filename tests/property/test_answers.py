@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,8 +25,11 @@ from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import Wish, whatif
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
-from lakegc_core.policy.facts import Amount
+from lakegc_core.policy.facts import Amount, ExpiredFacts
 from lakegc_core.policy.scenarios import POINTS, UNNAMED
+from lakegc_core.stages.expired_addresses.old_ranges import ORIGINS
+from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
+from lakegc_core.tables.parts import read_part
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support import histories, oracle
 from tests.support.histories import Player
@@ -216,11 +219,49 @@ def check_explain(spark: SparkSession, context: MarkContext, right: Right, name:
         return
     past = found.past
     assert not found.holders and past["commit"] in showing
-    assert right.world.commits[past["commit"]].created == max(right.world.commits[each].created for each in showing)
+    newest = max(oracle.moment(right.world, each) for each in showing)
+    assert oracle.moment(right.world, past["commit"]) == newest
     if past["cause"] == "replaced":
         by = right.world.commits[past["by"]]
         assert past["by"] not in showing and by.parents[by.main] == past["commit"]
         assert past["by"] in oracle.path(right.world, right.world.heads[past["branch"]])
+
+
+def origins_of(context: MarkContext) -> dict[str, dict[str, Any]]:
+    """What a mark says of the past of objects, by address."""
+    parts, folder = context.mark.require(EXPIRED).datasets[ORIGINS], context.mark.stage_folder(EXPIRED, ORIGINS)
+    rows = [row for part in parts for batch in read_part(context.workspace, folder, part) for row in batch.to_pylist()]
+    found = {row["address"]: row for row in rows}
+    assert len(found) == len(rows), "each object has one past"
+    return found
+
+
+def check_origins(context: MarkContext, player: Player, right: Right) -> int:
+    """The last commit and path of everything that no commit keeps, and what became of it."""
+    found, facts = origins_of(context), context.mark.facts(ExpiredFacts).origins
+    assert facts is not None and facts.unread == 0
+    shown: dict[str, dict[str, set[str]]] = {}
+    for commit in player.repository.refs.commits:
+        for path, entry in player.repository.objects(commit):
+            for name in oracle.names_of(player.repository, entry):
+                shown.setdefault(name, {}).setdefault(commit, set()).add(path)
+    past = {name for name in right.garbage if name in shown}
+    assert past <= found.keys()
+    assert not found.keys() & right.today
+    for name, each in found.items():
+        commits = shown[name]
+        assert each["path"] in commits[each["commit_id"]]
+        newest = max(oracle.moment(right.world, commit) for commit in commits)
+        assert oracle.moment(right.world, each["commit_id"]) == newest
+        if each["cause"] == "replaced":
+            by = right.world.commits[each["by"]]
+            assert each["by"] not in commits and by.parents[by.main] == each["commit_id"]
+            assert each["by"] in oracle.path(right.world, right.world.heads[each["branch"]])
+    assert facts.found == right.amount(past)
+    causes = Counter((found[name]["cause"], found[name]["branch"]) for name in past)
+    told = {(cause.cause, cause.branch): cause.objects for cause in facts.causes}
+    assert told.items() <= causes.items() and (len(told) == 10 or told == causes)
+    return len(found)
 
 
 def check_path(spark: SparkSession, context: MarkContext, player: Player, right: Right) -> None:
@@ -256,9 +297,12 @@ def check_town(spark: SparkSession, here: Lake, seed: int, wishes: int) -> Count
     for name in source.sample(lakefs, min(len(lakefs), 3 * wishes)):
         check_explain(spark, context, right, name)
     check_path(spark, context, player, right)
+    pasts = check_origins(context, player, right)
     after = {str(path) for path in folder_of(here, player.repository.name).rglob("*") if path.is_file()}
     assert after == before, "an answer leaves nothing behind"
-    return Counter({"towns": 1, "what-ifs": wishes, "refs": len(names), "objects": len(right.world.store)})
+    return Counter(
+        {"towns": 1, "what-ifs": wishes, "refs": len(names), "objects": len(right.world.store), "pasts": pasts}
+    )
 
 
 def test_every_answer_on_a_random_history_is_what_the_oracle_says(small: SparkSession, here: Lake) -> None:

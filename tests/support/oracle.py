@@ -53,6 +53,14 @@ def path(world: World, commit: str) -> list[str]:
     return found
 
 
+def moment(world: World, commit: str) -> int:
+    """When a commit was made, but always after the one that it was built upon: clocks are not to be trusted."""
+    found = -(10**18)
+    for each in reversed(path(world, commit)):
+        found = max(world.commits[each].created, found + 1)
+    return found
+
+
 def shown_after(world: World, head: str, moment: int) -> set[str]:
     """What a branch showed before its head, but after the moment: a version is shown until the next one is made."""
     versions = path(world, head)

@@ -33,6 +33,7 @@ from lakegc_core.stages.expired_addresses.heads import heads_of_mark
 from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, References, read_references
 from lakegc_core.stages.expired_addresses.optimized import against_changes
+from lakegc_core.stages.expired_addresses.origins import Origins, find_origins
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
 from lakegc_core.stages.expired_addresses.reasons import Judge
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
@@ -79,6 +80,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         parts |= write(_missing(known.missing), context.workspace, gone, SCHEMA, summarise=Summary.of(context))
     asked = _without_reuploads(spark, context, parts, folders, known.misstated, own.manifests[STAGES[2]].finished_at)
     parts = asked.parts
+    origins = find_origins(spark, context, own, parts) if not layers else Origins()
     prefixes, foreign_prefixes = _largest_folders(spark, context, parts, folders)
     sums = sums_of(parts)
     facts = ExpiredFacts(
@@ -91,14 +93,21 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         violations=sums.get("violations", 0),
         text_lists=_write_text(spark, context, parts[STAGE], folders[STAGE]),
         missing=amount_of(sums, Reason.MISSING).objects,
-        missing_paths=_missing_paths(spark, context, known, parts[MISSING]),
+        missing_paths=_missing_paths(spark, context, known, parts[MISSING]) if context.policy.origins else (),
         previous=_previous(context),
         neighbours=neighbours.facts,
         refers_elsewhere=merged(
             [facts_of(manifests, StagedFacts).elsewhere, facts_of(manifests, CommittedFacts).elsewhere]
         ),
+        origins=origins.facts,
     )
-    others = {LEARNT: known.learnt, MISSTATED: known.misstated, WAITING: asked.waiting, DIGESTS: asked.digests}
+    others = {
+        LEARNT: known.learnt,
+        MISSTATED: known.misstated,
+        WAITING: asked.waiting,
+        DIGESTS: asked.digests,
+        **origins.parts,
+    }
     return StageOutput({**parts, **others, NEIGHBOURS: neighbours.parts}, facts)
 
 

@@ -349,3 +349,12 @@ def test_a_path_that_lakefs_will_not_read_for_another_reason_stops_nothing_as_lo
     )
     assert "cannot be told" in refused("reads", replace(evidence(), sampled=9, unreadable=odd))
     assert "cannot be told" in refused("reads", replace(evidence(), sampled=1, unreadable={"main/0": 500}))
+
+
+def test_a_guard_that_stops_because_much_would_go_says_where_it_comes_from() -> None:
+    gone = {"cause": "deleted", "branch": "exp-7", "gone": 1_762_128_000, "objects": 150, "bytes": 2700}
+    origins = {"causes": [gone], "folders": [], "found": {"objects": 150, "bytes": 2700}, "unread": 0}
+    facts = {"expired": {"objects": 200, "bytes": 3000}, "origins": origins}
+    text = refused("blast-radius", evidence(expired_addresses=facts))
+    assert "Of the bytes, 90% were left by branch exp-7, which was gone on 3 November 2025, 10% were never" in text
+    assert "--accept blast-radius" in text

@@ -58,8 +58,9 @@ def test_the_past_is_the_newest_commit_and_what_a_branch_was_built_upon_it(data:
     if past is None:
         assert not rows
         return
-    ids, created = known.graph.commit_ids, known.graph.created
-    assert past.row in rows and created[past.row] == max(created[row] for row in rows)
+    ids = known.graph.commit_ids
+    moments = {row: oracle.moment(here, ids[row]) for row in rows}
+    assert past.row in rows and moments[past.row] == max(moments.values())
     on_branches = {commit for head in here.heads.values() for commit in oracle.path(here, head)}
     built = {
         commit

@@ -1,0 +1,62 @@
+"""Why objects are garbage, in words: the same in guards, on screens and on pages. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from lakegc_core.policy.facts import Amount, Cause, ExpiredFacts, OriginFacts
+from lakegc_core.policy.holders import REPLACED
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Share:
+    """A cause in words, and the expired objects of which it is true."""
+
+    words: str
+    amount: Amount
+
+
+def shares(facts: ExpiredFacts) -> list[Share]:
+    """The causes with the most bytes first, and what no commit has shown; none where nobody looked."""
+    origins = facts.origins
+    if origins is None or not facts.expired.objects:
+        return []
+    found = [Share(_words(cause), Amount(cause.objects, cause.bytes)) for cause in origins.causes]
+    rest = facts.expired - origins.found
+    if rest.objects:
+        found.append(Share(_never(origins), rest))
+    return sorted(found, key=lambda share: (-share.amount.bytes, share.words))
+
+
+def largest(facts: ExpiredFacts) -> str:
+    """The largest causes as a sentence with a blank before it; "" where nobody looked."""
+    said = ", ".join(_each(facts))
+    return f" Of the bytes, {said}." if said else ""
+
+
+def _each(facts: ExpiredFacts) -> Iterator[str]:
+    for share in shares(facts)[:_NAMED]:
+        yield f"{share.amount.bytes / max(1, facts.expired.bytes):.0%} {share.words}"
+
+
+def _words(cause: Cause) -> str:
+    if cause.cause == REPLACED:
+        return f"were replaced or deleted on branch {cause.branch}"
+    if cause.gone is None:
+        return "were left by a deleted branch or a reset"
+    return f"were left by branch {cause.branch}, which was gone on {_day(cause.gone)}"
+
+
+def _never(origins: OriginFacts) -> str:
+    if origins.unread:
+        return "were never committed, or in commits that later marks read"
+    return "were never committed"
+
+
+def _day(moment: int) -> str:
+    at = datetime.fromtimestamp(moment, UTC)
+    return f"{at.day} {at:%B %Y}"

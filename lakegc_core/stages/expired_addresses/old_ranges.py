@@ -1,0 +1,126 @@
+"""Reads ranges of commits that are not retained: the paths under which what nothing refers to was last shown.
+
+Nothing is decided by what stands in them. So a file that is gone or damaged is passed over and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.spark.session import Json
+from lakegc_core.stages.committed_addresses.protected import protected_rows
+from lakegc_core.stages.committed_addresses.range_files import RangeReader
+from lakegc_core.stages.expired_addresses.past_commits import PAST
+from lakegc_core.store.base import connect
+from lakegc_core.tables.parts import PartWriter, part_results
+
+RANGES = "ranges"
+ORIGINS = "origins"
+"""Dataset: where what nothing refers to was last shown."""
+LOOKED = "looked_through"
+"""Dataset: ids of metaranges and ranges that were read for paths; none is read twice."""
+
+RANGES_SCHEMA = pa.schema(
+    [pa.field("range_id", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False), *PAST]
+)
+ORIGINS_SCHEMA = pa.schema(
+    [pa.field("address", pa.string(), nullable=False), pa.field("path", pa.string(), nullable=False), *PAST]
+)
+LOOKED_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
+_IN_FLIGHT = 8
+_NAMES = [field.name for field in PAST]
+
+
+@dataclass(frozen=True)
+class OldRanges:
+    """Reads old metaranges and ranges; a picklable value that tasks carry."""
+
+    work: RangeReader
+
+    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The ranges of metaranges (PASTS_SCHEMA) that can be read: RANGES_SCHEMA."""
+        for batch in batches:
+            for past in batch.to_pylist():
+                for found in self._metarange(past["metarange_id"]):
+                    rows = found.filter(pc.not_equal(found["range_id"], ""))
+                    own = {name: pa.repeat(pa.scalar(past[name], field.type), len(rows)) for name, field in _fields()}
+                    table = pa.table({"range_id": rows["range_id"], "count": rows["count"], **own})
+                    yield from table.cast(RANGES_SCHEMA).to_batches()
+
+    def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The entries of ranges (RANGES_SCHEMA) that can be read: ORIGINS_SCHEMA."""
+        for batch in batches:
+            ranges = batch.to_pylist()
+            for start in range(0, len(ranges), _IN_FLIGHT):
+                some = ranges[start : start + _IN_FLIGHT]
+                for each, data in zip(some, self._files([each["range_id"] for each in some]), strict=True):
+                    yield from self._origins(each, data)
+
+    def _origins(self, told: Json, data: bytes | None) -> Iterator[pa.RecordBatch]:
+        try:
+            if data is None:
+                return
+            entries = graveler.read_range(data, paths=True, expected_id=told["range_id"])
+        except CorruptFileError:
+            return
+        rows = protected_rows(self.work.namespace, [told["range_id"]], [len(entries)], entries)
+        rows = rows.filter(rows["exact"])
+        paths = [path.decode("utf-8", "replace") for path in rows["path"].cast(pa.binary()).to_pylist()]
+        own = {name: pa.repeat(pa.scalar(told[name], field.type), len(rows)) for name, field in _fields()}
+        table = pa.table({"address": rows["address"], "path": pa.array(paths, pa.string()), **own})
+        yield from table.cast(ORIGINS_SCHEMA).to_batches()
+
+    def _metarange(self, metarange_id: str) -> Iterator[pa.Table]:
+        try:
+            yield from self.work.metarange_rows([metarange_id])
+        except (ObjectNotFoundError, CorruptFileError):
+            return
+
+    def _files(self, ids: Sequence[str]) -> list[bytes | None]:
+        store = connect(self.work.data)
+
+        def one(range_id: str) -> bytes | None:
+            try:
+                return store.read(f"{self.work.prefix}/{range_id}")
+            except ObjectNotFoundError:
+                return None
+
+        with ThreadPoolExecutor(len(ids)) as pool:
+            return list(pool.map(one, ids))
+
+
+def _fields() -> Iterator[tuple[str, pa.Field]]:
+    return ((field.name, field) for field in PAST)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Takes the newest ranges, as many as a mark may read; runs in one task. A picklable value that tasks carry.
+
+    Yields parts of RANGES_SCHEMA, and `until` (microseconds): of all commits that are newer every range is taken; None
+    where all are.
+    """
+
+    work: RangeReader
+    folder: str
+    entries: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        found = [batch.cast(RANGES_SCHEMA) for batch in batches]  # Spark does not know what is never null
+        table = pa.Table.from_batches(found, RANGES_SCHEMA)
+        table = table.sort_by([("moment", "descending"), ("range_id", "ascending")])
+        before = pc.subtract(pc.cumulative_sum(table["count"]), table["count"])
+        taken = table.filter(pc.less(before, self.entries))  # the first of all, however large: a mark gets on
+        writer = PartWriter(self.work.artifacts, self.folder, RANGES_SCHEMA)
+        for each in taken.to_batches():
+            writer.write(each)
+        yield from part_results(RANGES, writer.close())
+        left = len(table) - len(taken)
+        yield {"until": table["moment"][len(taken)].as_py() if left else None}

@@ -1,0 +1,242 @@
+"""The past of what nothing refers to: the last path and commit that showed it, and what became of it then.
+
+Only clean marks look: an optimized one does not see all that became garbage. What an earlier clean mark found is
+carried on, and no range is read for paths twice. It is for people, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import Layer, rests_on
+from lakegc_core.marks.previous import previous_mark
+from lakegc_core.policy.facts import NOTHING, Amount, Cause, Folder, OriginFacts
+from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows
+from lakegc_core.stages.committed_addresses import range_files
+from lakegc_core.stages.committed_addresses.range_files import reading, tasks_for
+from lakegc_core.stages.expired_addresses.old_ranges import (
+    LOOKED,
+    LOOKED_SCHEMA,
+    ORIGINS,
+    ORIGINS_SCHEMA,
+    RANGES,
+    RANGES_SCHEMA,
+    Budget,
+    OldRanges,
+)
+from lakegc_core.stages.expired_addresses.past_commits import LOST_BRANCHES, PASTS, PASTS_SCHEMA, PastWalk
+from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS, REFS
+from lakegc_core.stages.retention_commits.known_walk import Place
+from lakegc_core.stages.retention_commits.stage import walk_until_known
+from lakegc_core.tables.joins import among
+from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.parts import Part, parts_of, read, rows_of, spark_width, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_ENTRIES = 5_000_000
+"""Entries of old commits that one clean mark reads for paths, unless the operator says otherwise."""
+MOST_METARANGES = 2_000
+SHOWN = 10
+"""Causes and folders that are named, those with the most bytes."""
+DATASETS = (ORIGINS, LOOKED, LOST_BRANCHES)
+_CAUSE, _FOLDER, _ALL = range(3)
+_DEPTH = 2  # of the folders that are named
+
+
+@dataclass(frozen=True)
+class Origins:
+    """What was found: parts by dataset, and the facts; None where nobody looked."""
+
+    facts: OriginFacts | None = None
+    parts: Mapping[str, Sequence[Part]] = field(default_factory=lambda: dict.fromkeys(DATASETS, ()))
+
+
+def find_origins(spark: SparkSession, context: MarkContext, own: Layer, parts: Mapping[str, Sequence[Part]]) -> Origins:
+    """The past of the objects in `parts`: those that are expired, and those that something else than commits keeps."""
+    if not context.policy.origins:
+        return Origins()
+    search = _Search(spark, context, _Before.of(context))
+    results = walk_until_known(spark, context, search.walk())
+    walked = parts_of(results, [LOST_BRANCHES, PASTS])
+    ranges, until = search.choose(own, walked[PASTS])
+    found = search.origins(ranges, parts)
+    left = sum(result.get("unread", 0) for result in results) + (until is not None)
+    datasets = {ORIGINS: found, LOOKED: search.note(walked[PASTS], ranges, until), LOST_BRANCHES: walked[LOST_BRANCHES]}
+    return Origins(search.facts(found, parts[STAGE], left), datasets)
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What the last clean mark found, and the refs that it and the last mark saw. Nothing of these, if none is left."""
+
+    clean: MarkArtifacts | None
+    last: MarkArtifacts | None
+
+    @classmethod
+    def of(cls, context: MarkContext) -> _Before:
+        last = previous_mark(context)
+        below = rests_on(last) if last is not None else []
+        return cls(context.artifacts(below[-1]) if below else last, last)
+
+    def place(self, dataset: str) -> tuple[str, tuple[Part, ...]]:
+        """The folder and the parts of a dataset; of marks that did not look there are none."""
+        if self.clean is None:
+            return "", ()
+        return self.clean.stage_folder(STAGE, dataset), tuple(self.clean.require(STAGE).datasets.get(dataset, ()))
+
+    def refs(self) -> tuple[tuple[str, tuple[Part, ...]], ...]:
+        """Folders and parts of refs, the newest first."""
+        marks = {mark.mark_id: mark for mark in (self.last, self.clean) if mark is not None}
+        return tuple(
+            (mark.stage_folder(COMMITS, REFS), tuple(mark.require(COMMITS).datasets[REFS])) for mark in marks.values()
+        )
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The steps of a search; each is a job of Spark."""
+
+    spark: SparkSession
+    context: MarkContext
+    before: _Before
+
+    def walk(self) -> PastWalk:
+        """Which commits are read."""
+        return PastWalk(
+            place=Place.of(self.context),
+            folders={name: self._folder(name) for name in (LOST_BRANCHES, PASTS)},
+            looked=self.before.place(LOOKED),
+            lost=self.before.place(LOST_BRANCHES),
+            former=self.before.refs(),
+            most=MOST_METARANGES,
+        )
+
+    def choose(self, own: Layer, pasts: Sequence[Part]) -> tuple[list[Part], int | None]:
+        """The ranges to read, each with the newest of these commits that has it, and until which moment all are; None
+        where that is all of them."""
+        if not pasts:
+            return [], None
+        from pyspark.sql import functions as F
+
+        names = RANGES_SCHEMA.names[1:]
+        tasks = tasks_for(rows_of(pasts), 64, 4 * spark_width(self.spark))
+        read_by = Mapped(self._read(PASTS, pasts, PASTS_SCHEMA).repartition(tasks), RANGES_SCHEMA, self._old.ranges)
+        retained = own.frame(self.spark, range_files.STAGE, range_files.RANGES, range_files.RANGES_SCHEMA)
+        looked = self._read_before(LOOKED, LOOKED_SCHEMA)
+        new = (
+            read_by.as_frame()
+            .join(many(retained.select("range_id")), "range_id", "left_anti")
+            .join(many(looked.withColumnRenamed("id", "range_id")), "range_id", "left_anti")
+            .groupBy("range_id")
+            .agg(F.max_by(F.struct(*names), "moment").alias("newest"))
+            .select("range_id", *(f"newest.{name}" for name in names))
+        )
+        entries = self.context.settings.scale.origin_entries or MOST_ENTRIES
+        budget = Budget(self._old.work, self._folder(RANGES), entries)
+        results = run_on_rows(new.repartition(1), budget)
+        until = next((result["until"] for result in results if "until" in result), None)
+        return parts_of(results, [RANGES])[RANGES], until
+
+    def origins(self, ranges: Sequence[Part], parts: Mapping[str, Sequence[Part]]) -> list[Part]:
+        """Write where the objects in `parts` were last shown: what these ranges say, and what marks before found."""
+        from pyspark.sql import functions as F
+
+        places = tuple((self.context.mark.stage_folder(STAGE, name), parts[name]) for name in (STAGE, KEPT))
+        wanted = Wanted(self.context.workspace, places)
+        _, former = self.before.place(ORIGINS)
+        if not wanted.rows or not (ranges or former):
+            return []
+        tasks = tasks_for(len(ranges) and rows_of(ranges), 4, 4 * spark_width(self.spark))
+        chosen = self._read(RANGES, ranges, RANGES_SCHEMA).repartition(tasks)
+        new = among(self.spark, Mapped(chosen, ORIGINS_SCHEMA, self._old.entries), wanted)
+        old = among(self.spark, Mapped(self._read_before(ORIGINS, ORIGINS_SCHEMA), ORIGINS_SCHEMA), wanted)
+        names = ORIGINS_SCHEMA.names[1:]
+        every = (
+            new.as_frame()
+            .union(old.as_frame())
+            .groupBy("address")
+            .agg(F.max_by(F.struct(*names), "moment").alias("newest"))
+            .select("address", *(f"newest.{name}" for name in names))
+        )
+        return write(every, self.context.workspace, {ORIGINS: self._folder(ORIGINS)}, ORIGINS_SCHEMA)[ORIGINS]
+
+    def note(self, pasts: Sequence[Part], ranges: Sequence[Part], until: int | None) -> list[Part]:
+        """Write which metaranges and ranges were read, by this mark or before: no other reads them again."""
+        _, former = self.before.place(LOOKED)
+        if not (pasts or former):
+            return []
+        metaranges = self._read(PASTS, pasts, PASTS_SCHEMA)
+        done = metaranges if until is None else metaranges.where(metaranges["moment"] > until)
+        every = self._read_before(LOOKED, LOOKED_SCHEMA).union(done.select("metarange_id"))
+        every = every.union(self._read(RANGES, ranges, RANGES_SCHEMA).select("range_id"))
+        return write(every, self.context.workspace, {LOOKED: self._folder(LOOKED)}, LOOKED_SCHEMA)[LOOKED]
+
+    def facts(self, found: Sequence[Part], expired: Sequence[Part], left: int) -> OriginFacts:
+        """The causes and the folders of the most expired bytes."""
+        rows = self._largest(found, expired) if found and expired else []
+        of = {kind: [row for row in rows if row["kind"] == kind] for kind in (_CAUSE, _FOLDER, _ALL)}
+        return OriginFacts(
+            causes=tuple(
+                Cause(row["cause"], row["branch"], row["gone"], row["objects"], row["bytes"]) for row in of[_CAUSE]
+            ),
+            folders=tuple(Folder(row["folder"], row["objects"], row["bytes"]) for row in of[_FOLDER]),
+            found=Amount(of[_ALL][0]["objects"], of[_ALL][0]["bytes"]) if of[_ALL] else NOTHING,
+            unread=left,
+        )
+
+    def _largest(self, found: Sequence[Part], expired: Sequence[Part]) -> list[Any]:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        def group(kind: int, **keys: Any) -> Any:
+            own = {
+                "kind": F.lit(kind),
+                "cause": F.lit(""),
+                "branch": F.lit(""),
+                "gone": F.lit(None),
+                "folder": F.lit(""),
+            }
+            shape = {"kind": "int", "gone": "long"}
+            return F.struct(
+                *(value.cast(shape.get(name, "string")).alias(name) for name, value in (own | keys).items())
+            )
+
+        origins = self._read(ORIGINS, found, ORIGINS_SCHEMA)
+        folder = F.regexp_extract("path", f"^(?:[^/]*/){{1,{_DEPTH}}}", 0)
+        groups = F.array(
+            group(_CAUSE, cause=F.col("cause"), branch=F.col("branch"), gone=F.col("gone")),
+            group(_FOLDER, folder=folder),
+            group(_ALL),
+        )
+        own = self._read(STAGE, expired, SCHEMA, ["address", "size"]).join(many(origins), "address")
+        sums = own.select("size", F.explode(groups).alias("group")).groupBy("group")
+        told = sums.agg(F.count("size").alias("objects"), F.sum("size").alias("bytes"))
+        place = F.row_number().over(Window.partitionBy("group.kind").orderBy(F.desc("bytes"), "group"))
+        with clear_errors():
+            rows = told.withColumn("place", place).where(F.col("place") <= SHOWN).select("group.*", "objects", "bytes")
+            return sorted(rows.collect(), key=lambda row: (row["kind"], -row["bytes"]))
+
+    @property
+    def _old(self) -> OldRanges:
+        return OldRanges(reading(self.context, self._folder(ORIGINS)))
+
+    def _folder(self, dataset: str) -> str:
+        return self.context.mark.stage_folder(STAGE, "" if dataset == STAGE else dataset)
+
+    def _read(
+        self, dataset: str, parts: Sequence[Part], schema: pa.Schema, columns: Sequence[str] | None = None
+    ) -> DataFrame:
+        return read(self.spark, self.context.workspace, self._folder(dataset), parts, schema, columns)
+
+    def _read_before(self, dataset: str, schema: pa.Schema) -> DataFrame:
+        folder, parts = self.before.place(dataset)
+        return read(self.spark, self.context.workspace, folder, parts, schema)
