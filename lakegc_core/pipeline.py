@@ -5,10 +5,14 @@ What a stage does is in `stages`; how the result is shown, in `report`.
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import IO, TYPE_CHECKING
 
+from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
@@ -16,7 +20,9 @@ from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.marks.sweeps import finished_sweeps
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
+from lakegc_core.spark.session import clear_errors
 from lakegc_core.stages.committed_addresses.stage import committed_addresses
+from lakegc_core.stages.expired_addresses.origins import garbage_with_origins
 from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
 from lakegc_core.stages.expired_addresses.stage import expired_addresses
 from lakegc_core.stages.namespace_listing.stage import namespace_listing
@@ -44,6 +50,9 @@ MARKING: dict[str, Stage] = {
     "expired_addresses": expired_addresses,
 }
 """The five marking stages by name, in order."""
+
+CSV_COLUMNS = ("address", "size", "last_modified", "since", "path", "commit_id", "cause", "by", "branch")
+"""Of `review --addresses FILE --csv`; what they mean is in docs/artifacts.md."""
 
 PAGE = "report.html"
 """The mark for people, beside its artifacts."""
@@ -125,6 +134,23 @@ def expired_of(context: MarkContext) -> Iterator[str]:
     for part in manifest.datasets[EXPIRED]:
         for batch in read_part(context.workspace, folder, part, ["address"]):
             yield from batch.column(0).to_pylist()
+
+
+def write_csv(spark: SparkSession, context: MarkContext, out: IO[bytes]) -> int:
+    """Write the expired addresses as CSV with a header: what the mark knows of each, and where it was last shown.
+
+    Columns: CSV_COLUMNS. Returns how many there are.
+    """
+    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(CSV_COLUMNS)
+    count = 0
+    with clear_errors():
+        for row in garbage_with_origins(spark, context).select(*CSV_COLUMNS).toLocalIterator():
+            lines.writerow([instant(each.timestamp()) if isinstance(each, datetime) else each for each in row])
+            count += 1
+    text.detach()
+    return count
 
 
 def write_addresses(context: MarkContext, out: IO[bytes]) -> int:

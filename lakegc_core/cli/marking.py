@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lakegc_core import clock, pipeline
 from lakegc_core.cli.metrics import metered, metrics_file, metrics_option
@@ -49,6 +49,7 @@ def _mark_arguments(to: argparse.ArgumentParser) -> None:
 def _review_arguments(to: argparse.ArgumentParser) -> None:
     name_mark(to)
     option(to, "--addresses", metavar="FILE", help="write the expired addresses to FILE, one a line; - is stdout")
+    flag(to, "--csv", "with --addresses: as CSV with a header, and where each object was last shown")
     option(to, "--html", metavar="FILE", help="write the mark as a page of HTML with pictures to FILE")
 
 
@@ -169,23 +170,33 @@ def _swept(context: MarkContext) -> str:
 
 def _review(options: argparse.Namespace, reporter: Reporter) -> int:
     on_stdout = options.addresses == STDOUT
+    if options.csv and not options.addresses:
+        raise SettingsError("--csv says how --addresses are written. Give --addresses FILE too; - is stdout.")
     if on_stdout and options.json:
         raise SettingsError("`--addresses -` and --json both write to stdout. Name a file for the addresses.")
     context = open_mark(opened(options, reporter), own_mark(options.mark_id))
     review = pipeline.review(context)
     if options.addresses and not on_stdout:
         with Path(options.addresses).open("wb") as out:
-            count = pipeline.write_addresses(context, out)
+            count = _write_addresses(options, context, out, reporter)
         reporter.say(f"{count:,} addresses written to {options.addresses}")
     if options.html:
         Path(options.html).write_text(pipeline.page_of(context, review.report), encoding="utf-8")
         reporter.say(f"the report is in {options.html}")
     if on_stdout:
-        pipeline.write_addresses(context, sys.stdout.buffer)
+        _write_addresses(options, context, sys.stdout.buffer, reporter)
         return 0
     shown = f"{screen.mark_screen(review.report, every_guard=True)}\n  artifacts   {review.report['artifacts']}"
     show(options, review.report, shown + "\n" + _next_step(context, review, reviewed=True))
     return 0
+
+
+def _write_addresses(options: argparse.Namespace, context: MarkContext, out: IO[bytes], reporter: Reporter) -> int:
+    if not options.csv:
+        return pipeline.write_addresses(context, out)
+    spark = spark_of(context.settings, quick=True)
+    with reporter.watch(spark):
+        return pipeline.write_csv(spark, context, out)
 
 
 def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:

@@ -74,6 +74,17 @@ def find_origins(spark: SparkSession, context: MarkContext, own: Layer, parts: M
     return Origins(search.facts(found, parts[STAGE], left), datasets)
 
 
+def garbage_with_origins(spark: SparkSession, context: MarkContext) -> DataFrame:
+    """The garbage of a complete mark: the columns of `expired_addresses`, and those of `origins`, null where no commit
+    is known to have shown an object. For an optimized mark the clean mark says it that it rests on."""
+    before = _Before.of_mark(context, context.mark)
+    folder, parts = before.place(ORIGINS)
+    origins = read(spark, context.workspace, folder, parts, ORIGINS_SCHEMA)
+    expired = context.mark.require(STAGE).datasets[STAGE]
+    garbage = read(spark, context.workspace, context.mark.stage_folder(STAGE), expired, SCHEMA)
+    return garbage.join(many(origins), "address", "left")
+
+
 @dataclass(frozen=True)
 class _Before:
     """What the last clean mark found, and the refs that it and the last mark saw. Nothing of these, if none is left."""
@@ -84,7 +95,12 @@ class _Before:
     @classmethod
     def of(cls, context: MarkContext) -> _Before:
         last = previous_mark(context)
-        below = rests_on(last) if last is not None else []
+        return cls(None, None) if last is None else cls.of_mark(context, last)
+
+    @classmethod
+    def of_mark(cls, context: MarkContext, last: MarkArtifacts) -> _Before:
+        """A complete mark, and the clean one that it is or rests on."""
+        below = rests_on(last)
         return cls(context.artifacts(below[-1]) if below else last, last)
 
     def place(self, dataset: str) -> tuple[str, tuple[Part, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -173,6 +175,30 @@ def test_an_optimized_mark_does_not_look_and_the_next_clean_one_finds_what_it_kn
     optimized = here.mark("m2", mode=INCREMENTAL)
     assert optimized.mark.facts(ExpiredFacts).origins is None and not origins(optimized)
     assert origins(here.mark("m3")) == {old: ("a", "replaced", "main")}
+
+
+def test_the_garbage_is_written_as_a_table_with_where_it_was_last_shown(here: Marking) -> None:
+    old = here.commit("main", 60, a=b"12345")
+    path = 'strange "path",\nwith lines'
+    here.repo.upload("main", path, b"1", age=50 * DAY)
+    here.repo.commit("main", "a", date=NOW - 50 * DAY)
+    strange = here.repo.entry("main", path).address.rpartition("lake/")[2]
+    here.repo.delete("main", path)
+    here.commit("main", 40, a=None, b=b"")
+    never = here.repo.upload("main", "tmp", b"4" * 5, age=30 * DAY)
+    here.repo.delete("main", "tmp")
+    here.mark("m1")
+    mark = here.mark("m2", mode=INCREMENTAL)
+    out = io.BytesIO()
+    assert pipeline.write_csv(here.spark, mark, out) == 3
+    found = {row["address"]: row for row in csv.DictReader(io.StringIO(out.getvalue().decode(), newline=""))}
+    assert {address: (row["path"], row["cause"], row["branch"]) for address, row in found.items()} == {
+        old: ("a", "replaced", "main"),
+        strange: (path, "replaced", "main"),
+        never: ("", "", ""),
+    }
+    assert found[old]["size"] == "5" and found[old]["last_modified"] == "2025-01-30T12:00:00.000Z"
+    assert found[old]["by"] in here.repo.refs.commits
 
 
 def test_where_paths_are_private_no_artifact_has_any(here: Marking) -> None:
