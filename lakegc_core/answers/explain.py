@@ -15,9 +15,11 @@ from lakegc_core.answers.places import (
     HOLDING,
     HOLDING_SCHEMA,
     Wish,
-    hits_of,
+    hits_anywhere,
     holding_of,
+    origin_of,
     records_of,
+    retained_hits,
     stored,
 )
 from lakegc_core.answers.scratch import Scratch, scratch
@@ -29,6 +31,7 @@ from lakegc_core.policy.scenarios import Known
 from lakegc_core.spark.session import Json, runs_here
 from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, Place
 from lakegc_core.stages.retention_commits.stage import walk_until_known
+from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import Part, read_part
 
 if TYPE_CHECKING:
@@ -85,9 +88,13 @@ def explain(spark: SparkSession, context: MarkContext, what: str) -> Explanation
     wish = wish_of(context, what)
     layers = layers_of(context.mark)
     with scratch(context, here=runs_here(spark)) as aside:
-        hits = hits_of(spark, context, layers, wish, aside)
+        hits = retained_hits(spark, context, layers, wish, aside) if wish.address is not None else []
+        origin = origin_of(spark, layers[-1], wish) if wish.address is not None and not hits else None
+        if not hits and origin is None:
+            hits = hits_anywhere(spark, context, layers, wish, aside)
         holding = holding_of(spark, context, hits, aside)
-        walk = _HolderWalk(place=Place.of(context), aside=aside, hits=tuple(hits), holding=tuple(holding))
+        place = Place.of(context)
+        walk = _HolderWalk(place=place, aside=aside, hits=tuple(hits), holding=tuple(holding), origin=origin)
         told = walk_until_known(spark, context, walk)
     found = [each for each in told if "hash" in each]
     if wish.address is not None and not found:
@@ -140,6 +147,7 @@ class _HolderWalk(KnowingWalk):
     aside: Scratch
     hits: tuple[Part, ...]
     holding: tuple[Part, ...]
+    origin: Json | None  # of the one object that is asked for, where a mark knows it
 
     def decide(self, known: Known) -> Iterator[Json]:
         objects = self._objects()
@@ -149,6 +157,10 @@ class _HolderWalk(KnowingWalk):
         commits: dict[int, set[int]] = {}
         for each in self._read(HOLDING, self.holding, HOLDING_SCHEMA):
             commits.setdefault(each["hash"], set()).update(rows.get(each["metarange_id"], ()))
+        if self.origin is not None:
+            number = int(hash_strings(pa.array([self.origin["address"]]))[0])
+            objects[number] = {"address": self.origin["address"], "paths": {self.origin["path"]}}
+            commits[number] = {known.graph.commit_ids.index(self.origin["commit_id"])}
         created = known.graph.created
         newest = {number: max((created[row] for row in commits.get(number, ())), default=0) for number in objects}
         yield {"objects": len(objects)}

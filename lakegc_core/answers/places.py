@@ -29,6 +29,7 @@ from lakegc_core.stages.committed_addresses.range_files import (
     tasks_for,
 )
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
+from lakegc_core.stages.expired_addresses.old_ranges import ORIGINS
 from lakegc_core.stages.expired_addresses.since import KEPT
 from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
 from lakegc_core.stages.namespace_listing.inventory import journals
@@ -71,28 +72,53 @@ class Wish:
         return int(hash_strings(pa.array([self.address]))[0])
 
 
-def hits_of(
+def retained_hits(
     spark: SparkSession, context: MarkContext, layers: Sequence[Layer], wish: Wish, aside: Scratch
 ) -> list[Part]:
-    """Entries of ranges that show the path, or refer to the address: parts of HITS_SCHEMA. An address that no retained
-    range refers to is looked for in the ranges of all other commits too."""
+    """Entries of retained ranges that refer to an address: parts of HITS_SCHEMA."""
     folder = aside.folder
-    reader = _Entries(reading(aside.of(context), folder), wish, context.namespace, f"{folder}/{HITS}")
-    known = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).select("range_id")
-    if wish.address is not None:
-        sources = [source for layer in layers for source in layer.sources(STAGE, INDEX)]
-        found = parts_of(run_tasks(spark, sources, _InIndex(aside.config, folder, wish.hash)), [HITS])[HITS]
-        some = read(spark, aside.config, f"{folder}/{HITS}", found, HITS_SCHEMA, ["range_id"]).distinct()
-        if len(layers) > 1:  # marks below have read ranges that are not retained any more
-            some = some.join(many(known), "range_id", "left_semi")
-        # An index has no paths: some of the ranges are read for them.
-        again = parts_of(run_on_rows(some.limit(_READ_FOR_PATHS), reader.entries), [HITS])[HITS]
-        if again:
-            return [*found, *again]
+    sources = [source for layer in layers for source in layer.sources(STAGE, INDEX)]
+    found = parts_of(run_tasks(spark, sources, _InIndex(aside.config, folder, wish.hash)), [HITS])[HITS]
+    some = read(spark, aside.config, f"{folder}/{HITS}", found, HITS_SCHEMA, ["range_id"]).distinct()
+    if len(layers) > 1:  # marks below have read ranges that are not retained any more
+        some = some.join(many(_retained(spark, layers)), "range_id", "left_semi")
+    # An index has no paths: some of the ranges are read for them.
+    again = parts_of(run_on_rows(some.limit(_READ_FOR_PATHS), _entries(context, wish, aside).entries), [HITS])[HITS]
+    return [*found, *again] if again else []
+
+
+def hits_anywhere(
+    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], wish: Wish, aside: Scratch
+) -> list[Part]:
+    """Entries of the ranges of all commits that show a path; those of commits that are not retained that refer to an
+    address: parts of HITS_SCHEMA."""
+    reader = _entries(context, wish, aside)
     ranges = _metaranges(spark, context).mapInArrow(reader.ranges, "range_id string").distinct()
     if wish.address is not None:  # no retained range refers to it
-        ranges = ranges.join(many(known), "range_id", "left_anti")
+        ranges = ranges.join(many(_retained(spark, layers)), "range_id", "left_anti")
     return parts_of(run_on_rows(ranges.repartition(4 * spark_width(spark)), reader.entries), [HITS])[HITS]
+
+
+def origin_of(spark: SparkSession, clean: Layer, wish: Wish) -> Json | None:
+    """Where a clean mark found that an address was last shown: a row of its dataset `origins`."""
+    wanted = pa.array([wish.address], pa.string())
+
+    def task(source: Source) -> Iterator[Json]:
+        for batch in read_part(source.config, source.folder, source.part, ["address", "path", "commit_id"]):
+            yield from batch.filter(pc.is_in(batch["address"], value_set=wanted)).to_pylist()
+
+    parts = clean.manifests[EXPIRED].datasets.get(ORIGINS, ())  # marks from before there were origins have none
+    folder = clean.mark.stage_folder(EXPIRED, ORIGINS)
+    found = run_tasks(spark, sources_of(clean.mark.config, folder, parts, clean.mark_id), task) if parts else []
+    return next(iter(found), None)
+
+
+def _entries(context: MarkContext, wish: Wish, aside: Scratch) -> _Entries:
+    return _Entries(reading(aside.of(context), aside.folder), wish, context.namespace, f"{aside.folder}/{HITS}")
+
+
+def _retained(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
+    return layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).select("range_id")
 
 
 def holding_of(spark: SparkSession, context: MarkContext, hits: Sequence[Part], aside: Scratch) -> list[Part]:
