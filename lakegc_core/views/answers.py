@@ -37,10 +37,10 @@ def du_screen(found: Json) -> str:
     for each in keepers[:_ROWS]:
         shows = "" if each["shows"] is None else human_bytes(each["shows"]["bytes"])
         sizes = [human_bytes(each[name]["bytes"]) for name in ("only", "history", "at_once")]
-        bar = _bar(each["only"]["bytes"], most)
-        lines.append(
-            f"{_cut(each['name'], width)}  {shows:>10}  {sizes[0]:>16}  {sizes[1]:>13}  {sizes[2]:>13}  {bar}".rstrip()
-        )
+        size = each["only"]["bytes"]
+        saved = "  ".join(filter(None, [_bar(size, most), monthly(size, found["price"])]))
+        cells = f"{_cut(each['name'], width)}  {shows:>10}  {sizes[0]:>16}  {sizes[1]:>13}  {sizes[2]:>13}"
+        lines.append(f"{cells}  {saved}".rstrip())
     if len(keepers) > _ROWS:
         lines.append(f"and {len(keepers) - _ROWS:,} more; --json shows all")
     lines += _together_lines(found["together"])

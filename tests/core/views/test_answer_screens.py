@@ -47,6 +47,12 @@ def test_du_leaves_out_what_keeps_nothing_and_shows_nothing() -> None:
     assert "branch:main" in screen and "700 B" in screen and "own list" not in screen
 
 
+def test_du_says_what_each_costs_a_month_where_there_is_a_price() -> None:
+    priced = used(keeper("branch:main", 5_000_000_000_000)) | {"price": {"per_gb_month": 0.02, "currency": "EUR"}}
+    (line,) = [line for line in answers.du_screen(priced).splitlines() if line.startswith("branch:main")]
+    assert line.endswith("about 100.00 EUR a month")
+
+
 def outcome(garbage: int, more: int) -> dict[str, Any]:
     return {"garbage": amount(1, garbage), "more": amount(1, more), "less": amount(0, 0)}
 
