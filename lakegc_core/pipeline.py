@@ -26,7 +26,8 @@ from lakegc_core.stages.expired_addresses.origins import garbage_with_origins
 from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
 from lakegc_core.stages.expired_addresses.stage import expired_addresses
 from lakegc_core.stages.namespace_listing.stage import namespace_listing
-from lakegc_core.stages.retention_commits.stage import retention_commits
+from lakegc_core.stages.retention_commits.stage import STAGE as COMMITS
+from lakegc_core.stages.retention_commits.stage import retention_commits, rules_in_force
 from lakegc_core.stages.swept_report.authorize import judge
 from lakegc_core.stages.swept_report.other_tools import ForeignMark
 from lakegc_core.stages.swept_report.result import SweepResult
@@ -72,7 +73,10 @@ class Review:
 
 
 def mark(spark: SparkSession, context: MarkContext) -> Review:
-    """Run the five marking stages, each unless its manifest stands, and judge the result."""
+    """Run the five marking stages, each unless its manifest stands, and judge the result. RefusedError at once for a
+    repository without rules, where that is not wanted."""
+    if context.mark.manifest(COMMITS) is None:
+        rules_in_force(context)  # refused before the listing, which may take hours
     with context.lease("mark"):
         for stage in MARKING.values():
             stage(spark, context)

@@ -65,7 +65,7 @@ def find_retained(
     """
     began = clock.now().timestamp()
     client, header = context.client, context.header
-    in_force = _rules_in_force(context)
+    in_force = rules_in_force(context)
     judged_by, memories = remember(context, in_force)
     prepared = client.prepare_commits(header.repository) if in_force is not None else None
     dump = client.dump(header.repository)
@@ -105,7 +105,7 @@ def find_retained(
     return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: [*refs, *parts[REFS]]}, facts)
 
 
-def _rules_in_force(context: MarkContext) -> Rules | None:
+def rules_in_force(context: MarkContext) -> Rules | None:
     """lakeFS's rules; None where there are none and every commit counts. RefusedError where that is not wanted."""
     header = context.header
     rules = context.client.gc_rules(header.repository)

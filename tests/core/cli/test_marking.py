@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
+from lakegc_core import pipeline
 from lakegc_core.cli import main, marking
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode
+from lakegc_core.names import STAGES
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.views.words import comes_back
 from tests.core.cli.conftest import Desk
-from tests.support.lake import NOW
+from tests.support.lake import NO_SPARK, NOW, lake
 
 
 def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_bring_it_back(
@@ -155,3 +157,12 @@ def test_a_mark_of_level_none_is_made_with_the_operators_word_only(
     for more in ([], ["--mark-id", "m1"]):  # a new one, and one that stands
         assert main([verb, "lake", "--safety", "none", *more]) == 2
         assert "LAKEGC_UNSAFE=yes" in capsys.readouterr().err
+
+
+def test_a_repository_without_rules_is_refused_before_anything_is_listed(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        served.create("lake")
+        context = served.begin("lake", "m1")
+        with pytest.raises(RefusedError, match="has no garbage collection rules"):
+            pipeline.mark(NO_SPARK, context)
+        assert context.mark.manifest(STAGES[0]) is None and context.mark.header() is not None
