@@ -3,7 +3,7 @@
 What an optimized mark may not know is named and checked: objects that appeared in a slice after it had become old, or
 that somebody deleted or rewrote who is not lakegc. They are only ever garbage that is left for the next clean mark.
 
-LAKEGC_OPTIMIZED_SECONDS (default 20) bounds the time, LAKEGC_OPTIMIZED_SLOW_SECONDS (default 180) that of
+LAKEGC_OPTIMIZED_SECONDS (default 10) bounds the time, LAKEGC_OPTIMIZED_SLOW_SECONDS (default 180) that of
 `make test-slow`; LAKEGC_OPTIMIZED_SEED (default 0) is the number of the first town.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lakegc_sandbox import SandboxServer
 
 TOGETHER = 12
-SECONDS = float(os.environ.get("LAKEGC_OPTIMIZED_SECONDS", "20"))
+SECONDS = float(os.environ.get("LAKEGC_OPTIMIZED_SECONDS", "10"))
 SLOW_SECONDS = float(os.environ.get("LAKEGC_OPTIMIZED_SLOW_SECONDS", "180"))
 SEED = int(os.environ.get("LAKEGC_OPTIMIZED_SEED", "0"))
 JUMPS = (20 * 60.0, 6 * HOUR, 25 * HOUR, 3 * DAY, 9 * DAY)

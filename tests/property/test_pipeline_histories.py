@@ -3,7 +3,7 @@
 What belongs here: how many histories are run, how they are marked, and what must hold of the result. What happens in a
 history belongs in `histories`, what is garbage in `oracle`.
 
-LAKEGC_HISTORY_SECONDS (default 20) bounds the time, LAKEGC_HISTORY_SLOW_SECONDS (default 180) that of `make test-slow`;
+LAKEGC_HISTORY_SECONDS (default 10) bounds the time, LAKEGC_HISTORY_SLOW_SECONDS (default 180) that of `make test-slow`;
 LAKEGC_HISTORY_SEED (default 0) chooses the histories.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 MIN_AGE = timedelta(days=1)
 TOGETHER = 24  # histories that share a repository, on branches of their own: a mark costs little more for them
-SECONDS = float(os.environ.get("LAKEGC_HISTORY_SECONDS", "20"))
+SECONDS = float(os.environ.get("LAKEGC_HISTORY_SECONDS", "10"))
 SLOW_SECONDS = float(os.environ.get("LAKEGC_HISTORY_SLOW_SECONDS", "180"))
 SEED = int(os.environ.get("LAKEGC_HISTORY_SEED", "0"))
 SWEPT_OF = 5  # of so many repositories one is swept

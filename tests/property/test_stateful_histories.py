@@ -2,7 +2,7 @@
 
 What belongs here: what a town goes through, and the counts. Towns, their collector and their judge are in `towns`.
 
-LAKEGC_STATEFUL_SECONDS (default 20) bounds the time, LAKEGC_STATEFUL_SLOW_SECONDS (default 300) that of
+LAKEGC_STATEFUL_SECONDS (default 10) bounds the time, LAKEGC_STATEFUL_SLOW_SECONDS (default 300) that of
 `make test-slow`; LAKEGC_STATEFUL_SEED (default 0) is the number of the first town.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakegc_sandbox import SandboxServer
 
 TOGETHER = 24  # histories in one town: a mark costs little more for them
-SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SECONDS", "20"))
+SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SECONDS", "10"))
 SLOW_SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SLOW_SECONDS", "300"))
 SEED = int(os.environ.get("LAKEGC_STATEFUL_SEED", "0"))
 JUMPS = (20 * 60.0, 6 * HOUR, 23 * HOUR, 25 * HOUR, 26 * HOUR, 3 * DAY, 9 * DAY)

@@ -198,6 +198,7 @@ def test_a_damaged_part_fails_the_mark_that_rests_on_it_and_the_one_after_is_cle
     assert len(list(pipeline.expired_of(later))) == 2
 
 
+@pytest.mark.slow
 def test_what_an_older_mark_s_sweep_was_told_to_delete_again_is_not_subtracted_from_a_newer_listing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

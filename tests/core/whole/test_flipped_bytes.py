@@ -111,6 +111,7 @@ def part_reader(folder: str, part: Part) -> dict[str, Callable[[MarkContext], An
     return {f"{folder}/{part.name}": lambda context: list(read_part(context.workspace, folder, part))}
 
 
+@pytest.mark.slow
 def test_a_flip_of_any_byte_is_noticed_or_changes_nothing(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.bring_back("half")
     context = reading(lake, FlippedConfig(str(lake.root)))

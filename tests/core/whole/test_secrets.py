@@ -226,6 +226,7 @@ def test_settings_that_are_wrong_do_not_quote_what_they_hold(tmp_path: Path) -> 
         assert not leaks(attempt("", lakegc))
 
 
+@pytest.mark.slow
 def test_the_command_line_tells_no_secret_when_it_works_and_when_it_fails(
     lake: tuple[Replay, str], tmp_path: Path
 ) -> None:

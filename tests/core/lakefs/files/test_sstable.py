@@ -121,6 +121,7 @@ def test_tables_read_together_are_those_read_one_by_one(monkeypatch: pytest.Monk
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
+@pytest.mark.slow
 def test_recorded_tables_read_together_in_any_order_are_those_read_one_by_one(data: st.DataObject) -> None:
     files = [path.read_bytes() for path in data.draw(st.lists(st.sampled_from(golden_files()), max_size=12))]
     together = read_tables(files)

@@ -132,6 +132,7 @@ def test_no_range_is_read_for_paths_twice_and_what_was_found_is_carried_on(here:
     assert {row["id"] for row in rows(second, LOOKED)} == {row["id"] for row in rows(first, LOOKED)}
 
 
+@pytest.mark.slow
 def test_a_mark_reads_the_newest_first_and_later_marks_the_rest(here: Marking) -> None:
     addresses = [here.commit("main", 60 - number, a=b"%d" % number) for number in range(5)]
     found = []

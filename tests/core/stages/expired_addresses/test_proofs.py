@@ -172,7 +172,13 @@ def only_listings(disguise: Disguise) -> Callable[[Request, Forward], Answer]:
     return lambda request, forward: (disguise if "list-type" in request.query else pass_on)(request, forward)  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("listed", [True, False], ids=["that the listing gives away", "that only HEAD shows"])
+@pytest.mark.parametrize(
+    "listed",
+    [
+        pytest.param(True, id="that the listing gives away", marks=pytest.mark.slow),
+        pytest.param(False, id="that only HEAD shows"),
+    ],
+)
 def test_a_hidden_re_upload_is_found_by_a_digest(town: Town, listed: bool) -> None:
     if not listed:
         town.proxy.hook = only_listings(Disguise(lambda path: True))
@@ -219,6 +225,7 @@ def test_an_entry_that_claims_another_digest_than_its_object_has_is_asked_for(to
     assert expired(context) == garbage
 
 
+@pytest.mark.slow
 def test_more_heads_than_the_budget_are_not_made(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))
     town.commit(a=town.content())
