@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, rests_on
@@ -64,7 +65,15 @@ def find_origins(spark: SparkSession, context: MarkContext, own: Layer, parts: M
     """The past of the objects in `parts`: those that are expired, and those that something else than commits keeps."""
     if not context.policy.origins:
         return Origins()
-    search = _Search(spark, context, _Before.of(context))
+    try:
+        return _found(_Search(spark, context, _Before.of(context)), own, parts)
+    except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
+        context.say(f"{STAGE}: what an earlier mark found of the past of objects does not read ({error})")
+        return _found(_Search(spark, context, _Before(None, None)), own, parts)
+
+
+def _found(search: _Search, own: Layer, parts: Mapping[str, Sequence[Part]]) -> Origins:
+    spark, context = search.spark, search.context
     results = walk_until_known(spark, context, search.walk())
     walked = parts_of(results, [LOST_BRANCHES, PASTS])
     ranges, until = search.choose(own, walked[PASTS])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -130,6 +130,19 @@ def test_no_range_is_read_for_paths_twice_and_what_was_found_is_carried_on(here:
     second = here.mark("m2")
     assert origins(second) == origins(first) and facts(second) == facts(first)
     assert {row["id"] for row in rows(second, LOOKED)} == {row["id"] for row in rows(first, LOOKED)}
+
+
+@pytest.mark.parametrize("dataset", [ORIGINS, LOOKED])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"damaged")], ids=["gone", "damaged"])
+def test_what_an_earlier_mark_found_and_does_not_read_is_looked_for_anew(
+    here: Marking, dataset: str, damage: Callable[[Path], Any]
+) -> None:
+    old = here.commit("main", 60, a=b"1")
+    here.commit("main", 50, a=b"2")
+    first = here.mark("m1")
+    (part,) = first.mark.require(STAGE).datasets[dataset]
+    damage(here.lake.files("lake") / first.mark.stage_folder(STAGE, dataset) / part.name)
+    assert origins(here.mark("m2")) == {old: ("a", "replaced", "main")}
 
 
 @pytest.mark.slow
