@@ -40,13 +40,13 @@ def sweep_metadata(result: SweepResult) -> Metadata:
     ]
     rows += [(name, f"{count:,}", "", "launch the sweep again") for name, count in sorted(failures.items())]
     return {
-        "dagster/row_count": sum(result.outcomes.values()),
-        "dry_run": result.dry_run,
-        "summary": dg.MetadataValue.text(  # no markdown: lists of events would hide it behind a link
+        "in_short": dg.MetadataValue.text(  # no markdown: lists of events would hide it behind a link
             f"Dry run: nothing was deleted. {result.planned:,} objects would be."
             if result.dry_run
             else f"{result.outcomes.get(Outcome.DELETED, 0):,} objects deleted: {freed(report)}."
         ),
+        "dagster/row_count": sum(result.outcomes.values()),
+        "dry_run": result.dry_run,
         "outcomes": table(("outcome", "objects", "bytes", "meaning"), rows, "lrrl"),
         "planned": result.planned,
         **{name: result.outcomes.get(name, 0) for name in _OUTCOMES},

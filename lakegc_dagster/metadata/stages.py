@@ -30,6 +30,7 @@ from lakegc_core.stages.swept_report.authorize import confirmed_at, ready_at
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.views.words import human_bytes
 from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, digest_shown
+from lakegc_dagster.metadata.in_short import in_short
 from lakegc_dagster.metadata.shown import Facts, Metadata, bars, cost, place, table
 
 _SCHEMAS: dict[str, pa.Schema] = {
@@ -75,9 +76,11 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
     """
     manifest = result.manifest
     kind, shown = _SHOWN[manifest.stage]
+    facts = read_facts(kind, manifest.facts)
     return {
+        "in_short": dg.MetadataValue.text(in_short(facts, mark, review)),
         "dagster/row_count": manifest.rows,
-        **shown(read_facts(kind, manifest.facts)),
+        **shown(facts),
         **(_judged(mark, review) if review else {}),
         "seconds": manifest.seconds,
         "rows_per_second": round(manifest.rows / max(manifest.seconds, 0.001), 1),

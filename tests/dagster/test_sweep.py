@@ -73,6 +73,19 @@ def test_every_asset_shows_counts_bytes_and_tables(marked: Marked) -> None:
     assert "| deleted |" in _metadata(marked.result, "swept_report")["outcomes"]
 
 
+def test_the_first_that_each_asset_shows_is_a_sentence_about_what_it_found(marked: Marked) -> None:
+    said = {}
+    for stage in (*STAGES, "swept_report"):
+        found = _metadata(marked.result, stage)
+        assert next(iter(found)) == "in_short"
+        said[stage] = found["in_short"]
+    garbage = f"{len(marked.lake.garbage):,} objects"
+    assert "are garbage" in said["expired_addresses"]
+    assert garbage in said["expired_addresses"] and garbage in said["swept_report"]
+    assert "Dry run: nothing was deleted" in said["swept_report"]
+    assert "commits are retained" in said["retention_commits"] and "lie in the namespace" in said["namespace_listing"]
+
+
 def test_everything_that_the_marking_assets_show_is_short_enough_to_be_shown_in_place(marked: Marked) -> None:
     for stage in STAGES:
         long = {name for name, value in _metadata(marked.result, stage).items() if len(str(value)) >= SHOWN}
@@ -142,7 +155,7 @@ def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_
     assert swept["bytes_deleted"] == found["expired_bytes"]
     cost = pytest.approx(swept["bytes_deleted"] / 1e9 * PRICE, rel=1e-3)
     assert swept["freed_per_month"] == found["garbage_per_month"] == cost
-    assert swept["currency"] == "EUR" and "EUR a month" in swept["summary"]
+    assert swept["currency"] == "EUR" and "EUR a month" in swept["in_short"]
     assert "freed_per_month" not in _metadata(marked.result, "swept_report")  # a dry run
     again = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert again.success

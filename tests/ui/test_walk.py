@@ -70,7 +70,7 @@ def test_all_six_assets_of_a_mark_are_materialised_from_the_graph_and_every_chec
 def test_the_page_of_expired_addresses_shows_its_tables_and_its_bars(walk: Walk) -> None:
     walker = walk.walker
     walker.open("/assets/expired_addresses")
-    for shown in ("summary", "by_age", "by_size", "largest_prefixes", "guards", "may_be_swept_from"):
+    for shown in ("in_short", "summary", "by_age", "by_size", "largest_prefixes", "guards", "may_be_swept_from"):
         walker.see(shown, exact=True)
     walker.see("kept: committed")
     walker.see("█")

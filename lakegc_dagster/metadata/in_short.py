@@ -1,0 +1,60 @@
+"""What a stage found in one sentence: the first that a person reads of a materialisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakegc_core import clock
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.pipeline import Review
+from lakegc_core.policy.facts import (
+    CommitsFacts,
+    CommittedFacts,
+    ExpiredFacts,
+    ListingFacts,
+    StagedFacts,
+    StageFacts,
+)
+from lakegc_core.stages.swept_report.authorize import ready_at
+from lakegc_core.views.words import human_bytes, monthly, to_the_minute
+
+
+def in_short(facts: StageFacts, mark: MarkContext, review: Review | None) -> str:
+    """One sentence about what a stage found. `review`: of the complete mark, for the stage that completes it."""
+    match facts:
+        case ListingFacts():
+            listed = "" if facts.units == facts.units_listed else f" {facts.units_listed:,} of {facts.units:,} units"
+            how = f" Only{listed} were listed anew." if listed else ""
+            return f"{human_bytes(facts.bytes)} in {facts.objects:,} objects lie in the namespace.{how}"
+        case StagedFacts():
+            return f"{facts.rows + facts.rows_of_branch_listings:,} addresses are named as staged."
+        case CommitsFacts():
+            refs = f"{facts.branches:,} branches and {facts.tags:,} tags"
+            return f"{facts.retained:,} of {facts.known:,} commits are retained. There are {refs}."
+        case CommittedFacts():
+            return (
+                f"The retained commits refer to {facts.entries:,} entries in {facts.ranges:,} ranges; "
+                f"{facts.ranges_added:,} ranges are new, {facts.ranges_dropped:,} are no longer retained."
+            )
+        case ExpiredFacts():
+            return _garbage(facts, mark, review)
+        case _:
+            return ""
+
+
+def _garbage(facts: ExpiredFacts, mark: MarkContext, review: Review | None) -> str:
+    if not facts.expired.objects:
+        return "There is no garbage."
+    price: Any = review.report["price"] if review else None
+    cost = monthly(facts.expired.bytes, price)
+    said = f"{human_bytes(facts.expired.bytes)} in {facts.expired.objects:,} objects are garbage{cost and f', {cost}'}."
+    if review is None:
+        return said
+    stopping = [verdict.name for verdict in review.verdicts if verdict.stops]
+    if stopping:
+        guards = "Guard" if len(stopping) == 1 else "Guards"
+        return f"{said} {guards} {', '.join(stopping)} will refuse a sweep."
+    when = ready_at(mark)
+    if when > clock.now().timestamp():
+        return f"{said} A sweep can delete them from {to_the_minute(clock.instant(when))} on."
+    return f"{said} A sweep can delete {human_bytes(facts.confirmed.bytes)} of it now."
