@@ -25,7 +25,7 @@ from lakegc_core.policy.guards import GUARDS, Guard
 from lakegc_dagster.checks import check_key, checked_asset
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import refused
-from lakegc_dagster.metadata.entries import DIGEST, digest_of
+from lakegc_dagster.metadata.entries import DIGEST, STOPS, digest_of
 from lakegc_dagster.partitions import GcCell
 
 _DONE = (AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED)
@@ -93,11 +93,17 @@ def _refusal(
     target = evaluation.target_materialization_data
     if target is None or latest is None or target.storage_id != latest.storage_id:
         return f"was checked on an older {asset}. Materialise it again, with its checks."
-    if evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN:
+    if evaluation.passed or not _stops(evaluation):
         return None
     if guard.may_be_accepted and guard.name in accepted:
         return None
     return evaluation.description or "its check failed."
+
+
+def _stops(evaluation: dg.AssetCheckEvaluation) -> bool:
+    """Whether a check that failed stops a sweep. Those of earlier versions say it by their severity."""
+    told = evaluation.metadata.get(STOPS)
+    return evaluation.severity == dg.AssetCheckSeverity.ERROR if told is None else told.value is not False
 
 
 def _digest_refusals(latest: dg.EventLogRecord, mark: MarkContext) -> list[str]:

@@ -1,4 +1,7 @@
-"""Core's guards as blocking checks on expired_addresses: evidence for people, and a stop for the run they are part of.
+"""Core's guards as checks on expired_addresses: evidence for people, and a stop for the run they are part of.
+
+A guard that a person may accept only warns here: the mark is in order, and somebody has to say a word before its sweep.
+All others are blocking errors. `authorization` refuses the sweep in both cases, and core once more.
 
 Where backups are an asset, the guard over them is a check on that one: it cannot hold before. They guard no other run;
 `authorization` does. Names, severities and sentences come from `lakegc_core.policy.guards`.
@@ -15,17 +18,16 @@ from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Guard, Verdict
 from lakegc_core.stages.swept_report.authorize import judge
 from lakegc_core.stages.swept_report.what_counts import effective_level
-from lakegc_dagster.config import BACKUP, LakegcConfig
+from lakegc_dagster.config import BACKUP, OVER_BACKUPS, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
+from lakegc_dagster.metadata.entries import STOPS
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
-
-_OVER_BACKUPS = "backup"
 
 
 def checked_asset(options: LakegcConfig, guard: str) -> str:
     """The asset on which a guard is a check."""
-    return BACKUP if options.backup and guard == _OVER_BACKUPS else STAGES[-1]
+    return BACKUP if options.backup and guard == OVER_BACKUPS else STAGES[-1]
 
 
 def check_key(options: LakegcConfig, guard: Guard) -> dg.AssetCheckKey:
@@ -84,16 +86,18 @@ def _spec(options: LakegcConfig, guard: Guard) -> dg.AssetCheckSpec:
 
 def _result(options: LakegcConfig, verdict: Verdict, level: str) -> dg.AssetCheckResult:
     guard = guards.BY_NAME[verdict.name]
+    warns = verdict.severity == "WARN" or guard.may_be_accepted
     return dg.AssetCheckResult(
         check_name=check_name(verdict.name),
         asset_key=check_key(options, guard).asset_key,
         passed=verdict.passed,
-        severity=dg.AssetCheckSeverity.WARN if verdict.severity == "WARN" else dg.AssetCheckSeverity.ERROR,
+        severity=dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR,
         description=verdict.description,
         metadata={
             "found": verdict.description,
             "danger": guard.danger,
             "safety_level": level,
+            STOPS: verdict.stops,
             **({"if_it_was_meant": accepting(guard)} if guard.may_be_accepted and not verdict.passed else {}),
         },
     )

@@ -15,6 +15,8 @@ from lakegc_dagster.rounds import check_cron
 
 SWEEP = "swept_report"
 BACKUP = "backup"
+OVER_BACKUPS = "backup"
+"""The guard over backups."""
 
 
 @dataclass(frozen=True)

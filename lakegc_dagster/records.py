@@ -9,7 +9,7 @@ import dagster as dg
 
 from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED
+from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED, STOPPED_BY
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import Marked
 
@@ -62,7 +62,8 @@ def marked(instance: dg.DagsterInstance, options: LakegcConfig, repository: str)
             continue
         values = _values(materialization.metadata)
         if values is not None:
-            found[mark_id] = Marked(repository, mark_id, *values)
+            stopped = materialization.metadata.get(STOPPED_BY)
+            found[mark_id] = Marked(repository, mark_id, *values, stopped_by=str(stopped.value) if stopped else "")
     return list(found.values())
 
 

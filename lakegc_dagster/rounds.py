@@ -109,6 +109,7 @@ class Marked:
     started_at: float
     ready_at: float  # from then on a sweep can delete anything at all
     expired: int  # objects
+    stopped_by: str = ""  # guards that stop a sweep of it
 
 
 def newest(marks: Iterable[Marked]) -> Marked | None:
@@ -130,6 +131,8 @@ def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requeste
         return f"mark {mark.mark_id} was swept, or refused, by run {requested}"
     if not mark.expired:
         return f"mark {mark.mark_id} found nothing to sweep"
+    if mark.stopped_by:
+        return f"mark {mark.mark_id} waits for a person's word on {mark.stopped_by}: look at its checks"
     if now < mark.ready_at:
         return f"mark {mark.mark_id} may be swept from {to_the_minute(instant(mark.ready_at))}"
     return ""

@@ -9,6 +9,10 @@ DIGEST = "digest"
 STARTED, READY, EXPIRED = "mark_started_at", "may_be_swept_from", "expired_objects"
 """By these names the sweep sensor finds what it may ask for: when a mark was begun, from when a sweep of it can delete
 anything, and how much it found."""
+STOPPED_BY = "stopped_by"
+"""The guards that stop a sweep of the mark, as far as the mark itself tells; the sweep sensor asks for none then."""
+STOPS = "stops"
+"""Of a check: whether its guard stops a sweep. Its severity does not say so, because some only warn in Dagster."""
 
 _GROUP = 8  # characters of a digest that stand together: the page of a partition scrolls sideways for longer words
 

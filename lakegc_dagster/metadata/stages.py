@@ -29,7 +29,8 @@ from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.stages.swept_report.authorize import confirmed_at, ready_at
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.views.words import human_bytes
-from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, digest_shown
+from lakegc_dagster.config import OVER_BACKUPS
+from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, STOPPED_BY, digest_shown
 from lakegc_dagster.metadata.in_short import in_short
 from lakegc_dagster.metadata.shown import Facts, Metadata, bars, cost, place, table
 
@@ -98,12 +99,16 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
 def _judged(mark: MarkContext, review: Review) -> Metadata:
     """How the guards stand, and when the mark may be swept. Short, or the UI hides it; the checks say more."""
     failed = [verdict for verdict in review.verdicts if not verdict.passed]
+    stopping = [
+        each.name for each in failed if each.stops and each.name != OVER_BACKUPS
+    ]  # that one comes with the sweep
     rows = [(verdict.name, "yes" if verdict.passed else f"**no** ({verdict.severity})") for verdict in review.verdicts]
     why = {"guards_failed": dg.MetadataValue.md("\n".join(f"- **{each.name}**: {each.description}" for each in failed))}
     return {
         "guards": table(("guard", "holds"), rows),
         **(why if failed else {}),
         "authorized": review.authorized,
+        **({STOPPED_BY: ", ".join(stopping)} if stopping else {}),
         **cost("garbage_per_month", review.report["bytes"]["expired"], review.report["price"]),
         READY: dg.MetadataValue.timestamp(ready_at(mark)),
         "all_confirmed_from": dg.MetadataValue.timestamp(confirmed_at(mark)),

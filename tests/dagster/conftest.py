@@ -16,7 +16,7 @@ from lakegc_core.names import STAGES
 from lakegc_core.spark.session import session
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED
+from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED, STOPPED_BY
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 from lakegc_sandbox import Sandbox, SandboxServer
@@ -184,13 +184,16 @@ class Site:
             instance=self.instance, raise_on_error=False, **more
         )
 
-    def says_marked(self, repository: str, mark_id: str, *, started: float, ready: float, expired: int = 5) -> None:
+    def says_marked(
+        self, repository: str, mark_id: str, *, started: float, ready: float, expired: int = 5, stopped_by: str = ""
+    ) -> None:
         """Let Dagster record a complete mark, without making one."""
         cell = GcCell(repository, mark_id)
         cell.register(self.instance, self.options.grid)
         metadata = {
             STARTED: dg.MetadataValue.timestamp(started),
             READY: dg.MetadataValue.timestamp(ready),
+            **({STOPPED_BY: stopped_by} if stopped_by else {}),
             EXPIRED: expired,
         }
         self.instance.report_runless_asset_event(

@@ -13,7 +13,7 @@ from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster.authorization import authorize_sweep, refusals
 from lakegc_dagster.checks import check_key
 from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.metadata.entries import digest_shown
+from lakegc_dagster.metadata.entries import STOPS, digest_shown
 from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.PreviewWarning")
@@ -30,13 +30,14 @@ class Recorded:
         self.instance = instance
         self.digest = "d1"  # of the mark in the store
         self.failing: dict[str, dg.AssetCheckSeverity] = {}
+        self.stopping: dict[str, bool] = {}
 
     def mark(self, cell: GcCell, digest: str = "d1", *, without: set[str] | None = None, checks: bool = True) -> None:
         cell.register(self.instance)
         definitions: list[Any] = [_expired(digest)]
         if checks:
             guards = [guard for guard in GUARDS if guard.name not in (without or set())]
-            definitions.append(_checks(guards, self.failing))
+            definitions.append(_checks(guards, self.failing, self.stopping))
         dg.materialize(definitions, partition_key=cell.key, instance=self.instance, raise_on_error=False)
 
     def reasons(self, cell: GcCell = CELL, **accepted: str) -> list[str]:
@@ -66,7 +67,9 @@ def _expired(digest: str) -> dg.AssetsDefinition:
     return expired
 
 
-def _checks(guards: list[Any], failing: dict[str, dg.AssetCheckSeverity]) -> dg.AssetChecksDefinition:
+def _checks(
+    guards: list[Any], failing: dict[str, dg.AssetCheckSeverity], stopping: dict[str, bool]
+) -> dg.AssetChecksDefinition:
     keys = {guard.name: check_key(OPTIONS, guard) for guard in guards}
     specs = [
         dg.AssetCheckSpec(key.name, asset=key.asset_key, blocking=True, partitions_def=GC_PARTITIONS)
@@ -81,6 +84,7 @@ def _checks(guards: list[Any], failing: dict[str, dg.AssetCheckSeverity]) -> dg.
                 check_name=key.name,
                 severity=failing.get(name, dg.AssetCheckSeverity.ERROR),
                 description=f"what {name} found",
+                metadata={STOPS: stopping[name]} if name in stopping else {},
             )
 
     return checks
@@ -131,6 +135,14 @@ def test_a_failed_check_of_another_partition_does_not_stop_this_one(recorded: Re
 
 def test_a_failed_guard_stops_a_warning_does_not_and_an_accepted_one_does_not(recorded: Recorded) -> None:
     recorded.failing = {"blast-radius": dg.AssetCheckSeverity.ERROR, "clocks": dg.AssetCheckSeverity.WARN}
+    recorded.mark(CELL)
+    assert recorded.reasons() == [BLAST_RADIUS]
+    assert recorded.reasons(blast_radius="it was meant") == []
+
+
+def test_a_guard_that_only_warns_in_dagster_stops_the_sweep_until_it_is_accepted(recorded: Recorded) -> None:
+    recorded.failing = {"blast-radius": dg.AssetCheckSeverity.WARN, "neighbours": dg.AssetCheckSeverity.WARN}
+    recorded.stopping = {"blast-radius": True, "neighbours": False}
     recorded.mark(CELL)
     assert recorded.reasons() == [BLAST_RADIUS]
     assert recorded.reasons(blast_radius="it was meant") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,14 +164,20 @@ def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_
     assert marked.before - lake.objects() == lake.garbage
 
 
-def test_a_failed_check_stops_the_sweep_in_its_run_and_in_any_other(rich: Lake) -> None:
+def test_a_guard_that_needs_a_persons_word_only_warns_and_stops_the_sweep_in_its_run_and_in_any_other(
+    rich: Lake,
+) -> None:
     """More than a tenth of this repository is garbage, which level `standard` does not let pass."""
     before = rich.objects()
+    marked = rich.run("gc_mark", "m1", mark={"safety": "standard"})
+    assert marked.success
+    failed = {check.check_name: check.severity for check in marked.get_asset_check_evaluations() if not check.passed}
+    assert failed == dict.fromkeys(("blast_radius", "neighbours"), dg.AssetCheckSeverity.WARN)
+    found = _metadata(marked, "expired_addresses")
+    assert found["stopped_by"] == "blast-radius" and "Guard blast-radius will refuse a sweep" in found["in_short"]
     result = rich.run("gc", "m1", mark={"safety": "standard"}, sweep={"dry_run": False})
-    assert not result.success
-    failed = {check.check_name for check in result.get_asset_check_evaluations() if not check.passed}
-    assert failed == {"blast_radius", "neighbours"}, "the latter only warns"
-    assert not _ran(result, "swept_report")
+    assert not result.success and rich.objects() == before
+    assert "blast-radius: 22.6% of the objects" in failure_of(result, "swept_report")
     alone = rich.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert not alone.success
     assert "blast-radius: 22.6% of the objects" in failure_of(alone, "swept_report")
@@ -189,11 +196,21 @@ def test_a_failed_check_stops_the_sweep_in_its_run_and_in_any_other(rich: Lake) 
     assert before - rich.objects() == rich.garbage
 
 
+def test_the_sweep_itself_refuses_although_every_check_is_green(rich: Lake) -> None:
+    """The mark was judged by level `none`; since then lakegc.yaml asks for more."""
+    before = rich.objects()
+    marked = rich.run("gc_mark", "m1", mark={"safety": "none"})
+    stopped = [check for check in marked.get_asset_check_evaluations() if not check.passed]
+    assert marked.success and {check.check_name for check in stopped} <= {"neighbours"}
+    config = Path(os.environ["LAKEGC_CONFIG"])
+    config.write_text(config.read_text().replace('match: "*",', 'match: "*", safety: standard,'))
+    rich.forward(20 * 60)
+    swept = rich.run("gc_sweep", "m1", sweep={"dry_run": False})
+    assert "blast-radius" in failure_of(swept, "swept_report")
+    assert rich.objects() == before
+
+
 def _metadata(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
     (event,) = [event for event in result.get_asset_materialization_events() if event.asset_key == dg.AssetKey(asset)]
     assert str(event.partition) == str(GcCell(*reversed(str(event.partition).split("|"))).key)
     return {name: value.value for name, value in event.materialization.metadata.items()}
-
-
-def _ran(result: dg.ExecuteInProcessResult, step: str) -> bool:
-    return any(event.is_step_start and event.step_key == step for event in result.all_events)
