@@ -35,7 +35,8 @@ from lakegc_core.stages.swept_report.stage import close_sweep, swept_report
 from lakegc_core.stages.uncommitted_addresses.stage import uncommitted_addresses
 from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import read_part
-from lakegc_core.views import html_report
+from lakegc_core.views.history import history_of, unreadable
+from lakegc_core.views.page import mark as mark_page
 from lakegc_core.views.report import Json, mark_report
 
 if TYPE_CHECKING:
@@ -127,8 +128,15 @@ def publish(context: MarkContext, report: Json | None = None) -> None:
 
 
 def page_of(context: MarkContext, report: Json) -> str:
-    """The mark as a page of HTML, with its sweeps so far. `report`: of a review."""
-    return html_report.page(report, finished_sweeps(context))
+    """The mark as a page of HTML, with its sweeps so far and the history of the repository. `report`: of a review.
+
+    A history that does not read is told on the page: it hides no mark.
+    """
+    try:
+        history = history_of(context, judged=False)
+    except LakegcError as error:
+        history = unreadable(context.repository.id, error)
+    return mark_page.page(report, finished_sweeps(context), history)
 
 
 def expired_of(context: MarkContext) -> Iterator[str]:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from lakegc_core.answers.du import du
 from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import Wish, whatif
-from lakegc_core.cli.options import name_repository, opened, option, show, spark_of
+from lakegc_core.cli.options import complete_mark, name_repository, opened, option, show, spark_of
 from lakegc_core.cli.verb import Verb
-from lakegc_core.errors import MarkError, SettingsError
-from lakegc_core.marks.catalogue import newest_mark
-from lakegc_core.marks.context import MarkContext, open_mark
+from lakegc_core.errors import SettingsError
+from lakegc_core.marks.context import MarkContext
 from lakegc_core.views import answers
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.report import price_json
@@ -49,18 +48,8 @@ def _explain_arguments(to: argparse.ArgumentParser) -> None:
 
 def _mark_of(options: argparse.Namespace, reporter: Reporter) -> MarkContext:
     """The mark that an answer is given from."""
-    context = opened(options, reporter)
-    if options.mark_id is None:
-        newest = newest_mark(context)
-        if newest is None:
-            name = context.repository.id
-            raise MarkError(
-                f"Repository {name} has no complete mark to answer from. `lakegc mark {name}` makes one; it deletes "
-                "nothing."
-            )
-        options.mark_id = newest.mark_id
-    mark = open_mark(context, options.mark_id)
-    mark.mark.chain()  # complete, and as it was sealed
+    mark = complete_mark(opened(options, reporter), options.mark_id)
+    options.mark_id = mark.header.mark_id  # an interrupted command names it
     return mark
 
 

@@ -13,13 +13,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import lakegc_core
-from lakegc_core.cli import answers, copying, doctor, history, marking, schema
+from lakegc_core.cli import answers, copying, doctor, history, marking, report, schema
 from lakegc_core.cli.options import flag, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.errors import LakegcError
 from lakegc_core.views.progress import Reporter
 
-VERBS = (*marking.VERBS, *history.VERBS, *answers.VERBS, *copying.VERBS, *doctor.VERBS, *schema.VERBS)
+VERBS = (
+    *marking.VERBS,
+    *history.VERBS,
+    *report.VERBS,
+    *answers.VERBS,
+    *copying.VERBS,
+    *doctor.VERBS,
+    *schema.VERBS,
+)
 """lakegc's own verbs, in the order of `lakegc --help`."""
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.cli.metrics import metrics_file, metrics_option, write_history
-from lakegc_core.cli.options import flag, name_repository, opened, option, settings_of, show
+from lakegc_core.cli.options import flag, name_repository, one_or_all, opened, option, settings_of, show, since_of
 from lakegc_core.cli.verb import Verb
-from lakegc_core.config.durations import parse_duration
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
@@ -49,24 +48,15 @@ def _marks(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _history_arguments(to: argparse.ArgumentParser) -> None:
-    to.add_argument("repository", metavar="REPO", nargs="?")
-    flag(to, "--all", "show all repositories of the server, as without REPO")
-    option(to, "--since", metavar="DURATION", help="only what happened so long ago or later, e.g. 30d")
+    one_or_all(to)
     metrics_option(to)
 
 
 def _history(options: argparse.Namespace, reporter: Reporter) -> int:
-    if options.repository and options.all:
-        raise SettingsError("`history` shows one repository or all: name one, or give --all, not both.")
-    file, since = metrics_file(options), 0.0
-    if options.since is not None and file:
+    file, since = metrics_file(options), since_of(options)
+    if since and file:
         raise SettingsError("Metrics count everything that ever happened. Give --metrics or --since, not both.")
-    if options.since is not None:
-        since = clock.now().timestamp() - parse_duration(options.since).total_seconds()
-    settings = settings_of(options)
-    client = LakeFSClient(settings.server)
-    names = [each.id for each in client.repositories()] if not options.repository else [options.repository]
-    found = [_history_of(settings, client, name, since, reporter, alone=bool(options.repository)) for name in names]
+    found = histories_of(options, since, reporter)
     show(
         options,
         {"since": clock.instant(since) if since else None, "repositories": found},
@@ -75,6 +65,14 @@ def _history(options: argparse.Namespace, reporter: Reporter) -> int:
     if file:
         write_history(file, found)
     return 0
+
+
+def histories_of(options: argparse.Namespace, since: float, reporter: Reporter) -> list[Json]:
+    """The history of each repository that a verb which takes `one_or_all` is asked about."""
+    settings = settings_of(options)
+    client = LakeFSClient(settings.server)
+    names = [each.id for each in client.repositories()] if not options.repository else [options.repository]
+    return [_history_of(settings, client, name, since, reporter, alone=bool(options.repository)) for name in names]
 
 
 def _history_of(

@@ -12,7 +12,18 @@ from typing import IO, Any
 
 from lakegc_core import clock, pipeline
 from lakegc_core.cli.metrics import metered, metrics_file, metrics_option
-from lakegc_core.cli.options import flag, name_mark, name_repository, opened, option, own_mark, show, spark_of
+from lakegc_core.cli.options import (
+    flag,
+    name_mark,
+    name_repository,
+    opened,
+    option,
+    own_mark,
+    page_file,
+    show,
+    spark_of,
+    write_page,
+)
 from lakegc_core.cli.verb import Verb
 from lakegc_core.config.durations import parse_duration
 from lakegc_core.config.settings import RULES_MODES
@@ -174,15 +185,15 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
         raise SettingsError("--csv says how --addresses are written. Give --addresses FILE too; - is stdout.")
     if on_stdout and options.json:
         raise SettingsError("`--addresses -` and --json both write to stdout. Name a file for the addresses.")
+    file = page_file(options)
     context = open_mark(opened(options, reporter), own_mark(options.mark_id))
     review = pipeline.review(context)
     if options.addresses and not on_stdout:
         with Path(options.addresses).open("wb") as out:
             count = _write_addresses(options, context, out, reporter)
         reporter.say(f"{count:,} addresses written to {options.addresses}")
-    if options.html:
-        Path(options.html).write_text(pipeline.page_of(context, review.report), encoding="utf-8")
-        reporter.say(f"the report is in {options.html}")
+    if file:
+        write_page(file, pipeline.page_of(context, review.report), reporter)
     if on_stdout:
         _write_addresses(options, context, sys.stdout.buffer, reporter)
         return 0

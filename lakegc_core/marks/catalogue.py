@@ -30,13 +30,18 @@ _PREFIXES = {kind: folder.partition("{}")[0].rpartition("/")[0] + "/" for kind, 
 
 def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
     """All marks, newest first; those of other tools last, named `KIND:ID`. `retire` lists the retired ones."""
+    own = own_marks(context)
+    names = {mark["mark_id"] for mark in own} | set(retired_marks(context.workspace, context.home))
+    store = connect(context.data)
+    return own + [{"mark_id": f"{kind}:{name}", "by": "lakefs"} for kind, name in _foreign(store) if name not in names]
+
+
+def own_marks(context: RepositoryContext) -> list[dict[str, Any]]:
+    """The marks of lakegc's own, newest first. Asks nothing of the store but their small files."""
     own = [_own(context.artifacts(mark_id)) for mark_id in marks(context.workspace, context.home)]
     gone = set(retired_marks(context.workspace, context.home))
     own = [mark for mark in own if mark["state"] != "not begun" or mark["mark_id"] not in gone]
-    own.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
-    names = {mark["mark_id"] for mark in own} | gone
-    store = connect(context.data)
-    return own + [{"mark_id": f"{kind}:{name}", "by": "lakefs"} for kind, name in _foreign(store) if name not in names]
+    return sorted(own, key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
 
 
 def newest_mark(context: RepositoryContext) -> MarkArtifacts | None:

@@ -13,37 +13,42 @@ from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import retired_marks
-from lakegc_core.marks.catalogue import list_marks
+from lakegc_core.marks.catalogue import own_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.marks.retire import freed_by
 from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
-from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Outcome
+from lakegc_core.names import COMPLETE, RETIRED, STAGES, SWEPT, Outcome
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.stages.swept_report.authorize import judge, ready_at
 from lakegc_core.store.base import connect
 from lakegc_core.views.report import price_json
-from lakegc_core.views.words import human_bytes, monthly_cost, to_the_minute
+from lakegc_core.views.words import ago, human_bytes, monthly_cost, to_the_minute
 
 Json = dict[str, Any]
 
 _NONE = {"objects": 0, "bytes": 0}
+_NO_SWEEPS = {"sweeps": 0, "deleted": 0, "bytes_deleted": 0, "kept_as_versions": 0, "recoverable": 0, "unknown": 0}
 
 
-def history_of(context: RepositoryContext, since: float = 0.0) -> Json:
+def history_of(context: RepositoryContext, since: float = 0.0, *, judged: bool = True) -> Json:
     """The contract of `lakegc history --json`, of one repository: marks that began since a moment (unix seconds), or
-    that were swept since, newest first; and totals of what was deleted since."""
-    found = [standing(context, mark) for mark in list_marks(context) if mark["by"] == "lakegc"]
+    that were swept since, newest first; and totals of what was deleted since. Without `judged`, no guard is asked, and
+    nothing says what is refused or what waits: that takes many more requests where many marks stand."""
+    found = [standing(context, mark, judged=judged) for mark in own_marks(context)]
     for mark_id in retired_marks(context.workspace, context.home):
         if (record := context.artifacts(mark_id).retired()) is not None:
-            found.append(freed_by(record) | {"swept": [_swept(*each) for each in record["sweeps"].items()]})
+            swept = [_swept(*each) for each in record["sweeps"].items()]
+            found.append(freed_by(record) | {"complete": STAGES[-1] in record["stages"], "swept": swept})
     found.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
     shown = [mark for mark in found if _touched(mark, since)]
-    whole = [mark for mark in found if mark["state"] in (COMPLETE, SWEPT, RETIRED) and mark["started_at"]]
+    whole = [mark for mark in found if is_complete(mark) and mark["started_at"]]
     return {
         "repository": context.repository.id,
+        "since": instant(since) if since else None,
         "marks": shown,
         "last_mark": whole[0]["started_at"] if whole else None,
         "garbage": _left(whole[0]) if whole else None,
+        "refused": whole[0].get("refused", []) if whole else [],
         "totals": _totals((sweep for mark in shown for sweep in mark.get("swept", ())), since),
         "price": price_json(context.settings.price),
     }
@@ -51,14 +56,32 @@ def history_of(context: RepositoryContext, since: float = 0.0) -> Json:
 
 def unreadable(name: str, error: LakegcError) -> Json:
     """The same of a repository whose history cannot be read."""
-    return {"repository": name, "marks": [], "last_mark": None, "garbage": None, "totals": _totals((), 0.0)} | {
-        "problem": str(error),
-        "price": None,
+    empty: Json = {"since": None, "marks": [], "last_mark": None, "garbage": None, "refused": [], "price": None}
+    return {"repository": name} | empty | {"totals": _totals((), 0.0), "problem": str(error)}
+
+
+def is_complete(mark: Json) -> bool:
+    """Whether a mark found all that it looked for. A retired one may have been retired unfinished."""
+    return bool(mark["state"] in (COMPLETE, SWEPT) or (mark["state"] == RETIRED and mark.get("complete", True)))
+
+
+def summed(found: Sequence[Json]) -> Json:
+    """The garbage, the totals and the price of several repositories; those that do not read are left out."""
+    garbage = [each["garbage"] for each in found if each["garbage"]]
+    return {
+        "garbage": {name: sum(each[name] for each in garbage) for name in _NONE},
+        "totals": {name: sum(each["totals"][name] for each in found) for name in _NO_SWEEPS},
+        "price": next((each["price"] for each in found if each["price"]), None),
     }
 
 
-def standing(context: RepositoryContext, mark: Json) -> Json:
-    """A mark of lakegc's own as `list_marks` has it, with its sweeps; a whole one with what it waits for."""
+def freed_bytes(totals: Json) -> int:
+    """Bytes that the store has no more: not those that it can still bring back, and none of which nobody knows."""
+    return int(totals["bytes_deleted"] - totals["kept_as_versions"] - totals["recoverable"] - totals["unknown"])
+
+
+def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> Json:
+    """A mark as `own_marks` has it, with its sweeps; if `judged`, a whole one with what it waits for."""
     store, folder = connect(context.workspace), context.artifacts(mark["mark_id"]).folder
     try:
         swept = [
@@ -66,7 +89,7 @@ def standing(context: RepositoryContext, mark: Json) -> Json:
             for number in sweeps_of(store, folder)
         ]
         found = mark | {"swept": swept} | _deleted(swept)
-        if mark["state"] not in (COMPLETE, SWEPT):
+        if mark["state"] not in (COMPLETE, SWEPT) or not judged:
             return found
         opened = open_mark(context, mark["mark_id"])
         facts = opened.mark.facts(ExpiredFacts)
@@ -87,6 +110,7 @@ def standing(context: RepositoryContext, mark: Json) -> Json:
 def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
     """One sweep, by its report or by what its journal counts."""
     outcomes, finished = report.get("outcomes", {}), report.get("finished_at")
+    until = report.get("recoverable_until")
     return {
         "sweep": int(number),
         "finished_at": instant(finished) if finished else None,
@@ -94,6 +118,7 @@ def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
         "deleted": outcomes.get(Outcome.DELETED, 0),
         "bytes_deleted": report.get("bytes_deleted", 0),
         "versioned": report.get("versioned"),
+        "recoverable_until": instant(until) if until else None,
         "broke_off": not finished,
     }
 
@@ -118,17 +143,27 @@ def _left(mark: Json) -> Json:
 
 def _totals(sweeps: Iterable[Json], since: float) -> Json:
     """What sweeps deleted since a moment. `kept_as_versions`: bytes of it that a store keeps as old versions;
-    `unknown`: bytes of which nobody knows."""
-    found = {"sweeps": 0, "deleted": 0, "bytes_deleted": 0, "kept_as_versions": 0, "unknown": 0}
+    `recoverable`: bytes that its soft delete still holds; `unknown`: bytes of which nobody knows."""
+    found = dict(_NO_SWEEPS)
     for sweep in sweeps:
         if sweep["finished_at"] and _seconds(sweep["finished_at"]) < since:
             continue
         found["sweeps"] += 1
         found["deleted"] += sweep["deleted"]
         found["bytes_deleted"] += sweep["bytes_deleted"]
-        if sweep["versioned"] is not False:
-            found["kept_as_versions" if sweep["versioned"] else "unknown"] += sweep["bytes_deleted"]
+        if kind := _not_freed(sweep):
+            found[kind] += sweep["bytes_deleted"]
     return found
+
+
+def _not_freed(sweep: Json) -> str:
+    """Why what a sweep deleted still takes space, or may; "" if it does not."""
+    if sweep["versioned"]:
+        return "kept_as_versions"
+    until = sweep["recoverable_until"]
+    if until and _seconds(until) > clock.now().timestamp():
+        return "recoverable"
+    return "unknown" if sweep["versioned"] is None else ""
 
 
 def _seconds(moment: str) -> float:
@@ -199,34 +234,37 @@ def _repository_lines(found: Json) -> list[str]:
         return [f"{name} · {found['problem']}"]
     if not found["last_mark"] and not found["marks"]:
         return [f"{name} · never marked"]
-    age = _age(found["last_mark"]) if found["last_mark"] else "no complete mark"
+    age = f"last mark {ago(found['last_mark'])}" if found["last_mark"] else "no complete mark"
     garbage = found["garbage"]
     left = f" · {_amount(garbage['objects'], garbage['bytes'])} of garbage left" if garbage else ""
     return [f"{name} · {age}{left}", *marks_lines(found["marks"]), *_total_lines(found["totals"], found["price"])]
 
 
 def _all_lines(found: Sequence[Json]) -> list[str]:
-    names = ("sweeps", "deleted", "bytes_deleted", "kept_as_versions", "unknown")
-    totals = {name: sum(each["totals"][name] for each in found) for name in names}
-    garbage = [each["garbage"] for each in found if each["garbage"]]
-    left = _amount(sum(each["objects"] for each in garbage), sum(each["bytes"] for each in garbage))
-    price = next((each["price"] for each in found if each["price"]), None)
-    return [f"{len(found):,} repositories · {left} of garbage left", *_total_lines(totals, price)]
+    sums = summed(found)
+    left = _amount(sums["garbage"]["objects"], sums["garbage"]["bytes"])
+    return [f"{len(found):,} repositories · {left} of garbage left", *_total_lines(sums["totals"], sums["price"])]
 
 
 def _total_lines(totals: Json, price: Json | None) -> list[str]:
     if not totals["sweeps"]:
         return []
-    kept, unknown = totals["kept_as_versions"], totals["unknown"]
-    said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}"]
-    if kept:
-        said.append(f"{human_bytes(kept)} of it kept as old versions until the store lets them expire")
-    if unknown:
-        said.append(f"of {human_bytes(unknown)} it is not known whether the store keeps old versions")
-    saved = totals["bytes_deleted"] - kept - unknown
+    said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}", *not_freed(totals)]
+    saved = freed_bytes(totals)
     if price and saved:
         said.append(f"{monthly_cost(saved, price):,.2f} {price['currency']} a month saved")
     return ["  " + " · ".join(said)]
+
+
+def not_freed(totals: Json) -> list[str]:
+    """What of the deleted bytes still takes space, or may, in words."""
+    kept, held, unknown = (totals[name] for name in ("kept_as_versions", "recoverable", "unknown"))
+    said = [
+        f"{human_bytes(kept)} of it kept as old versions until the store lets them expire" if kept else "",
+        f"{human_bytes(held)} of it can still be brought back: the store's soft delete" if held else "",
+        f"of {human_bytes(unknown)} it is not known whether the store keeps old versions" if unknown else "",
+    ]
+    return list(filter(None, said))
 
 
 def _amount(objects: int, size: int) -> str:
@@ -235,8 +273,3 @@ def _amount(objects: int, size: int) -> str:
 
 def _minute(moment: str | None) -> str:
     return f"{moment[:10]} {moment[11:16]}" if moment else "?"
-
-
-def _age(moment: str) -> str:
-    hours = (clock.now().timestamp() - _seconds(moment)) / 3600
-    return f"last mark {hours:.0f} hours ago" if hours < 48 else f"last mark {hours / 24:.0f} days ago"

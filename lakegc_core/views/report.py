@@ -1,7 +1,7 @@
 """What a mark, a sweep or a retirement says of itself to machines: one JSON object, the contract of `--json`.
 
 The figures come from manifests and results; nothing is computed here that decides anything. What people are shown is
-made of these objects: `screen`, `html_report`.
+made of these objects: `screen`, `page`.
 """
 
 from __future__ import annotations

@@ -5,15 +5,18 @@ All are taken from the JSON objects of `report`, or are plain numbers.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from lakegc_core import clock
 from lakegc_core.policy.holds import PATH
 
 Json = dict[str, Any]
 
 UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_names: true` in lakegc.yaml"
 """What to do about objects below data/ whose names lakeFS never gives."""
+_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+           "December")  # fmt: skip
 
 
 def human_bytes(size: int) -> str:
@@ -29,6 +32,23 @@ def human_bytes(size: int) -> str:
 def to_the_minute(instant: str) -> str:
     """An ISO 8601 instant of a report, as people read it."""
     return f"{instant[:10]} {instant[11:16]} UTC"
+
+
+def day(instant: str) -> str:
+    """The day of an ISO 8601 instant, UTC, as people write it: 23 November 2026."""
+    moment = datetime.fromisoformat(instant).astimezone(UTC)
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
+
+
+def day_and_time(instant: str) -> str:
+    """An ISO 8601 instant as people write it: 23 November 2026, 16:30 UTC."""
+    return f"{day(instant)}, {datetime.fromisoformat(instant).astimezone(UTC):%H:%M} UTC"
+
+
+def ago(instant: str) -> str:
+    """How long ago an ISO 8601 instant was: in hours for two days, then in days."""
+    hours = (clock.now() - datetime.fromisoformat(instant)) / timedelta(hours=1)
+    return f"{hours:.0f} hours ago" if hours < 48 else f"{hours / 24:.0f} days ago"
 
 
 def kept_by(commits: Json) -> str:
@@ -54,10 +74,22 @@ def monthly_cost(size: int, price: Json) -> float:
 
 def monthly(size: int, price: Json | None) -> str:
     """What so many bytes cost a month, in words; "" without a price or bytes. `price`: as `price_json` has it."""
-    if not price or not size:
-        return ""
-    cost, currency = monthly_cost(size, price), price["currency"]
-    return f"about {cost:,.2f} {currency} a month" if cost >= 0.005 else f"less than 0.01 {currency} a month"
+    return f"{money(monthly_cost(size, price), price)} a month" if price and size else ""
+
+
+def yearly(size: int, price: Json | None) -> str:
+    """The same of twelve months."""
+    return f"{money(12 * monthly_cost(size, price), price)} a year" if price and size else ""
+
+
+def money(cost: float, price: Json) -> str:
+    """An amount of the price's currency, in words."""
+    return f"about {cost:,.2f} {price['currency']}" if cost >= 0.005 else f"less than 0.01 {price['currency']}"
+
+
+def counted(number: int, one: str) -> str:
+    """A number of things: 1 sweep, 1,200 sweeps. `one`: what one of them is called."""
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
 
 
 def freed(report: Json) -> str:

@@ -1,0 +1,100 @@
+"""The verb `report`: what is garbage and what was freed, as a page to be forwarded."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from lakegc_core import clock, pipeline
+from lakegc_core.answers.du import du
+from lakegc_core.answers.whatif import Wish, whatif
+from lakegc_core.cli.history import histories_of
+from lakegc_core.cli.options import (
+    complete_mark,
+    flag,
+    one_or_all,
+    opened,
+    option,
+    page_file,
+    show,
+    since_of,
+    spark_of,
+    write_page,
+)
+from lakegc_core.cli.verb import Verb
+from lakegc_core.errors import SettingsError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.sweeps import finished_sweeps
+from lakegc_core.views.history import history_of, history_screen, summed
+from lakegc_core.views.page.mark import page
+from lakegc_core.views.page.overview import overview
+from lakegc_core.views.progress import Reporter
+
+Json = dict[str, Any]
+
+
+def _arguments(to: argparse.ArgumentParser) -> None:
+    one_or_all(to)
+    option(to, "--html", metavar="FILE", help="write the report as one page of HTML with pictures to FILE")
+    text = "ask also what each branch and each number of days keeps, as `du` and `whatif` do; of one repository"
+    flag(to, "--answers", text)
+
+
+def _report(options: argparse.Namespace, reporter: Reporter) -> int:
+    since = since_of(options)
+    file = page_file(options)
+    if options.answers and not options.repository:
+        raise SettingsError("--answers asks about one repository: name it.")
+    if options.answers and not (file or options.json):
+        raise SettingsError("--answers go into the page or the JSON: give --html FILE or --json.")
+    if options.repository:
+        found = _of_one(options, since, reporter)
+        histories = [found["history"]]
+    else:
+        histories = histories_of(options, since, reporter)
+        found = {"at": clock.instant(clock.now().timestamp()), "since": clock.instant(since) if since else None}
+        found |= summed(histories) | {"repositories": histories}
+    if file:
+        write_page(file, _page_of_one(found) if options.repository else _page_of_all(found), reporter)
+    elif not options.json:
+        reporter.say("--html FILE writes this as a page with pictures")
+    show(options, found, history_screen(histories))
+    return 0
+
+
+def _of_one(options: argparse.Namespace, since: float, reporter: Reporter) -> Json:
+    """All that the page of a repository shows, by its newest complete mark."""
+    context = complete_mark(opened(options, reporter))
+    found: Json = {
+        "history": history_of(context, since),
+        "mark": pipeline.review(context).report,
+        "sweeps": finished_sweeps(context),
+        "usage": None,
+        "curves": None,
+    }
+    return found | (_answers(context, reporter) if options.answers else {})
+
+
+def _answers(context: MarkContext, reporter: Reporter) -> Json:
+    spark = spark_of(context.settings)
+    with reporter.watch(spark):
+        usage = du(spark, context).as_json()
+        return {"usage": usage, "curves": whatif(spark, context, Wish({})).as_json()["curves"]}
+
+
+def _page_of_one(found: Json) -> str:
+    return page(found["mark"], found["sweeps"], found["history"], found["usage"], found["curves"])
+
+
+def _page_of_all(found: Json) -> str:
+    return overview(found["repositories"], found["at"], found["since"])
+
+
+VERBS = (
+    Verb(
+        "report",
+        "show what is garbage and what was freed, of one or all repositories, and write it as a page",
+        _arguments,
+        _report,
+    ),
+)

@@ -1,0 +1,62 @@
+"""What marks found and sweeps deleted over time: a picture, and the figures behind it. Made of a history."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from lakegc_core.views.history import is_complete
+from lakegc_core.views.page.parts import folded, table
+from lakegc_core.views.page.pictures import trend
+from lakegc_core.views.words import counted, day_and_time, human_bytes
+
+Json = dict[str, Any]
+
+
+def over_time(history: Json) -> str:
+    """The trend of a repository as HTML. `history`: as `history_of` has it."""
+    found, deleted = found_and_deleted(history)
+    if len(found) + len(deleted) < 2:
+        return '<p class="small">There is too little for a picture yet: it begins with the second complete mark.</p>'
+    rows = [
+        (day_and_time(each["at"]), f"<code>{escape(each['mark_id'])}</code>", what, f"{each['objects']:,}",
+         human_bytes(each["bytes"]))
+        for each, what in sorted(
+            [*((each, "found") for each in found), *((each, "deleted") for each in deleted)],
+            key=lambda row: str(row[0]["at"]),
+            reverse=True,
+        )
+    ]  # fmt: skip
+    figures = table(("when", "mark", "", "objects", "bytes"), rows, (3, 4))
+    return trend(found, deleted, "Garbage over time") + folded("The figures of this picture", figures)
+
+
+def found_and_deleted(history: Json) -> tuple[list[Json], list[Json]]:
+    """What each complete mark found and what each sweep deleted ({at, mark_id, objects, bytes} each), oldest first.
+
+    A sweep that broke off says no time: it stands where its mark began. Sweeps before `since` are left out.
+    """
+    marks = [mark for mark in reversed(history["marks"]) if mark["started_at"]]
+    found = [
+        _point(mark["started_at"], mark, mark["expired"], mark["expired_bytes"]) for mark in marks if is_complete(mark)
+    ]
+    deleted = [
+        _point(sweep["finished_at"] or mark["started_at"], mark, sweep["deleted"], sweep["bytes_deleted"])
+        for mark in marks
+        for sweep in mark.get("swept", ())
+        if sweep["deleted"] and not (sweep["finished_at"] and sweep["finished_at"] < (history["since"] or ""))
+    ]
+    return found, sorted(deleted, key=lambda each: str(each["at"]))
+
+
+def unread(history: Json) -> str:
+    """Which marks are not in the figures, in plain text; "" if all are."""
+    problems = [mark["problem"] for mark in history["marks"] if "problem" in mark]
+    if not problems:
+        return ""
+    do = "does" if len(problems) == 1 else "do"
+    return f"{counted(len(problems), 'mark')} {do} not read, so that the figures can leave something out: {problems[0]}"
+
+
+def _point(at: str, mark: Json, objects: int, size: int) -> Json:
+    return {"at": at, "mark_id": mark["mark_id"], "objects": objects, "bytes": size}
