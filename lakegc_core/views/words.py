@@ -48,7 +48,7 @@ def day_and_time(instant: str) -> str:
 def ago(instant: str) -> str:
     """How long ago an ISO 8601 instant was: in hours for two days, then in days."""
     hours = (clock.now() - datetime.fromisoformat(instant)) / timedelta(hours=1)
-    return f"{hours:.0f} hours ago" if hours < 48 else f"{hours / 24:.0f} days ago"
+    return f"{counted(round(hours), 'hour')} ago" if hours < 48 else f"{counted(round(hours / 24), 'day')} ago"
 
 
 def kept_by(commits: Json) -> str:

@@ -55,7 +55,7 @@ def _keepers(repository: str, usage: Json) -> list[str]:
             f"<code>{escape(each['name'])}</code>",
             human_bytes(each["shows"]["bytes"]) if each["shows"] else "",
             *(human_bytes(each[name]["bytes"]) for name in ("only", "history", "at_once")),
-            f'<span class="share" style="width:{100 * each["only"]["bytes"] / most:.1f}%"></span>',
+            f'<div class="shares"><div style="width:{100 * each["only"]["bytes"] / most:.1f}%"></div></div>',
         )
         for each in keepers[:_KEEPERS]
     ]

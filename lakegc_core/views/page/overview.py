@@ -44,8 +44,8 @@ def _left_out(found: Sequence[Json]) -> str:
     count = sum("problem" in each for each in found)
     if not count:
         return ""
-    do = "does" if count == 1 else "do"
-    return f'<p class="bad">{_repositories(count)} {do} not read. The sums leave them out.</p>'
+    do, them = ("does", "it") if count == 1 else ("do", "them")
+    return f'<p class="bad">{_repositories(count)} {do} not read. The sums leave {them} out.</p>'
 
 
 def _most_garbage_first(history: Json) -> tuple[bool, int, str]:

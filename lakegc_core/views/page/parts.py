@@ -31,7 +31,9 @@ code { font-size: .9em; overflow-wrap: anywhere; } td:first-child { min-width: 8
 .pictures { display: flex; flex-wrap: wrap; gap: 1.5rem; }
 svg { color: var(--soft); max-width: 100%; height: auto; } svg .bar { fill: var(--shape); }
 svg .line { stroke: var(--found); } svg .dot { fill: var(--found); }
-.share { display: block; height: .7rem; margin-top: .4rem; border-radius: 2px; background: var(--shape); }
+.shares { min-width: 7rem; } .shares div { height: .7rem; margin-top: .4rem; border-radius: 2px;
+  background: var(--shape); }
+.table { overflow-x: auto; }
 details { margin-top: .5rem; } summary { color: var(--soft); cursor: pointer; }
 """
 
@@ -54,7 +56,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequenc
         return f"<tr{kind}>{''.join(shown)}</tr>"
 
     lines = [line(cells, "td", ' class="total"' if strong and cells[0] == strong else "") for cells in rows]
-    return f"<table>{line(titles, 'th')}{''.join(lines)}</table>"
+    return f'<div class="table"><table>{line(titles, "th")}{"".join(lines)}</table></div>'
 
 
 def card(title: str, value: str, *notes: str) -> str:

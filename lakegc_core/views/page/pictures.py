@@ -17,9 +17,10 @@ from lakegc_core.views.words import counted, day, day_and_time, human_bytes
 Json = dict[str, Any]
 
 _BLUE, _ORANGE = "#4f7cff", "#d07a1c"  # seen on white and on black
-_ROW, _LABEL, _BAR, _VALUE = 22, 110, 260, 190  # pixels of bars
+_ROW, _LABEL, _BAR, _VALUE = 22, 100, 210, 170  # pixels of bars: two of them fit beside each other
 _WIDTH, _HEIGHT = 720, 230  # pixels of a trend
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 710, 40, 200  # where its lines end
+_CLOSE = 60  # more marks or sweeps than these are drawn smaller
 
 
 def bars(classes: Sequence[Json], title: str) -> str:
@@ -53,18 +54,18 @@ def trend(found: Sequence[Json], deleted: Sequence[Json], title: str) -> str:
         return round(_LEFT + 8 + along * (_RIGHT - _LEFT - 16), 1), round(_height_of(each["bytes"], most), 1)
 
     lines = [*_head(_WIDTH, _HEIGHT, title), *_legend(title), *_scale(most)]
+    half, radius = (3, 3.5) if len(found) <= _CLOSE >= len(deleted) else (1, 1.5)
     for each in deleted:
         x, y = place(each)
         y = min(y, _BOTTOM - 1.5) if each["bytes"] else y
-        lines.append(
-            f'<rect class="bar" x="{x - 3:.1f}" y="{y}" width="6" height="{_BOTTOM - y:.1f}" rx="1" fill="{_BLUE}">'
-            f"{_hint(each, 'deleted')}</rect>"
-        )
+        where = f'x="{x - half:.1f}" y="{y}" width="{2 * half}" height="{_BOTTOM - y:.1f}" rx="1"'
+        lines.append(f'<rect class="bar" {where} fill="{_BLUE}">{_hint(each, "deleted")}</rect>')
     points = " ".join(f"{x},{y}" for x, y in map(place, found))
     lines.append(f'<polyline class="line" points="{points}" fill="none" stroke="{_ORANGE}" stroke-width="2"/>')
     for each in found:
         x, y = place(each)
-        lines.append(f'<circle class="dot" cx="{x}" cy="{y}" r="3.5" fill="{_ORANGE}">{_hint(each, "found")}</circle>')
+        where = f'cx="{x}" cy="{y}" r="{radius}"'
+        lines.append(f'<circle class="dot" {where} fill="{_ORANGE}">{_hint(each, "found")}</circle>')
     first, last = (day(clock.instant(moment)) for moment in (begin, end))
     lines.append(_text(_LEFT, _HEIGHT - 12, first))
     if first != last:

@@ -18,7 +18,7 @@ from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.retire import retire
 from lakegc_core.stages.swept_report.stage import swept_report
-from lakegc_core.views.history import history_of, history_screen, marks_lines
+from lakegc_core.views.history import _totals, freed_bytes, history_of, history_screen, marks_lines, not_freed
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import NOW, Lake, lake, leave, quick
 from tests.support.night_stores import MIDWAY, dying
@@ -137,6 +137,26 @@ def test_what_a_guard_refuses_is_told_with_its_reason_and_what_waits_with_its_ti
     found = world.history()
     assert (found["marks"][0]["refused"], found["marks"][0]["expired"]) == ([], 3)
     assert "sweepable from 2025-04-03" in history_screen([found])
+
+
+def test_what_a_soft_delete_still_holds_is_freed_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    swept = {
+        "finished_at": "2025-03-30T12:00:00.000Z",
+        "recoverable_until": "2025-04-06T12:00:00.000Z",
+        "deleted": 1,
+        "bytes_deleted": 50,
+        "versioned": False,
+    }
+    sweeps = [swept, swept | {"versioned": True}, swept | {"versioned": None}, swept | {"recoverable_until": None}]
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    found = {}
+    for day in (0, 10):
+        monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + DAY * day))
+        found[day] = _totals(sweeps, 0.0)
+    held = {name: [found[day][name] for day in found] for name in ("recoverable", "kept_as_versions", "unknown")}
+    assert held == {"recoverable": [100, 0], "kept_as_versions": [50, 50], "unknown": [0, 50]}
+    assert [freed_bytes(found[day]) for day in found] == [50, 100]
+    assert "100 B of it can still be brought back: the store's soft delete" in not_freed(found[0])
 
 
 def test_interrupted_tries_that_follow_each_other_are_one_line() -> None:

@@ -1,0 +1,44 @@
+"""Figures and dates in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakegc_core.views.words import ago, counted, day, day_and_time, monthly, yearly
+
+EUR = {"per_gb_month": 0.02, "currency": "EUR"}
+
+
+@pytest.mark.parametrize(
+    ("instant", "written"),
+    [
+        ("2026-11-23T16:30:59.999Z", "23 November 2026, 16:30 UTC"),
+        ("2026-01-02T00:05:00.000Z", "2 January 2026, 00:05 UTC"),
+        ("2026-12-31T23:30:00-01:00", "1 January 2027, 00:30 UTC"),
+    ],
+)
+def test_dates_are_written_as_people_write_them_whatever_the_machine_speaks(instant: str, written: str) -> None:
+    assert day_and_time(instant) == written
+    assert day(instant) == written.partition(",")[0]
+
+
+def test_an_age_is_said_in_hours_for_two_days_and_then_in_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", "1795451400")  # 2026-11-23T16:30
+    assert ago("2026-11-23T15:30:00.000Z") == "1 hour ago"
+    assert ago("2026-11-21T17:30:00.000Z") == "47 hours ago"
+    assert ago("2026-11-20T16:30:00.000Z") == "3 days ago"
+
+
+def test_money_is_of_a_month_or_of_twelve_and_none_is_said_without_a_price() -> None:
+    assert monthly(10**11, EUR) == "about 2.00 EUR a month" and yearly(10**11, EUR) == "about 24.00 EUR a year"
+    assert monthly(10**8, EUR) == "less than 0.01 EUR a month" and yearly(10**9, EUR) == "about 0.24 EUR a year"
+    assert monthly(10**9, None) == yearly(0, EUR) == ""
+
+
+def test_one_is_not_several() -> None:
+    assert (counted(1, "sweep"), counted(0, "sweep"), counted(1_200, "sweep")) == (
+        "1 sweep",
+        "0 sweeps",
+        "1,200 sweeps",
+    )
