@@ -28,7 +28,7 @@ code { font-size: .9em; overflow-wrap: anywhere; } td:first-child { min-width: 8
 .cards { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1.2rem 0; }
 .card { background: var(--card); border-radius: .5rem; padding: .8rem 1rem; flex: 1 1 13rem; }
 .card b { display: block; font-size: 1.6rem; line-height: 1.3; }
-.pictures { display: flex; flex-wrap: wrap; gap: 1.5rem; }
+.pictures { display: flex; flex-wrap: wrap; gap: 1.5rem; align-items: flex-start; }
 svg { color: var(--soft); max-width: 100%; height: auto; } svg .bar { fill: var(--shape); }
 svg .line { stroke: var(--found); } svg .dot { fill: var(--found); }
 .shares { min-width: 7rem; } .shares div { height: .7rem; margin-top: .4rem; border-radius: 2px;

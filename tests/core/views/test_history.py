@@ -129,6 +129,9 @@ def test_what_a_guard_refuses_is_told_with_its_reason_and_what_waits_with_its_ti
     found = world.history()
     (mark,) = found["marks"]
     assert [each["name"] for each in mark["refused"]] == ["blast-radius"]
+    assert found["refused"] == mark["refused"]
+    unjudged = history_of(world.lake.open("lake"), judged=False)
+    assert "refused" not in unjudged["marks"][0] and unjudged["garbage"] == found["garbage"]
     assert "of the objects" in history_screen([found]) and "refused" in history_screen([found])
     for number in range(40):
         world.repository.upload("main", f"p/{number}", b"live" * 100)
