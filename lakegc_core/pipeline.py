@@ -60,6 +60,9 @@ PAGE = "report.html"
 """The mark for people, beside its artifacts."""
 
 
+_MOST_RETIRED = 60  # of which each mark reads the records for its page; `lakegc report` reads all
+
+
 @dataclass(frozen=True)
 class Review:
     """A complete mark as it stands now: its manifests and the verdicts of the guards."""
@@ -121,19 +124,19 @@ def publish(context: MarkContext, report: Json | None = None) -> None:
     Nothing reads the page again: that it cannot be written is told, and is no failure of the mark or the sweep.
     """
     try:
-        data = page_of(context, report or review(context).report).encode()
+        data = page_of(context, report or review(context).report, most_retired=_MOST_RETIRED).encode()
         connect(context.workspace).write(f"{context.mark.folder}/{PAGE}", data)
     except LakegcError as error:
         context.say(f"{PAGE} was not written ({error}); `lakegc review --html FILE` makes it anew")
 
 
-def page_of(context: MarkContext, report: Json) -> str:
+def page_of(context: MarkContext, report: Json, *, most_retired: int | None = None) -> str:
     """The mark as a page of HTML, with its sweeps so far and the history of the repository. `report`: of a review.
 
-    A history that does not read is told on the page: it hides no mark.
+    A history that does not read is told on the page: it hides no mark. `most_retired`: see `history_of`.
     """
     try:
-        history = history_of(context, judged=False)
+        history = history_of(context, judged=False, most_retired=most_retired)
     except LakegcError as error:
         history = unreadable(context.repository.id, error)
     return mark_page.page(report, finished_sweeps(context), history)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lakegc_core import clock
@@ -17,6 +18,7 @@ from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import Store, connect
 
 GC = "_lakefs/retention/gc"
+_SIDE_BY_SIDE = 16  # marks that are asked for at a time
 FOLDERS = {
     "unified": f"{GC}/unified/{{}}/deleted/",
     "addresses": f"{GC}/addresses/mark_id={{}}/",
@@ -38,7 +40,8 @@ def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
 
 def own_marks(context: RepositoryContext) -> list[dict[str, Any]]:
     """The marks of lakegc's own, newest first. Asks nothing of the store but their small files."""
-    own = [_own(context.artifacts(mark_id)) for mark_id in marks(context.workspace, context.home)]
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        own = list(pool.map(lambda mark_id: _own(context.artifacts(mark_id)), marks(context.workspace, context.home)))
     gone = set(retired_marks(context.workspace, context.home))
     own = [mark for mark in own if mark["state"] != "not begun" or mark["mark_id"] not in gone]
     return sorted(own, key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)

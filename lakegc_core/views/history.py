@@ -6,6 +6,7 @@ Made of what stands and of the records of what was retired. No listing, no Spark
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
@@ -26,19 +27,25 @@ from lakegc_core.views.words import ago, human_bytes, monthly_cost, to_the_minut
 
 Json = dict[str, Any]
 
+_SIDE_BY_SIDE = 16  # small files that are asked for at a time
 _NONE = {"objects": 0, "bytes": 0}
 _NO_SWEEPS = {"sweeps": 0, "deleted": 0, "bytes_deleted": 0, "kept_as_versions": 0, "recoverable": 0, "unknown": 0}
 
 
-def history_of(context: RepositoryContext, since: float = 0.0, *, judged: bool = True) -> Json:
+def history_of(
+    context: RepositoryContext, since: float = 0.0, *, judged: bool = True, most_retired: int | None = None
+) -> Json:
     """The contract of `lakegc history --json`, of one repository: marks that began since a moment (unix seconds), or
     that were swept since, newest first; and totals of what was deleted since. Without `judged`, no guard is asked, and
-    nothing says what is refused or what waits: that takes many more requests where many marks stand."""
-    found = [standing(context, mark, judged=judged) for mark in own_marks(context)]
-    for mark_id in retired_marks(context.workspace, context.home):
-        if (record := context.artifacts(mark_id).retired()) is not None:
-            swept = [_swept(*each) for each in record["sweeps"].items()]
-            found.append(freed_by(record) | {"complete": STAGES[-1] in record["stages"], "swept": swept})
+    nothing says what is refused or what waits: that takes many more requests where many marks stand. `most_retired`:
+    records to read of retired marks, the newest; if there are more, the history begins with what was read."""
+    ids = retired_marks(context.workspace, context.home)
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        found = list(pool.map(lambda mark: standing(context, mark, judged=judged), own_marks(context)))
+        records = pool.map(lambda mark_id: context.artifacts(mark_id).retired(), ids[:most_retired])
+        found += [_retired(record) for record in records if record is not None]
+    if len(ids) > len(ids[:most_retired]):
+        since = max([since, *sorted(_seconds(mark["started_at"]) for mark in found if mark["started_at"])[:1]])
     found.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
     shown = [mark for mark in found if _touched(mark, since)]
     whole = [mark for mark in found if is_complete(mark) and mark["started_at"]]
@@ -52,6 +59,12 @@ def history_of(context: RepositoryContext, since: float = 0.0, *, judged: bool =
         "totals": _totals((sweep for mark in shown for sweep in mark.get("swept", ())), since),
         "price": price_json(context.settings.price),
     }
+
+
+def _retired(record: Json) -> Json:
+    """A retired mark, by its record."""
+    swept = [_swept(*each) for each in record["sweeps"].items()]
+    return freed_by(record) | {"complete": STAGES[-1] in record["stages"], "swept": swept}
 
 
 def unreadable(name: str, error: LakegcError) -> Json:

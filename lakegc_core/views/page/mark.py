@@ -55,6 +55,7 @@ def page(
         _figures(report),
         *_pictures(report),
         *kept(report["repository"], usage, curves),
+        *_origins(report.get("origins")),
         _prefixes(report["prefixes"], "Where most of it lies"),
         _prefixes(report.get("foreign_prefixes", []), "What is not lakeFS's"),
         _guards(report["guards"]),
@@ -154,6 +155,18 @@ def _pictures(report: Json) -> list[str]:
         bars(report["sizes"], "Expired bytes by size of object"),
         "</div>",
     ]
+
+
+def _origins(origins: Json | None) -> list[str]:
+    """Why objects are garbage, and under which folders users last saw them."""
+    if not origins or not origins["causes"]:
+        return []
+    rows = [
+        (f"objects that {escape(each['words'])}", f"{each['objects']:,}", human_bytes(each["bytes"]))
+        for each in origins["causes"]
+    ]
+    why = "<h2>Why it is garbage</h2>" + table(("", "objects", "bytes"), rows, (1, 2))
+    return [why, _prefixes(origins["folders"], "Under which paths it was last shown")]
 
 
 def _prefixes(prefixes: Sequence[Json], title: str) -> str:

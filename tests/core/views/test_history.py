@@ -95,6 +95,19 @@ def test_what_was_deleted_in_all_is_what_the_store_lacks_also_after_marks_were_r
     assert "deleted in all: 9 objects" in history_screen([after])
 
 
+@pytest.mark.slow
+def test_a_history_of_few_retired_marks_begins_with_what_was_read(world: World) -> None:
+    for day in (0, 40, 80, 81):
+        world.garbage(1)
+        world.sweep(world.mark(day))
+    retire(world.lake.open("lake"), 2)
+    whole, short = world.history(), history_of(world.lake.open("lake"), most_retired=1)
+    assert [mark["mark_id"] for mark in whole["marks"]] == ["m81", "m80", "m40", "m00"] and whole["since"] is None
+    assert [mark["mark_id"] for mark in short["marks"]] == ["m81", "m80", "m40"]
+    assert short["since"] == short["marks"][-1]["started_at"]
+    assert (whole["totals"]["deleted"], short["totals"]["deleted"]) == (4, 3)
+
+
 def test_only_what_was_swept_since_counts_and_a_mark_swept_since_is_shown_however_old(world: World) -> None:
     world.garbage(1)
     old = world.mark(0)

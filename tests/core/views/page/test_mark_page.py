@@ -195,3 +195,16 @@ def test_what_lies_below_data_under_unknown_names_is_told_with_what_to_do() -> N
     for part in ("Of it below data/", "collect_unknown_names: true", "What is not lakeFS's", "data/raw/", "3.0 kB"):
         assert part in shown
     assert "Of it below data/" not in read(page(REPORT)).text
+
+
+def test_it_says_why_objects_are_garbage_and_where_users_last_saw_them() -> None:
+    origins = {
+        "causes": [{"words": "were left by branch <exp>, which was gone on 3 November 2025", "objects": 9, "bytes": 10}],
+        "folders": [{"prefix": "tables/<b>/", "objects": 9, "bytes": 10}, {"prefix": "", "objects": 1, "bytes": 1}],
+        "unread_metaranges": 0,
+    }
+    shown = read(page(REPORT | {"origins": origins}, [], PAST))
+    assert "Why it is garbage" in shown.text and "Under which paths it was last shown" in shown.text
+    assert "objects that were left by branch <exp>, which was gone on 3 November 2025" in shown.text
+    assert "tables/<b>/" in shown.text and "(root)" in shown.text
+    assert "Why it is garbage" not in read(page(REPORT | {"origins": None}, [], PAST)).text
