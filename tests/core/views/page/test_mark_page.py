@@ -206,5 +206,6 @@ def test_it_says_why_objects_are_garbage_and_where_users_last_saw_them() -> None
     shown = read(page(REPORT | {"origins": origins}, [], PAST))
     assert "Why it is garbage" in shown.text and "Under which paths it was last shown" in shown.text
     assert "objects that were left by branch <exp>, which was gone on 3 November 2025" in shown.text
+    assert "Why it is garbage" in shown.text and "Under which paths it was last shown" in shown.text
     assert "tables/<b>/" in shown.text and "(root)" in shown.text
     assert "Why it is garbage" not in read(page(REPORT | {"origins": None}, [], PAST)).text
