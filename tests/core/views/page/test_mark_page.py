@@ -199,7 +199,9 @@ def test_what_lies_below_data_under_unknown_names_is_told_with_what_to_do() -> N
 
 def test_it_says_why_objects_are_garbage_and_where_users_last_saw_them() -> None:
     origins = {
-        "causes": [{"words": "were left by branch <exp>, which was gone on 3 November 2025", "objects": 9, "bytes": 10}],
+        "causes": [
+            {"words": "were left by branch <exp>, which was gone on 3 November 2025", "objects": 9, "bytes": 10}
+        ],
         "folders": [{"prefix": "tables/<b>/", "objects": 9, "bytes": 10}, {"prefix": "", "objects": 1, "bytes": 1}],
         "unread_metaranges": 0,
     }
