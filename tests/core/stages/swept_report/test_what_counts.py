@@ -38,6 +38,7 @@ NOT_THE_MARKS = {
     "keep_marks": "about marks, not data",
     "workspace": "where marks lie: another one has other marks",
     "clean_every": "about the next marks",
+    "origins": "about what is told of garbage, not what is garbage",
 }
 
 
