@@ -76,11 +76,17 @@ class Review:
         return guards.authorized(self.verdicts)
 
 
+def check_beforehand(context: MarkContext) -> None:
+    """RefusedError for a mark that its stages would refuse after hours of listing: of a repository without rules. Needs
+    no Spark."""
+    if context.mark.manifest(COMMITS) is None:
+        rules_in_force(context)
+
+
 def mark(spark: SparkSession, context: MarkContext) -> Review:
     """Run the five marking stages, each unless its manifest stands, and judge the result. RefusedError at once for a
     repository without rules, where that is not wanted."""
-    if context.mark.manifest(COMMITS) is None:
-        rules_in_force(context)  # refused before the listing, which may take hours
+    check_beforehand(context)
     with context.lease("mark"):
         for stage in MARKING.values():
             stage(spark, context)

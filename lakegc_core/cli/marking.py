@@ -142,6 +142,7 @@ def _mark(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _marked(context: MarkContext, reporter: Reporter) -> pipeline.Review:
+    pipeline.check_beforehand(context)  # before Spark is started
     spark = spark_of(context.settings, quick=layers.likely(context))
     with reporter.watch(spark):
         return pipeline.mark(spark, context)
