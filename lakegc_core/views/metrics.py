@@ -12,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Stage
+from lakegc_core.names import COMPLETE, Stage
+from lakegc_core.views.history import is_complete
 
 Json = dict[str, Any]
 Seconds = Mapping[str, Mapping[str, float]]
@@ -87,7 +88,7 @@ def write_metrics(file: Path, text: str) -> None:
 
 def _figures(history: Json, now: float) -> dict[str, float]:
     """The gauges of a repository; those alone that are known before its first complete mark."""
-    whole = [mark for mark in history["marks"] if mark["state"] in (COMPLETE, SWEPT, RETIRED) and mark["started_at"]]
+    whole = [mark for mark in history["marks"] if is_complete(mark) and mark["started_at"]]
     if not whole:
         return {"lakegc_refused": 0}
     newest, left = whole[0], history["garbage"]

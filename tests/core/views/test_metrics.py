@@ -154,3 +154,11 @@ def test_a_file_of_metrics_is_whole_whenever_it_is_looked_at(tmp_path: Path, mon
         write_metrics(file, "new\n")
     assert seen == [["lakegc.prom"]] and file.read_text() == "old\n"
     assert [each.name for each in tmp_path.iterdir()] == ["lakegc.prom"]
+
+
+def test_a_mark_that_was_retired_unfinished_is_not_the_newest() -> None:
+    began = "2026-11-22T02:00:00.000Z"
+    unfinished = {"state": "retired", "started_at": began, "complete": False, "swept": []}
+    assert figures(unfinished, mark()) == figures(mark())
+    alone = history(unfinished) | {"garbage": None}
+    assert ("lakegc_refused", (("repository", "lake"),)) in parsed(metrics_text([alone], NOW))
