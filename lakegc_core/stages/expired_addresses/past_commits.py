@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakegc_core.policy.holders import DELETED, Holders, Past
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, rows_at
+from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, column_at, rows_at
 from lakegc_core.tables.parts import Part, PartWriter, part_results
 
 PASTS = "pasts"
@@ -82,9 +82,9 @@ class PastWalk(KnowingWalk):
     def _unread(self) -> set[str]:
         """The metaranges that only commits which are not retained have, and that no mark has read for paths."""
         config = self.place.artifacts
-        looked = {each["id"] for each in rows_at(config, self.looked)}
-        kept = {each["metarange_id"] for each in rows_at(config, self.place.commits)}
-        return {each["metarange_id"] for each in rows_at(config, self.place.others)} - kept - looked - {""}
+        others = column_at(config, self.place.others, "metarange_id")
+        kept = column_at(config, self.place.commits, "metarange_id")
+        return others - kept - column_at(config, self.looked, "id") - {""}
 
     def _branch_of(self, known: Known) -> dict[int, Json]:
         """For each commit of the history of a branch that is gone that branch; of several the one that went last."""

@@ -93,6 +93,13 @@ def rows_at(config: StoreConfig, place: tuple[str, tuple[Part, ...]]) -> list[Js
     return [row for part in parts for batch in read_part(config, folder, part) for row in batch.to_pylist()]
 
 
+def column_at(config: StoreConfig, place: tuple[str, tuple[Part, ...]], column: str) -> set[str]:
+    """The values of one column of a dataset. Only for tasks."""
+    folder, parts = place
+    batches = (batch for part in parts for batch in read_part(config, folder, part, [column]))
+    return {value for batch in batches for value in batch.column(0).to_pylist()}
+
+
 def rules_of(told: Mapping[str, Any] | None) -> Rules | None:
     """Rules as facts have them."""
     return None if told is None else Rules(told["default"], dict(told["branches"]))
