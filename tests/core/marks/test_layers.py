@@ -200,9 +200,9 @@ def test_a_damaged_part_fails_the_mark_that_rests_on_it_and_the_one_after_is_cle
 
 @pytest.mark.slow
 def test_what_an_older_mark_s_sweep_was_told_to_delete_again_is_not_subtracted_from_a_newer_listing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    with lake(tmp_path) as served, quick(spark):
+    with lake(tmp_path) as served, quick(spark), pytest.MonkeyPatch.context() as patch:
         repository = served.create("lake")
         repository.set_rules(7)
         for number in range(3):
@@ -213,7 +213,7 @@ def test_what_an_older_mark_s_sweep_was_told_to_delete_again_is_not_subtracted_f
             repository.delete("main", name)
 
         def at(hours: float, mark_id: str, **options: Any) -> MarkContext:
-            monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(hours=hours)).timestamp()))
+            patch.setenv("LAKEGC_NOW", str((NOW + timedelta(hours=hours)).timestamp()))
             return served.begin("lake", mark_id, **options)
 
         for hour in (0, 1):
