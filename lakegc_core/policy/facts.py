@@ -1,8 +1,8 @@
 """What each marking stage found, in figures: the facts that manifests carry, guards judge and reports show.
 
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
-back. No field that anything is decided by has a default: a key that a manifest lacks must never be read as "nothing
-found". Counts are of objects
+back. A key that a manifest lacks must never be read as "nothing found". So a field by which anything is decided has no
+default, but `staged_lost`, whose None makes a guard stricter. Counts are of objects
 unless the name says otherwise; bytes are bytes; times are unix seconds.
 """
 
@@ -263,6 +263,9 @@ class ExpiredFacts(Groups, StageFacts):
     neighbours: NeighbourFacts
     refers_elsewhere: Mapping[str, int]  # addresses outside the namespace that entries refer to, by authority
     missing_paths: tuple[Mapping[str, str], ...]  # some of the missing: address and path
+    staged_lost: int | None = (
+        None  # of the objects staged at `previous`: neither staged nor committed; None: not counted
+    )
     origins: OriginFacts | None = None  # None where nobody looked, as in marks from before there was this key
 
     @property

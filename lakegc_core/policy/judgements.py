@@ -163,7 +163,8 @@ def namespace(evidence: Evidence) -> Finding:
 def shrink(evidence: Evidence) -> Finding:
     if evidence.previous is None:
         return True, "This is the first mark of the repository: there is nothing to compare with."
-    if lost := shrunk(evidence.previous.expired_addresses, evidence.expired, evidence.level):
+    now = evidence.expired
+    if lost := shrunk(evidence.previous.expired_addresses, now, evidence.level, now.staged_lost):
         return False, (
             f"Since the last mark that was in order {' and '.join(lost)}, more than {evidence.level.shrink:.0%} less. "
             f"A short answer of the server looks like this; so does a big clean-up.{causes.largest(evidence.expired)} "
@@ -172,20 +173,22 @@ def shrink(evidence: Evidence) -> Finding:
     return True, "The live objects have not shrunk suspiciously since the last mark."
 
 
-def shrunk(before: Compared, now: Compared, level: Level) -> list[str]:
+def shrunk(before: Compared, now: Compared, level: Level, staged_lost: int | None = None) -> list[str]:
     """In which groups much less is live by the facts `now` of a mark than by those `before`, in words.
 
-    What was staged and is committed now is no loss: of staged objects only those are missed that commits did not gain.
+    What was staged and is committed now is no loss. `staged_lost` says what else became of staged objects; where it was
+    not counted, those are missed that commits did not gain in all.
     """
     gained = max(0, now.committed_and_held - before.committed_and_held)
+    missed = before.uncommitted.objects - now.uncommitted.objects - gained
     groups = (
-        ("committed", before.committed_and_held, now.committed_and_held, 0),
-        ("staged", before.uncommitted.objects, now.uncommitted.objects, gained),
+        ("committed", before.committed_and_held, now.committed_and_held, None),
+        ("staged", before.uncommitted.objects, now.uncommitted.objects, missed if staged_lost is None else staged_lost),
     )
     return [
         f"{title} objects went from {had:,} to {has:,}"
-        for title, had, has, committed in groups
-        if had - has - committed > max(level.shrink * had, _FEW)
+        for title, had, has, lost in groups
+        if (had - has if lost is None else lost) > max(level.shrink * had, _FEW)
     ]
 
 

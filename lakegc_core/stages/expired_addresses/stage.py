@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.marks.artifacts import MarkArtifacts, facts_of
+from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import merged
 from lakegc_core.marks.layers import Layer, all_layers
-from lakegc_core.marks.previous import previous_findings, previous_mark
+from lakegc_core.marks.previous import previous_findings
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
-from lakegc_core.policy.facts import NOTHING, CommittedFacts, ExpiredFacts, Folder, ListingFacts, Previous, StagedFacts
-from lakegc_core.policy.judgements import shrunk
+from lakegc_core.policy.facts import NOTHING, CommittedFacts, ExpiredFacts, Folder, ListingFacts, StagedFacts
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.spark.session import Mapped, many, run_tasks
 from lakegc_core.stages.committed_addresses import held_paths, range_files
@@ -30,6 +29,7 @@ from lakegc_core.stages.expired_addresses import statistics
 from lakegc_core.stages.expired_addresses.alike import Candidates
 from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, Unreferenced, against_all
 from lakegc_core.stages.expired_addresses.heads import heads_of_mark
+from lakegc_core.stages.expired_addresses.measure import previous_of, staged_lost
 from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, References, read_references
 from lakegc_core.stages.expired_addresses.optimized import against_changes
@@ -83,8 +83,9 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
     origins = find_origins(spark, context, own, parts) if not layers else Origins()
     prefixes, foreign_prefixes = _largest_folders(spark, context, parts, folders)
     sums = sums_of(parts)
+    groups, previous = groups_of(sums, facts_of(manifests, ListingFacts), known.learnt), previous_of(context)
     facts = ExpiredFacts(
-        **vars(groups_of(sums, facts_of(manifests, ListingFacts), known.learnt)),
+        **vars(groups),
         **asked.facts,
         prefixes=prefixes,
         foreign_prefixes=foreign_prefixes,
@@ -94,7 +95,8 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         text_lists=_write_text(spark, context, parts[STAGE], folders[STAGE]),
         missing=amount_of(sums, Reason.MISSING).objects,
         missing_paths=_missing_paths(spark, context, known, parts[MISSING]) if context.policy.origins else (),
-        previous=_previous(context),
+        previous=previous,
+        staged_lost=staged_lost(spark, context, previous, groups, parts),
         neighbours=neighbours.facts,
         refers_elsewhere=merged(
             [facts_of(manifests, StagedFacts).elsewhere, facts_of(manifests, CommittedFacts).elsewhere]
@@ -238,25 +240,6 @@ class _Answers:
 
 def _sources(context: MarkContext, folder: str, parts: Sequence[Part]) -> list[Source]:
     return sources_of(context.workspace, folder, parts, context.header.mark_id)
-
-
-def _previous(context: MarkContext) -> Previous | None:
-    """What the guards compare this mark with: the mark before, or what that one was compared with in vain.
-
-    A mark that had shrunk and that nobody accepted must not become the measure of the next one.
-    """
-    before = previous_mark(context)
-    if before is None:
-        return None
-    facts = before.facts(ExpiredFacts)
-    earlier = facts.previous
-    if earlier and shrunk(earlier.expired_addresses, facts, context.level) and not _was_swept(before):
-        return earlier
-    return Previous(before.mark_id, facts.compared)
-
-
-def _was_swept(mark: MarkArtifacts) -> bool:
-    return any(level.prefixes for level in mark.store.list_level(f"{mark.folder}/sweeps/"))
 
 
 def _missing(addresses: DataFrame) -> DataFrame:

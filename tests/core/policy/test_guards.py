@@ -135,6 +135,13 @@ def test_what_was_staged_and_is_committed_now_is_no_loss() -> None:
     ]
 
 
+def test_where_staged_objects_were_looked_up_one_by_one_the_sums_do_not_count() -> None:
+    had, now = _live(committed=1000, uncommitted=500), _live(committed=1100, uncommitted=100)
+    assert judgements.shrunk(had, now, FULL, 150) == []
+    assert judgements.shrunk(had, now, FULL, 151) == ["staged objects went from 500 to 100"]
+    assert judgements.shrunk(had, _live(committed=100), FULL, 0) == ["committed objects went from 1,000 to 100"]
+
+
 def test_what_only_a_hold_keeps_is_live_and_its_loss_is_a_loss_of_committed_objects() -> None:
     had = _live(committed=600, held=400)
     assert judgements.shrunk(had, _live(committed=1000), FULL) == []
