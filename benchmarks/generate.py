@@ -58,6 +58,7 @@ class Shape:
 
     Each object has a size that no other has. `sizes`: so many different ones, dealt out in turn; where there is one,
     there is one content. `by_lot`: what is uploaded together, and so lives and expires together, shares a size.
+    `added_every`: of the commits that are not retained, one in so many writes what was added to main since.
     """
 
     objects: int
@@ -70,6 +71,7 @@ class Shape:
     spare: tuple[int, ...] = ()
     touched: tuple[int, int] = (0, 0)
     lean: bool = False
+    added_every: int = 1
     range_entries: int = 20_000
     slice_objects: int = SLICE_NAMES
     sizes: int = 0
@@ -240,20 +242,21 @@ class GeneratedLake:
                 self._give_up(uploaded)
         if retained:
             self._touching = [self._touch(entries, number) for entries in self._touched]
-        self._add(self.shape.additions[number], f"commit {number}", retained=retained)
+        is_written = retained or (not self.shape.lean and number % self.shape.added_every == 0)
+        self._add(self.shape.additions[number], f"commit {number}", retained=retained, is_written=is_written)
 
-    def _add(self, added: int, message: str, *, retained: bool) -> None:
-        """A commit of main, which adds to the growing table."""
+    def _add(self, added: int, message: str, *, retained: bool, is_written: bool = True) -> None:
+        """A commit of main, which adds to the growing table. Unless it `is_written`, a later one shows it."""
         self._uploads.begin_lot()
         for _ in range(added):
             self._open.append(self._record(f"tables/events/part-{self._rows:012}", self._uploads.upload()))
             self._rows += 1
             if len(self._open) == self.shape.range_entries:
                 self._full.append(self._write_range(self._open))
-                self._open = []
-        files = retained or not self.shape.lean
-        self._last = [self._write_range(self._open)] if self._open and files else []
-        self._commit(MAIN, message, self._shown if files else None)
+                self._open, self._last = [], []
+        if is_written:
+            self._last = [self._write_range(self._open)] if self._open else []
+        self._commit(MAIN, message, self._shown if retained or not self.shape.lean else None)
         if retained:
             self._keep(self._shown)
 

@@ -9,7 +9,8 @@ By environment:
 - LAKEGC_BENCH_MARKS: what to measure, of `sizes,changes,cases,growth,requests`
 - LAKEGC_BENCH_SIZES: `10000,100000`; also 1000000, and with patience and disk 10000000
 - LAKEGC_BENCH_CHANGED: sizes for changes, `100000`; the same others
-- LAKEGC_BENCH_CASES: `docs,standalone`; also `million`, and `design`, which takes half an hour and 10 GB of disk
+- LAKEGC_BENCH_CASES: `docs,standalone`; also `million`, `design` and `answers`; the last two take half an hour and 10
+  GB of disk each
 - LAKEGC_BENCH_COMMITS: where requests are counted, `100,1000`; also 10000
 - LAKEGC_BENCH_ROUNDS: 1; each figure is the least of so many marks
 TMPDIR=/dev/shm makes repositories quicker.
@@ -86,8 +87,9 @@ CASES = {
         by_lot=True,  # a file for each of so many objects would take as many inodes
     ),
 }
+CASES["answers"] = replace(CASES["design"], staged=100_000, lean=False, added_every=100)
 """Of lakeFS's documentation, a repository of which 40 of 100 branches are deleted, a million objects of many commits,
-and the case for which lakeFS's collector was designed."""
+and the case for which lakeFS's collector was designed; `answers` is as large, with the files of its old commits."""
 
 _STAGES = {
     "namespace_listing": "listing",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -47,15 +48,16 @@ def numbers_in(shape: pa.Schema) -> tuple[str, ...]:
 
 
 def grouped(
-    question: Question, names: Json, objects: Mapped, index: Mapped, partitions: int, *, local: bool
+    question: Question, names: Json, objects: Mapped, numbered: Sequence[Mapped], partitions: int, *, local: bool
 ) -> list[Group]:
-    """The objects by their results, in every view. `local`: the namespace is on blockstore `local`, where what heads
-    show counts as staged."""
+    """The objects by their results, in every view. `numbered`: addresses with their numbers. `local`: the namespace is
+    on blockstore `local`, where what heads show counts as staged."""
+    from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
     shape = rows_schema(question)
     told = objects.then(shape, _Unnumbered(shape))
-    rows = told.as_frame().unionByName(index.as_frame())
+    rows = reduce(DataFrame.unionByName, [each.as_frame() for each in (told, *numbered)])
     width = max(map(len, question.views))
     numbers = [pa.field(f"result_{place}", pa.int32(), nullable=False) for place in range(width)]
     result = pa.schema([_VIEW, standing.SCHEMA.field("reason"), *numbers, *_AMOUNTS])

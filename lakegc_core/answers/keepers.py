@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lakegc_core.answers import standing
 from lakegc_core.answers.counting import Group, grouped, numbers_in, rows_schema
+from lakegc_core.answers.folders import folders_of
 from lakegc_core.answers.question import METARANGES, Asked, Question, ask_of_commits, fields_of, metaranges_schema
 from lakegc_core.answers.scratch import Scratch, scratch
 from lakegc_core.errors import IncompleteError, RefusedError
@@ -109,8 +110,13 @@ def answer(spark: SparkSession, context: MarkContext, question: Question) -> Ans
         rows = _rows_of_index(spark, question, ranges, index, aside)
         objects = standing.objects_of(spark, context, layers, asked.commits, aside)
         partitions = partitions_for(sum(each.part.rows for each in index) + context.mark.facts(ListingFacts).objects)
-        groups = grouped(question, asked.names, objects, rows, partitions, local=context.namespace.is_local)
-    found = Answer(groups, asked.names)
+        names, every = asked.names, [rows]
+        if question.goes:
+            folders = folders_of(spark, context, question, ranges, aside)
+            names |= {"folders": folders.names, "entries_unread": folders.unread}
+            every.append(folders.rows)
+        groups = grouped(question, names, objects, every, partitions, local=context.namespace.is_local)
+    found = Answer(groups, names)
     _check(context, found)
     return found
 

@@ -40,13 +40,15 @@ class Question:
     `columns`: the names of the numbers that are asked for. `ask` gives them for all commits, with what the driver must
     know to read them. They are merged by their minimum. `finish` makes results of that and of the merged numbers of
     some objects; one is `today`: NEVER where no commit keeps an object as things are. `views`: names of results.
-    Objects are counted by those of each view, so that there are few groups.
+    Objects are counted by those of each view, so that there are few groups. `goes`: columns of cases in which folders
+    of what goes are wanted, see `folders`.
     """
 
     columns: tuple[str, ...]
     views: tuple[tuple[str, ...], ...]
     ask: Callable[[Known], tuple[Columns, Json]]
     finish: Callable[[Json, Mapping[str, np.ndarray]], Columns]
+    goes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lakegc_core import clock
+from lakegc_core.answers.folders import FOLDER
 from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
 from lakegc_core.answers.question import HEAD, Question, check_patterns
 from lakegc_core.errors import SettingsError
@@ -21,7 +22,19 @@ from lakegc_core.names import Reason
 from lakegc_core.policy.facts import Amount, CommitsFacts
 from lakegc_core.policy.holds import BRANCH, matching_names
 from lakegc_core.policy.retention import Rules
-from lakegc_core.policy.scenarios import DEFAULT, NEVER, POINTS, Change, Columns, Known, curves_of, whatif_columns
+from lakegc_core.policy.scenarios import (
+    DEFAULT,
+    NEVER,
+    POINTS,
+    SHARED,
+    Change,
+    Columns,
+    Known,
+    curves_of,
+    owner_of,
+    owners,
+    whatif_columns,
+)
 from lakegc_core.stages.retention_commits.known_walk import rules_of
 from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules
 
@@ -30,6 +43,11 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _CHANGED = ("today", "at_once", "in_the_end")
+_OWNERS, _OWNER = ("least", "most"), "owner"
+_BY = tuple((name, "today", by) for by in (_OWNER, FOLDER) for name in _CHANGED[1:])
+_NAMED = 10
+SEVERAL = "several of them"
+ELSEWHERE = "other folders"
 
 
 @dataclass(frozen=True)
@@ -42,18 +60,24 @@ class Point:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a mark would find: the garbage in all, what of it is none today, and what would be none any more."""
+    """What a mark would find: the garbage in all, what of it is none today, and what would be none any more.
+
+    Of `more`, by what keeps it today (`branch:NAME`, `tag:NAME`, …) and by the folder of its path, those with the most
+    bytes. Several branches and tags that keep an object together count as SEVERAL.
+    """
 
     garbage: Amount
     more: Amount
     less: Amount
+    kept_by: Mapping[str, Amount]
+    folders: Mapping[str, Amount]
 
 
 @dataclass(frozen=True)
 class WhatIf:
     """The answer. `at_once`: of a mark made now; `in_the_end`: once the memory of longer rules has run out, and what
     deleted branches leave is kept no more. `curves`: by rule (`default`, `branch:NAME`). `nothing_called_so`: patterns
-    that mean no branch and no tag."""
+    that mean no branch and no tag. `entries_unread`: of ranges that were not read for their folders."""
 
     repository: str
     mark_id: str
@@ -66,6 +90,7 @@ class WhatIf:
     in_the_end: Expected
     curves: Mapping[str, Sequence[Point]]
     nothing_called_so: tuple[str, ...]
+    entries_unread: int
 
     def as_json(self) -> Json:
         """The answer as it is printed. Bytes and objects."""
@@ -98,23 +123,28 @@ def whatif(spark: SparkSession, context: MarkContext, wish: Wish) -> WhatIf:
         in_the_end=_expected(found, "in_the_end", LATER),
         curves={name.partition(" ")[2]: _curve(found, name) for name in curves_of(change.rules)},
         nothing_called_so=tuple(found.names["nothing_called_so"]),
+        entries_unread=found.names["entries_unread"],
     )
 
 
 def question_of(change: Change) -> Question:
     """The question whether a change keeps each object."""
     curves = tuple(curves_of(change.rules))
-    views = (TODAY, _CHANGED, *((name,) for name in curves))
-    return Question((*_CHANGED, HEAD, *curves), views, partial(_ask, change), _finish)
+    views = (TODAY, _CHANGED, *_BY, *((name,) for name in curves))
+    columns = (*_CHANGED, HEAD, *_OWNERS, FOLDER, *curves)
+    return Question(columns, views, partial(_ask, change), _finish, goes=_CHANGED[1:])
 
 
 def _ask(change: Change, known: Known) -> tuple[Columns, Json]:
     idle = [each for each in change.without if not _is_meant(known, each)]
-    return whatif_columns(known, change), {"nothing_called_so": idle}
+    found = owners(known)
+    columns = whatif_columns(known, change) | {name: found.columns[name] for name in _OWNERS}
+    columns[FOLDER] = np.full_like(columns["today"], NEVER)
+    return columns, {"nothing_called_so": idle, "owners": found.names}
 
 
 def _finish(names: Json, numbers: Mapping[str, np.ndarray]) -> Columns:
-    return dict(numbers)
+    return {**numbers, _OWNER: owner_of(*(numbers[name] for name in _OWNERS))}
 
 
 def _is_meant(known: Known, pattern: str) -> bool:
@@ -149,11 +179,25 @@ def _wished(rules: Rules | None, wished: Mapping[str, int | None]) -> Rules | No
 
 
 def _expected(found: Answer, name: str, reasons: Collection[Reason]) -> Expected:
+    def more(results: Mapping[str, int]) -> bool:
+        return results[name] == NEVER != results["today"]
+
+    def by(what: str, names: Mapping[int, str]) -> dict[str, Amount]:
+        return _most(found.amounts((name, "today", what), what, reasons, more), names)
+
     return Expected(
         garbage=found.amount(_CHANGED, lambda results: results[name] == NEVER, reasons),
-        more=found.amount(_CHANGED, lambda results: results[name] == NEVER != results["today"], reasons),
+        more=found.amount(_CHANGED, more, reasons),
         less=found.amount(_CHANGED, lambda results: results[name] != NEVER == results["today"], reasons),
+        kept_by=by(_OWNER, {SHARED: SEVERAL, **dict(enumerate(found.names["owners"]))}),
+        folders=by(FOLDER, dict(enumerate((*found.names["folders"], ELSEWHERE)))),
     )
+
+
+def _most(amounts: Mapping[int, Amount], names: Mapping[int, str]) -> dict[str, Amount]:
+    """The largest of those that have a name."""
+    named = [(names[number], amount) for number, amount in amounts.items() if number in names]
+    return dict(sorted(named, key=lambda each: (-each[1].bytes, each[0]))[:_NAMED])
 
 
 def _curve(found: Answer, name: str) -> list[Point]:

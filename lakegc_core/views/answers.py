@@ -12,6 +12,7 @@ Json = dict[str, Any]
 
 _ROWS = 20
 """How many branches, tags and holds a screen shows; the JSON has all."""
+_PARTS = 5
 _BESIDES = {
     "unreferenced": "garbage",
     "staged": "staged",
@@ -65,7 +66,7 @@ def _together_lines(together: Sequence[Json]) -> list[str]:
 
 def whatif_screen(found: Json) -> str:
     """What a mark would find, and the curve of each rule."""
-    lines = [*whatif_lines(found), *_curve_lines(found["curves"])]
+    lines = [*whatif_lines(found), *_parts_lines(found), *_curve_lines(found["curves"])]
     lines += [
         "",
         "`in the end`: once the memory of longer rules has run out and commits of deleted branches are kept no more.",
@@ -88,6 +89,20 @@ def whatif_lines(found: Json) -> list[str]:
         saved = f"saves {saved}" if saved else ""
         cells = "  ".join(f"{size:>10}" for size in sizes)
         lines.append(f"{name.replace('_', ' '):12}  {cells}  {saved}".rstrip())
+    return lines
+
+
+def _parts_lines(found: Json) -> list[str]:
+    """Of what goes in the end: what keeps it today, and where it lies."""
+    lines: list[str] = []
+    for name, title in (("kept_by", "by what keeps it today"), ("folders", "by the folder of its path")):
+        parts = found["in_the_end"][name]
+        if parts:
+            lines += ["", f"more in the end, {title}"]
+            shown = list(parts.items())[:_PARTS]
+            lines += [f"  {each or '(no folder)':40}  {human_bytes(amount['bytes']):>10}" for each, amount in shown]
+    if found["entries_unread"]:
+        lines.append(f"  (the folders of {found['entries_unread']:,} more entries were not read)")
     return lines
 
 

@@ -96,7 +96,11 @@ class Generated:
         return self.stored().keys() - set(self.staged()) - set(self.committed())
 
 
-@pytest.fixture(scope="module", params=[SHAPE, replace(SHAPE, touched=(3, 5), lean=True)], ids=["plain", "lean"])
+@pytest.fixture(
+    scope="module",
+    params=[SHAPE, replace(SHAPE, touched=(3, 5), lean=True), replace(SHAPE, added_every=4)],
+    ids=["plain", "lean", "rare"],
+)
 def generated(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Generated:
     return Generated(tmp_path_factory.mktemp("lake"), request.param)
 

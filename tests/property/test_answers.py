@@ -6,6 +6,7 @@ the histories.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import random
@@ -22,10 +23,10 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.answers.du import du
 from lakegc_core.answers.explain import explain
-from lakegc_core.answers.whatif import Wish, whatif
+from lakegc_core.answers.whatif import SEVERAL, Expected, Wish, whatif
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
-from lakegc_core.policy.facts import Amount, ExpiredFacts
+from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_core.policy.scenarios import POINTS, UNNAMED
 from lakegc_core.stages.expired_addresses.old_ranges import ORIGINS
 from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
@@ -104,6 +105,22 @@ class Right:
         """What some commits show."""
         return set[str]().union(*(self.world.commits[commit].objects for commit in commits))
 
+    @functools.cached_property
+    def owners(self) -> dict[str, list[str]]:
+        """What keeps each object by itself, of that what keeps anything alone."""
+        refs = [*(f"branch:{name}" for name in self.world.heads), *(f"tag:{name}" for name in self.world.tags)]
+        found: dict[str, list[str]] = {}
+        for ref in refs:
+            end = oracle.counting_in_the_end(self.world, oracle.without(self.world, [ref]), tags=True)
+            for name in self.today - self.shown(end):
+                found.setdefault(name, []).append(ref)
+        return found
+
+    def only(self, name: str) -> str | None:
+        """The only branch or tag that keeps an object; None where there is none."""
+        (*refs,) = self.owners.get(name, ())
+        return refs[0] if len(refs) == 1 else None
+
     def amount(self, names: Collection[str]) -> Amount:
         return Amount(len(names), sum(self.sizes[name] for name in names))
 
@@ -141,7 +158,33 @@ def wish_of(source: random.Random, world: World) -> Wish:
     return Wish(rules if source.random() < 0.8 else {}, gone, source.choice((None, None, False, True)))
 
 
-def check_whatif(spark: SparkSession, context: MarkContext, right: Right, wish: Wish) -> None:
+def paths_of(player: Player) -> dict[str, set[str]]:
+    """The folders, two deep, in which any commit shows an object."""
+    found: dict[str, set[str]] = {}
+    for commit in player.repository.refs.commits:
+        for path, entry in player.repository.objects(commit):
+            for name in oracle.names_of(player.repository, entry):
+                found.setdefault(name, set()).add("".join(f"{each}/" for each in path.split("/")[:-1][:2]))
+    return found
+
+
+def check_parts(expected: Expected, right: Right, goes: set[str], folders: Mapping[str, set[str]]) -> None:
+    """By what keeps it today, and by folder: each part is what it says, and where all are named they are the whole."""
+    for name, amount in expected.kept_by.items():
+        if name != SEVERAL:
+            assert amount == right.amount({each for each in goes if right.only(each) == name}), name
+    for name, amount in expected.folders.items():
+        possible = {each for each in goes if name in folders[each]}
+        certain = {each for each in possible if len(folders[each]) == 1}
+        assert right.amount(certain).bytes <= amount.bytes <= right.amount(possible).bytes, name
+    for parts in (expected.kept_by, expected.folders):
+        if len(parts) < 10:
+            assert sum(parts.values(), NOTHING) == expected.more
+
+
+def check_whatif(
+    spark: SparkSession, context: MarkContext, right: Right, wish: Wish, folders: Mapping[str, set[str]]
+) -> None:
     found, later = whatif(spark, context, wish), later_of(right, wish)
     tags = wish.protect_tags is not False
     at_once, end = oracle.counting(later, tags=tags), oracle.counting_in_the_end(right.world, later, tags=tags)
@@ -149,6 +192,8 @@ def check_whatif(spark: SparkSession, context: MarkContext, right: Right, wish: 
     assert found.at_once.more == right.more(at_once, young=False)
     assert found.in_the_end.more == right.more(end, young=True)
     assert found.at_once.less == right.less(at_once)
+    check_parts(found.at_once, right, (right.today - right.shown(at_once)) & right.loose(young=False), folders)
+    check_parts(found.in_the_end, right, (right.today - right.shown(end)) & right.loose(young=True), folders)
     assert found.at_once.garbage == found.today + found.at_once.more - found.at_once.less
     assert later.rules is not None
     for name, curve in found.curves.items():
@@ -289,8 +334,9 @@ def check_town(spark: SparkSession, here: Lake, seed: int, wishes: int) -> Count
         random.Random(seed),
     )
     before = {str(path) for path in folder_of(here, player.repository.name).rglob("*") if path.is_file()}
+    folders = paths_of(player)
     for _ in range(wishes):
-        check_whatif(spark, context, right, wish_of(source, right.world))
+        check_whatif(spark, context, right, wish_of(source, right.world), folders)
     names = sorted(right.world.heads)
     check_du(spark, context, right, [[f"branch:{name}" for name in source.sample(names, 3)] for _ in range(2)])
     lakefs = [name for name in sorted(right.world.store) if not oracle.is_foreign(right.world, name)]

@@ -63,7 +63,7 @@ def soak(plan: Plan, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
                 "leaked partitions": proof.leaked_partitions(leaked, {BY_HAND}),
                 "upkeep": proof.wrong_upkeep(),
                 "alerts": proof.untold_failures(),
-                "pages": proof.slow_pages(),
+                "pages": [*proof.failed_pages(), *(proof.slow_pages() if plan.is_long else [])],
                 "retired": proof.retired(first, old) if plan.is_long else [],
             }
             shown = {name: each[:20] for name, each in wrong.items() if each}

@@ -34,6 +34,10 @@ ORIGINS_SCHEMA = pa.schema(
     [pa.field("address", pa.string(), nullable=False), pa.field("path", pa.string(), nullable=False), *PAST]
 )
 LOOKED_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
+MOST_ENTRIES = 5_000_000
+"""Entries that are read for paths at a time, unless the operator says otherwise."""
+FOLDERS = "^(?P<folder>(?:[^/]*/){0,2})"
+"""The folder of a path by which it is counted: two deep."""
 _IN_FLIGHT = 8
 _NAMES = [field.name for field in PAST]
 
@@ -57,25 +61,12 @@ class OldRanges:
     def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The entries of ranges (RANGES_SCHEMA) that can be read: ORIGINS_SCHEMA."""
         for batch in batches:
-            ranges = batch.to_pylist()
-            for start in range(0, len(ranges), _IN_FLIGHT):
-                some = ranges[start : start + _IN_FLIGHT]
-                for each, data in zip(some, self._files([each["range_id"] for each in some]), strict=True):
-                    yield from self._origins(each, data)
-
-    def _origins(self, told: Json, data: bytes | None) -> Iterator[pa.RecordBatch]:
-        try:
-            if data is None:
-                return
-            entries = graveler.read_range(data, paths=True, expected_id=told["range_id"])
-        except CorruptFileError:
-            return
-        rows = protected_rows(self.work.namespace, [told["range_id"]], [len(entries)], entries)
-        rows = rows.filter(rows["exact"])
-        paths = [path.decode("utf-8", "replace") for path in rows["path"].cast(pa.binary()).to_pylist()]
-        own = {name: pa.repeat(pa.scalar(told[name], field.type), len(rows)) for name, field in _fields()}
-        table = pa.table({"address": rows["address"], "path": pa.array(paths, pa.string()), **own})
-        yield from table.cast(ORIGINS_SCHEMA).to_batches()
+            told = {each["range_id"]: each for each in batch.to_pylist()}
+            for range_id, rows in entries_of(self.work, list(told)):
+                each = told[range_id]
+                own = {name: pa.repeat(pa.scalar(each[name], field.type), len(rows)) for name, field in _fields()}
+                table = pa.table({"address": rows["address"], "path": rows["path"], **own})
+                yield from table.cast(ORIGINS_SCHEMA).to_batches()
 
     def _metarange(self, metarange_id: str) -> Iterator[pa.Table]:
         try:
@@ -83,17 +74,38 @@ class OldRanges:
         except (ObjectNotFoundError, CorruptFileError):
             return
 
-    def _files(self, ids: Sequence[str]) -> list[bytes | None]:
-        store = connect(self.work.data)
 
-        def one(range_id: str) -> bytes | None:
+def entries_of(work: RangeReader, range_ids: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
+    """The ranges that can be read, each with its entries in the namespace: `address` and `path`."""
+    for start in range(0, len(range_ids), _IN_FLIGHT):
+        some = range_ids[start : start + _IN_FLIGHT]
+        for range_id, data in zip(some, _files(work, some), strict=True):
             try:
-                return store.read(f"{self.work.prefix}/{range_id}")
-            except ObjectNotFoundError:
-                return None
+                if data is not None:
+                    yield range_id, _entries(work, range_id, data)
+            except CorruptFileError:
+                continue
 
-        with ThreadPoolExecutor(len(ids)) as pool:
-            return list(pool.map(one, ids))
+
+def _entries(work: RangeReader, range_id: str, data: bytes) -> pa.Table:
+    entries = graveler.read_range(data, paths=True, expected_id=range_id)
+    rows = protected_rows(work.namespace, [range_id], [len(entries)], entries)
+    rows = rows.filter(rows["exact"])
+    paths = [path.decode("utf-8", "replace") for path in rows["path"].cast(pa.binary()).to_pylist()]
+    return pa.table({"address": rows["address"], "path": pa.array(paths, pa.string())})
+
+
+def _files(work: RangeReader, ids: Sequence[str]) -> list[bytes | None]:
+    store = connect(work.data)
+
+    def one(range_id: str) -> bytes | None:
+        try:
+            return store.read(f"{work.prefix}/{range_id}")
+        except ObjectNotFoundError:
+            return None
+
+    with ThreadPoolExecutor(len(ids)) as pool:
+        return list(pool.map(one, ids))
 
 
 def _fields() -> Iterator[tuple[str, pa.Field]]:

@@ -22,8 +22,10 @@ from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows
 from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.range_files import reading, tasks_for
 from lakegc_core.stages.expired_addresses.old_ranges import (
+    FOLDERS,
     LOOKED,
     LOOKED_SCHEMA,
+    MOST_ENTRIES,
     ORIGINS,
     ORIGINS_SCHEMA,
     RANGES,
@@ -43,14 +45,11 @@ from lakegc_core.tables.parts import Part, parts_of, read, rows_of, spark_width,
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_ENTRIES = 5_000_000
-"""Entries of old commits that one clean mark reads for paths, unless the operator says otherwise."""
 MOST_METARANGES = 2_000
 SHOWN = 10
 """Causes and folders that are named, those with the most bytes."""
 DATASETS = (ORIGINS, LOOKED, LOST_BRANCHES)
 _CAUSE, _FOLDER, _ALL = range(3)
-_DEPTH = 2  # of the folders that are named
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,7 @@ class _Search:
             )
 
         origins = self._read(ORIGINS, found, ORIGINS_SCHEMA)
-        folder = F.regexp_extract("path", f"^(?:[^/]*/){{1,{_DEPTH}}}", 0)
+        folder = F.regexp_extract("path", FOLDERS.replace("?P<", "?<"), 0)
         groups = F.array(
             group(_CAUSE, cause=F.col("cause"), branch=F.col("branch"), gone=F.col("gone")),
             group(_FOLDER, folder=folder),

@@ -15,7 +15,7 @@ from lakegc_core import pipeline
 from lakegc_core.answers import keepers
 from lakegc_core.answers.du import Usage, du
 from lakegc_core.answers.explain import explain
-from lakegc_core.answers.whatif import Wish, question_of, whatif
+from lakegc_core.answers.whatif import SEVERAL, Wish, question_of, whatif
 from lakegc_core.errors import IncompleteError, RefusedError, SettingsError
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
@@ -105,6 +105,11 @@ def test_a_mark_finds_after_the_change_what_the_answer_says_before_it(
     assert told.at_once.garbage == Amount(found["objects"], found["bytes"])
     assert told.at_once.more == Amount(15, sizes(100, 10) + sizes(5000, 5))
     assert told.today == Amount(1, len(b"left behind"))
+    tables = Amount(10, sizes(100, 10))
+    own = Amount(5, sizes(5000, 5))
+    # The tag and main's rule keep the first generation together.
+    assert told.at_once.kept_by == {"branch:exp": own, SEVERAL: tables}
+    assert told.at_once.folders == {"own/": own, "t/": tables}
 
 
 def test_an_optimized_mark_answers_as_a_clean_one(small: SparkSession, served: Lake, repository: Repository) -> None:
@@ -179,7 +184,7 @@ def test_an_answer_that_contradicts_its_mark_is_not_given(
     question = question_of(Change(Rules(7), Rules(7), True))
 
     def all_kept(names: Any, numbers: Any) -> Any:
-        return {name: np.zeros_like(values) for name, values in numbers.items()}
+        return {name: np.zeros_like(values) for name, values in question.finish(names, numbers).items()}
 
     with pytest.raises(IncompleteError, match="So the answer is wrong, and is not given"):
         keepers.answer(small, context, replace(question, finish=all_kept))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lakegc_core.views import answers
@@ -54,7 +55,9 @@ def test_du_says_what_each_costs_a_month_where_there_is_a_price() -> None:
 
 
 def outcome(garbage: int, more: int) -> dict[str, Any]:
-    return {"garbage": amount(1, garbage), "more": amount(1, more), "less": amount(0, 0)}
+    parts = {"kept_by": {"branch:exp": amount(1, more)}, "folders": {"": amount(1, more)}} if more else {}
+    sums = {"garbage": amount(1, garbage), "more": amount(1, more), "less": amount(0, 0)}
+    return {"kept_by": {}, "folders": {}} | parts | sums
 
 
 def test_whatif_shows_what_would_be_saved_a_month_and_a_curve_for_each_rule() -> None:
@@ -69,11 +72,15 @@ def test_whatif_shows_what_would_be_saved_a_month_and_a_curve_for_each_rule() ->
         "in_the_end": outcome(10**12, 10**12),
         "curves": {"default": points},
         "nothing_called_so": ["tag:v0"],
+        "entries_unread": 7000,
     }
     screen = answers.whatif_screen(found)
     assert "rules: default 3 days, main 30 days · without tag:v0 · tags are not protected" in screen
     assert "Nothing is called tag:v0." in screen
     assert "saves about 20.00 EUR a month" in screen
+    assert re.search(r"by what keeps it today\n  branch:exp +1.0 TB", screen)
+    assert re.search(r"by the folder of its path\n  \(no folder\) +1.0 TB", screen)
+    assert "the folders of 7,000 more entries were not read" in screen
     lines = [line for line in screen.splitlines() if "█" in line]
     assert [line.split()[0] for line in lines] == ["1", "7", "all"]
     assert [line.count("█") for line in lines] == sorted(line.count("█") for line in lines)

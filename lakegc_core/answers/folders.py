@@ -1,0 +1,130 @@
+"""In which folders of logical paths lies what would go: read from the ranges that nothing would keep any more.
+
+The index of a mark knows no paths. So these ranges are read again, the largest first, as many as a mark may read for
+the origins of garbage. Nothing is decided by it: a file that is gone or damaged is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.answers.counting import numbers_in, rows_schema
+from lakegc_core.answers.question import Question, fields_of
+from lakegc_core.answers.scratch import Scratch
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy.scenarios import NEVER
+from lakegc_core.spark.session import Mapped, clear_errors
+from lakegc_core.stages.committed_addresses.range_files import RANGES, RangeReader, reading
+from lakegc_core.stages.expired_addresses.old_ranges import FOLDERS, MOST_ENTRIES, entries_of
+from lakegc_core.tables.gather import Feed, rows_of_feeds
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import sources_of
+from lakegc_core.tables.parts import Part, read, spark_width, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = "folder"
+"""The column of a question that asks for folders: a number in the names `folders`, and `len(folders)` for others."""
+MOST_FOLDERS = 200
+_RANGE = [pa.field("range_id", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
+_ROWS = pa.schema([pa.field("hash", pa.int64(), nullable=False), pa.field("folder", pa.string(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The folders with the most entries of these ranges, rows for them (`rows_schema`), and how many entries of other
+    ranges were not read."""
+
+    names: tuple[str, ...]
+    rows: Mapped
+    unread: int
+
+
+def folders_of(
+    spark: SparkSession,
+    context: MarkContext,
+    question: Question,
+    ranges: Sequence[Part],
+    aside: Scratch,
+) -> Folders:
+    """The folders of all entries of the ranges in `ranges` that go in some case of the question. None where paths are
+    private (`origins: false`)."""
+    shape = rows_schema(question)
+    if not context.policy.origins:
+        return Folders((), rows_of_feeds(spark, [], shape), 0)
+    chosen, unread = _chosen(spark, context, question, ranges, aside)
+    tasks = 4 * spark_width(spark)
+    found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, _Entries(reading(context, "")))
+    target = f"{aside.folder}/{FOLDER}"
+    parts = write(found, aside.config, {FOLDER: target}, _ROWS)[FOLDER]
+    names = _largest(spark, aside, target, parts)
+    make = _Numbered(names, numbers_in(shape), numbers_in(shape)[question.columns.index(FOLDER)])
+    sources = sources_of(aside.config, target, parts, context.header.mark_id)
+    rows = rows_of_feeds(spark, [Feed(source, tuple(_ROWS.names), make) for source in sources], shape)
+    return Folders(names, rows, unread)
+
+
+def _chosen(
+    spark: SparkSession, context: MarkContext, question: Question, ranges: Sequence[Part], aside: Scratch
+) -> tuple[Any, int]:
+    """The ranges to read, and how many entries the others have."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    columns = dict(zip(question.columns, fields_of(question), strict=True))
+    shape = pa.schema([*_RANGE, *(columns[name] for name in ("today", *question.goes))])
+    every = read(spark, aside.config, f"{aside.folder}/{RANGES}", ranges, shape)
+    goes = reduce(lambda one, other: one | other, (F.col(columns[name].name) == NEVER for name in question.goes))
+    before = Window.orderBy(F.desc("count"), "range_id").rowsBetween(Window.unboundedPreceding, -1)
+    going = every.where((F.col(columns["today"].name) != NEVER) & goes).select("range_id", "count")
+    most = context.settings.scale.origin_entries or MOST_ENTRIES
+    placed = going.withColumn("before", F.coalesce(F.sum("count").over(before), F.lit(0)))
+    with clear_errors():
+        unread = placed.where(F.col("before") >= most).agg(F.sum("count")).first()[0]
+    return placed.where(F.col("before") < most).select("range_id"), unread or 0
+
+
+def _largest(spark: SparkSession, aside: Scratch, target: str, parts: Sequence[Part]) -> tuple[str, ...]:
+    from pyspark.sql import functions as F
+
+    sums = (
+        read(spark, aside.config, target, parts, _ROWS, ["folder"]).groupBy("folder").agg(F.count("*").alias("count"))
+    )
+    with clear_errors():
+        return tuple(row["folder"] for row in sums.orderBy(F.desc("count"), "folder").limit(MOST_FOLDERS).collect())
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """The addresses of ranges, and the folders of their paths; a picklable value that tasks carry."""
+
+    work: RangeReader
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for _, rows in entries_of(self.work, batch["range_id"].to_pylist()):
+                folders = pc.struct_field(pc.extract_regex(rows["path"], FOLDERS), "folder")
+                table = pa.table({"hash": hash_strings(rows["address"]), "folder": folders})
+                yield from table.cast(_ROWS).combine_chunks().to_batches()
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """Rows of a question for addresses with their folders; a picklable value that tasks carry."""
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    folder: str
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        never = pa.repeat(pa.scalar(NEVER, pa.int32()), rows.num_rows)
+        place = pc.index_in(rows["folder"], value_set=pa.array(self.names, pa.string()))
+        numbers = pc.fill_null(place, len(self.names)).cast(pa.int32())
+        return {"hash": rows["hash"], **dict.fromkeys(self.columns, never), self.folder: numbers}
