@@ -14,7 +14,7 @@ from lakegc_dagster.assets.backup import backup_assets
 from lakegc_dagster.assets.mark import marking_assets
 from lakegc_dagster.assets.sweep import sweep_assets
 from lakegc_dagster.checks import guard_checks
-from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
+from lakegc_dagster.config import BACKUP, RESOURCE, SWEEP, LakegcConfig
 from lakegc_dagster.resources import LakegcResource
 from lakegc_dagster.sensors import sensors
 from lakegc_dagster.upkeep import schedules, upkeep_jobs
@@ -29,18 +29,21 @@ def build_lakegc_definitions(
     """lakegc's assets, checks, jobs, sensors, schedules and resources.
 
     Asks nobody anything: lakeFS is reached when a step or a sensor runs. `resource_overrides` replaces or adds
-    resources; lakegc's own is named `lakegc`. `executor`: of what is no job of lakegc's, such as backfills and runs
-    from the asset graph. None leaves that to the project that mounts the definitions.
+    resources; lakegc's own is named `lakegc` here, and gets the key `config.resource_key`.
+
+    `executor`: of what is no job of lakegc's, such as backfills and runs from the asset graph. None leaves that to the
+    project that mounts the definitions.
     """
     options = config or LakegcConfig()
     every = jobs(options) | upkeep_jobs(options)
+    given = {RESOURCE: LakegcResource(), **(resource_overrides or {})}
     return dg.Definitions(
         assets=[*marking_assets(options), *backup_assets(options), *sweep_assets(options)],
         asset_checks=guard_checks(options),
         jobs=list(every.values()),
         sensors=sensors(options, every),
         schedules=schedules(options, every),
-        resources={"lakegc": LakegcResource(), **(resource_overrides or {})},
+        resources={options.resource_key if name == RESOURCE else name: each for name, each in given.items()},
         executor=executor,
     )
 

@@ -22,7 +22,7 @@ from lakegc_dagster.config import BACKUP, OVER_BACKUPS, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.entries import STOPS
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.resources import LakegcResource
+from lakegc_dagster.resources import resource_of
 
 
 def checked_asset(options: LakegcConfig, guard: str) -> str:
@@ -61,8 +61,15 @@ def _checks(options: LakegcConfig, asset: str, name: str) -> dg.AssetChecksDefin
         warnings.simplefilter("ignore", dg.PreviewWarning)
         specs = [_spec(options, guard) for guard in mine]
 
-    @dg.multi_asset_check(name=options.job_name(name), specs=specs, can_subset=False, retry_policy=READING_RETRIES)
-    def guards_hold(context: dg.AssetCheckExecutionContext, lakegc: LakegcResource) -> Iterator[dg.AssetCheckResult]:
+    @dg.multi_asset_check(
+        name=options.job_name(name),
+        specs=specs,
+        can_subset=False,
+        required_resource_keys={options.resource_key},
+        retry_policy=READING_RETRIES,
+    )
+    def guards_hold(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        lakegc = resource_of(options, context)
         with told_as_failures():
             cell = GcCell.of(context)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)

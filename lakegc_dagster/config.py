@@ -17,6 +17,8 @@ SWEEP = "swept_report"
 BACKUP = "backup"
 OVER_BACKUPS = "backup"
 """The guard over backups."""
+RESOURCE = "lakegc"
+"""The plain key of lakegc's resource."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,12 @@ class LakegcConfig:
         """The name of one of lakegc's jobs, sensors, schedules or groups of assets."""
         return "_".join([*self.key_prefix, job])
 
+    @property
+    def resource_key(self) -> str:
+        """The key of the `LakegcResource` that everything here works with. The prefix stands behind: a resource's key
+        may not begin with a digit."""
+        return "_".join([RESOURCE, *self.key_prefix])
+
     def asset(
         self, name: str, *, group: str, deps: Sequence[str] = (), **more: Any
     ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
@@ -71,6 +79,7 @@ class LakegcConfig:
             group_name=self.job_name(group),
             tags=dict(self.tags),
             owners=list(self.owners),
+            required_resource_keys={self.resource_key},
             **more,
         )
         return found

@@ -15,7 +15,7 @@ from lakegc_core.lakefs.models import Repository
 from lakegc_dagster import records, rounds
 from lakegc_dagster.config import SWEEP, LakegcConfig
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.resources import LakegcResource
+from lakegc_dagster.resources import LakegcResource, resource_of
 
 _SHOWN = 20  # reasons in one sentence
 
@@ -30,10 +30,12 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         name=options.job_name("open_round"),
         job=job,
         minimum_interval_seconds=60,
+        required_resource_keys={options.resource_key},
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Marks every repository of the lakeFS once a slot: the same mark id for all. Deletes nothing.",
     )
-    def open_round(context: dg.SensorEvaluationContext, lakegc: LakegcResource) -> dg.SensorResult | dg.SkipReason:
+    def open_round(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        lakegc = resource_of(options, context)
         now = clock.now()
         mark_id = rounds.round_id(rounds.latest_slot(options.round_cron, now))
         if context.cursor == mark_id:
@@ -88,12 +90,14 @@ def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         name=options.job_name("sweep_confirmed"),
         job=job,
         minimum_interval_seconds=300,
+        required_resource_keys={options.resource_key},
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Sweeps the newest mark of every repository with `sweep: true` in lakegc.yaml, once, as soon as it "
         "may be. **Deletes.** The run judges for itself; what it refuses is not asked for again until there is a later "
         "mark.",
     )
-    def sweep_confirmed(context: dg.SensorEvaluationContext, lakegc: LakegcResource) -> dg.SensorResult:
+    def sweep_confirmed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        lakegc = resource_of(options, context)
         instance, settings, now = context.instance, lakegc.settings(), clock.now().timestamp()
         policies = {name: settings.policy_for(name) for name in options.grid.repositories_of(instance)}
         wanted = [name for name, policy in policies.items() if policy.sweep and policy.mark]

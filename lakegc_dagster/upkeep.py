@@ -20,7 +20,7 @@ from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.resources import LakegcResource
+from lakegc_dagster.resources import resource_of
 from lakegc_dagster.sensors import every_repository
 
 
@@ -101,8 +101,9 @@ def schedules(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.ScheduleDe
 
 
 def _restore(options: LakegcConfig) -> Any:
-    @dg.op(name=options.job_name("restore"))
-    def restore(context: dg.OpExecutionContext, config: RestoreConfig, lakegc: LakegcResource) -> None:
+    @dg.op(name=options.job_name("restore"), required_resource_keys={options.resource_key})
+    def restore(context: dg.OpExecutionContext, config: RestoreConfig) -> None:
+        lakegc = resource_of(options, context)
         with told_as_failures():
             cell = GcCell.of(context)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id, retired_too=True)
@@ -124,8 +125,9 @@ def _restore(options: LakegcConfig) -> Any:
 
 
 def _retire(options: LakegcConfig) -> Any:
-    @dg.op(name=options.job_name("retire"))
-    def retire_old_marks(context: dg.OpExecutionContext, config: RetireConfig, lakegc: LakegcResource) -> None:
+    @dg.op(name=options.job_name("retire"), required_resource_keys={options.resource_key})
+    def retire_old_marks(context: dg.OpExecutionContext, config: RetireConfig) -> None:
+        lakegc = resource_of(options, context)
         with told_as_failures():
             listed = {repository.id for repository in every_repository(lakegc)}
         instance, grid = context.instance, options.grid
@@ -166,8 +168,9 @@ def _retire(options: LakegcConfig) -> Any:
 
 
 def _watch(options: LakegcConfig) -> Any:
-    @dg.op(name=options.job_name("watch"))
-    def watch(context: dg.OpExecutionContext, lakegc: LakegcResource) -> None:
+    @dg.op(name=options.job_name("watch"), required_resource_keys={options.resource_key})
+    def watch(context: dg.OpExecutionContext) -> None:
+        lakegc = resource_of(options, context)
         with told_as_failures():
             choice = rounds.choose(every_repository(lakegc), lakegc.settings())
         instance = context.instance

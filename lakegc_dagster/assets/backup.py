@@ -10,7 +10,7 @@ from lakegc_dagster.config import BACKUP, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.resources import LakegcResource
+from lakegc_dagster.resources import resource_of
 
 
 def backup_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
@@ -21,12 +21,13 @@ def backup_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     @options.asset(
         BACKUP, group=options.sweep_group, deps=["expired_addresses"], kinds={"pyspark"}, retry_policy=READING_RETRIES
     )
-    def backup(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
+    def backup(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         """Every object that the mark would delete, copied to lakegc.yaml's `backup_to` under its own key.
 
         What lies there already is not copied again. A repository without `backup_to` has no backup, and says so; with
         `backup: required` that is an error.
         """
+        lakegc = resource_of(options, context)
         with told_as_failures():
             cell = GcCell.of(context)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)

@@ -17,7 +17,7 @@ from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.stages import columns, stage_metadata
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.resources import LakegcResource
+from lakegc_dagster.resources import LakegcResource, resource_of
 
 
 class MarkConfig(dg.Config):
@@ -73,18 +73,16 @@ def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
     """The five assets, under the names and labels of `options`."""
 
     @_asset(options, STAGES[0])
-    def begin(
-        context: dg.AssetExecutionContext, config: MarkConfig, lakegc: LakegcResource
-    ) -> dg.MaterializeResult[None]:
-        return _run(context, lakegc, STAGES[0], config.begin)
+    def begin(context: dg.AssetExecutionContext, config: MarkConfig) -> dg.MaterializeResult[None]:
+        return _run(context, resource_of(options, context), STAGES[0], config.begin)
 
     return [begin, *(_later_asset(options, stage) for stage in STAGES[1:])]
 
 
 def _later_asset(options: LakegcConfig, stage: str) -> dg.AssetsDefinition:
     @_asset(options, stage)
-    def go_on(context: dg.AssetExecutionContext, lakegc: LakegcResource) -> dg.MaterializeResult[None]:
-        return _run(context, lakegc, stage)
+    def go_on(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        return _run(context, resource_of(options, context), stage)
 
     return go_on
 

@@ -14,7 +14,7 @@ from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures
 from lakegc_dagster.metadata.results import sweep_metadata
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.resources import LakegcResource
+from lakegc_dagster.resources import resource_of
 
 _BACKFILL = "dagster/backfill"  # Dagster's tag on every run of one
 
@@ -41,7 +41,7 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
 
     @options.asset(SWEEP, group=options.sweep_group, deps=before, kinds={"pyspark", "parquet"})
     def swept_report(
-        context: dg.AssetExecutionContext, config: SweepConfig, lakegc: LakegcResource
+        context: dg.AssetExecutionContext, config: SweepConfig
     ) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
         """What became of every object of the mark: deleted, already gone, live again, not yet confirmed, or failed.
 
@@ -52,6 +52,7 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
         unless every guard holds now. Then lakeFS is asked once more what it refers to, and only what is still garbage
         is deleted.
         """
+        lakegc = resource_of(options, context)
         with told_as_failures():
             accepted = config.accepted()
             cell = GcCell.of(context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -157,11 +158,12 @@ class Site:
     def tick(self, name: str) -> Tick:
         """One evaluation of a sensor. What it adds is there afterwards; what it raises is raised."""
         name = self.options.job_name(name)
-        cursor, resources = self.cursors.get(name), {"lakegc": self.lakegc}
+        cursor, resources = self.cursors.get(name), {self.options.resource_key: self.lakegc}
         with dg.build_sensor_context(
             instance=self.instance, cursor=cursor, resources=resources, sensor_name=name
         ) as context:
-            result = self.defs.resolve_sensor_def(name)(context)
+            # Dagster's own way to call a sensor directly breaks where it requires a resource by its key.
+            result = inspect.unwrap(self.defs.resolve_sensor_def(name))(context)
         if isinstance(result, dg.SkipReason):
             return Tick([], str(result.skip_message))
         assert isinstance(result, dg.SensorResult)
