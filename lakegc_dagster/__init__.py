@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lakegc_dagster.alerts import failure_alert
     from lakegc_dagster.build import build_lakegc_definitions
+    from lakegc_dagster.component import LakegcComponent
     from lakegc_dagster.config import LakegcConfig
     from lakegc_dagster.resources import LakegcResource
 
-__all__ = ["LakegcConfig", "LakegcResource", "build_lakegc_definitions", "failure_alert"]
+__all__ = ["LakegcComponent", "LakegcConfig", "LakegcResource", "build_lakegc_definitions", "failure_alert"]
 
 _MODULES = {
+    "LakegcComponent": "component",
     "LakegcConfig": "config",
     "LakegcResource": "resources",
     "build_lakegc_definitions": "build",
@@ -26,3 +28,8 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """What there is, loaded or not: `dg` looks for components here."""
+    return sorted({*globals(), *__all__})

@@ -97,11 +97,12 @@ def test_what_a_project_imports_stands_in_the_package_and_loads_nothing_before_i
     program = (
         "import sys, lakegc_dagster\n"
         "assert not {'pyspark', 'dagster'} & {name.partition('.')[0] for name in sys.modules}\n"
-        "from lakegc_dagster import LakegcConfig, LakegcResource, build_lakegc_definitions, failure_alert\n"
+        "from lakegc_dagster import LakegcComponent, LakegcConfig, LakegcResource\n"
+        "from lakegc_dagster import build_lakegc_definitions, failure_alert\n"
         "from lakegc_dagster import *\n"
         "from lakegc_dagster import build, config\n"
         "assert build_lakegc_definitions is build.build_lakegc_definitions and LakegcConfig is config.LakegcConfig\n"
-        "assert len(lakegc_dagster.__all__) == 4\n"
+        "assert len(lakegc_dagster.__all__) == 5\n"
         "assert not hasattr(lakegc_dagster, 'no_such_name')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
