@@ -15,6 +15,7 @@ from lakegc_dagster.assets.mark import marking_assets
 from lakegc_dagster.assets.sweep import sweep_assets
 from lakegc_dagster.checks import guard_checks
 from lakegc_dagster.config import BACKUP, RESOURCE, SWEEP, LakegcConfig
+from lakegc_dagster.repository import repository_checks, repository_specs
 from lakegc_dagster.resources import LakegcResource
 from lakegc_dagster.sensors import sensors
 from lakegc_dagster.upkeep import schedules, upkeep_jobs
@@ -38,8 +39,8 @@ def build_lakegc_definitions(
     every = jobs(options) | upkeep_jobs(options)
     given = {RESOURCE: LakegcResource(), **(resource_overrides or {})}
     return dg.Definitions(
-        assets=[*marking_assets(options), *backup_assets(options), *sweep_assets(options)],
-        asset_checks=guard_checks(options),
+        assets=[*marking_assets(options), *backup_assets(options), *sweep_assets(options), *repository_specs(options)],
+        asset_checks=[*guard_checks(options), *repository_checks(options)],
         jobs=list(every.values()),
         sensors=sensors(options, every),
         schedules=schedules(options, every),

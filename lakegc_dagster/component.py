@@ -80,6 +80,7 @@ class LakegcComponent(dg.Component, dg.Resolvable):
     sweep_group: Annotated[str, _plain("Group of the sweep and its backup.")] = LakegcConfig.sweep_group
     tags: Annotated[Mapping[str, str], _plain("Tags of every asset and every job.")] = field(default_factory=dict)
     owners: Annotated[Sequence[str], _plain("Owners of every asset, such as team:data-platform.")] = ()
+    repositories: Annotated[Sequence[str], _plain("Repositories that have an asset of their own.")] = ()
     backup: Annotated[bool, _plain("Whether there is an asset that takes a backup before the sweep.")] = False
     round_cron: Annotated[str, _plain("When a round of marks is due, in UTC.")] = LakegcConfig.round_cron
     watch_cron: Annotated[str, _plain("When missed rounds are looked for, in UTC.")] = LakegcConfig.watch_cron
@@ -97,7 +98,8 @@ class LakegcComponent(dg.Component, dg.Resolvable):
     def options(self) -> LakegcConfig:
         """Names and labels of the definitions."""
         given = {each.name: getattr(self, each.name) for each in fields(LakegcConfig)}
-        return LakegcConfig(**given | {"key_prefix": tuple(self.key_prefix), "owners": tuple(self.owners)})
+        several = {name: tuple(given[name]) for name in ("key_prefix", "owners", "repositories")}
+        return LakegcConfig(**given | several)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """`build_lakegc_definitions` with a resource for this lakeFS. The project keeps its executor."""

@@ -10,7 +10,7 @@ import dagster as dg
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import STAGES
-from lakegc_dagster.partitions import Grid
+from lakegc_dagster.partitions import GcCell, Grid
 from lakegc_dagster.rounds import check_cron
 
 SWEEP = "swept_report"
@@ -30,6 +30,7 @@ class LakegcConfig:
     sweep_group: str = "sweep"
     tags: Mapping[str, str] = field(default_factory=dict)  # on every asset and every job
     owners: tuple[str, ...] = ()  # such as team:data-platform
+    repositories: tuple[str, ...] = ()  # that have an asset of their own, beside those of marks and sweeps
     backup: bool = False  # an asset that copies what a sweep would delete to lakegc.yaml's `backup_to`, before it
     round_cron: str = "0 2 * * *"  # UTC, as all of them: when a round of marks is opened
     watch_cron: str = "0 8 * * *"  # by when every repository must have been marked since the round was opened
@@ -39,6 +40,8 @@ class LakegcConfig:
         for name in ("round_cron", "watch_cron", "retire_cron"):
             if not check_cron(getattr(self, name)):
                 raise SettingsError(f"`{name}` must be a cron expression of five fields, not {getattr(self, name)!r}.")
+        for repository in self.repositories:
+            GcCell.checked(repository, "any")
 
     @property
     def grid(self) -> Grid:
@@ -57,6 +60,10 @@ class LakegcConfig:
     def key(self, asset: str) -> dg.AssetKey:
         """The key of one of lakegc's assets."""
         return dg.AssetKey([*self.key_prefix, asset])
+
+    def repository_key(self, repository: str) -> dg.AssetKey:
+        """The key of a repository's own asset."""
+        return dg.AssetKey([*self.key_prefix, "lakefs", repository])
 
     def job_name(self, job: str) -> str:
         """The name of one of lakegc's jobs, sensors, schedules or groups of assets."""

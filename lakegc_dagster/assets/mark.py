@@ -17,7 +17,8 @@ from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.stages import columns, stage_metadata
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.resources import LakegcResource, resource_of
+from lakegc_dagster.repository import failures_shown, show_mark
+from lakegc_dagster.resources import resource_of
 
 
 class MarkConfig(dg.Config):
@@ -74,7 +75,7 @@ def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
 
     @_asset(options, STAGES[0])
     def begin(context: dg.AssetExecutionContext, config: MarkConfig) -> dg.MaterializeResult[None]:
-        return _run(context, resource_of(options, context), STAGES[0], config.begin)
+        return _run(context, options, STAGES[0], config.begin)
 
     return [begin, *(_later_asset(options, stage) for stage in STAGES[1:])]
 
@@ -82,7 +83,7 @@ def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
 def _later_asset(options: LakegcConfig, stage: str) -> dg.AssetsDefinition:
     @_asset(options, stage)
     def go_on(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        return _run(context, resource_of(options, context), stage)
+        return _run(context, options, stage)
 
     return go_on
 
@@ -105,15 +106,18 @@ def _asset(
 
 def _run(
     context: dg.AssetExecutionContext,
-    lakegc: LakegcResource,
+    options: LakegcConfig,
     stage: str,
     opening: Callable[[RepositoryContext, str], MarkContext] = open_mark,
 ) -> dg.MaterializeResult[None]:
     with told_as_failures():
         cell = GcCell.of(context)
+    with failures_shown(context, options, cell), told_as_failures():
+        lakegc = resource_of(options, context)
         mark = opening(lakegc.open(cell, context.log.info), cell.mark_id)
         result = pipeline.MARKING[stage](lakegc.spark, mark)
         review = pipeline.review(mark) if stage == STAGES[-1] else None
         if review:
             pipeline.publish(mark, review.report)
+            show_mark(context, options, mark, review)
         return dg.MaterializeResult(metadata=stage_metadata(mark, result, review))

@@ -14,6 +14,7 @@ from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures
 from lakegc_dagster.metadata.results import sweep_metadata
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.repository import show_sweep
 from lakegc_dagster.resources import resource_of
 
 _BACKFILL = "dagster/backfill"  # Dagster's tag on every run of one
@@ -64,6 +65,7 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
             authorize_sweep(context.instance, options, cell, mark, accepted)
             result = pipeline.sweep(lakegc.spark, mark, dry_run=config.dry_run, accepted=accepted)
+        show_sweep(context, options, mark, result)
         metadata = sweep_metadata(result)
         if result.trouble:
             # What was deleted stays recorded on the asset although the step fails; logged events would be lost.

@@ -196,14 +196,14 @@ def _expired(facts: ExpiredFacts) -> Metadata:
         (f"`{each.prefix or '(root)'}`", f"{each.objects:,}", human_bytes(each.bytes)) for each in facts.prefixes
     ]
     return found | {
-        **_origins(facts),
+        **causes_shown(facts),
         "by_age": bars(facts.ages, "age"),
         "by_size": bars(facts.sizes, "size of object"),
         "largest_prefixes": table(("folder", "objects", "bytes"), largest, "lrr"),
     }
 
 
-def _origins(facts: ExpiredFacts) -> Metadata:
+def causes_shown(facts: ExpiredFacts) -> Metadata:
     """Why objects are garbage, and under which folders users last saw them."""
     if facts.origins is None:
         return {}

@@ -1,0 +1,185 @@
+"""An asset of its own for each repository that the config names: its curves, its check, its freshness.
+
+All repositories share the assets of marks and sweeps. So a repository that fails marks the pages of all others there.
+On this asset stand the marks and sweeps of one repository alone. Marks materialise it and sweeps observe it, so that a
+repository whose marks fail never looks fresh. Nothing is decided by it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import dagster as dg
+
+from lakegc_core import pipeline
+from lakegc_core.errors import MarkError
+from lakegc_core.marks.context import MarkContext, open_mark
+from lakegc_core.marks.previous import newest_complete
+from lakegc_core.names import Outcome
+from lakegc_core.pipeline import Review
+from lakegc_core.policy import guards
+from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.views.report import sweep_report
+from lakegc_core.views.words import freed
+from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.failures import READING_RETRIES, told_as_failures
+from lakegc_dagster.metadata.entries import STARTED
+from lakegc_dagster.metadata.in_short import in_short
+from lakegc_dagster.metadata.shown import Metadata, cost, place
+from lakegc_dagster.metadata.stages import causes_shown
+from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.resources import resource_of
+from lakegc_dagster.rounds import latest_slot, next_slot
+
+LAST_MARK = "last_mark"
+"""The check on such an asset: how the repository's last mark ended, failures too."""
+_SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)  # the same config always builds the same definitions
+_ROUNDS = 60  # that are looked at for the longest time between two
+_Context = dg.AssetExecutionContext
+
+
+def repository_specs(options: LakegcConfig) -> list[dg.AssetSpec]:
+    """The assets. Dagster says of each whether a mark has ended well as often as rounds are opened."""
+    return [
+        dg.AssetSpec(
+            options.repository_key(name),
+            description=f"What lakegc found and freed in the repository {name}. Each complete mark materialises it, "
+            "and each sweep observes it. lakegc does this itself; there is nothing to launch.",
+            group_name=options.job_name("repositories"),
+            kinds={"lakefs"},
+            tags=dict(options.tags),
+            owners=list(options.owners),
+            freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fresh_for(options)),
+        )
+        for name in options.repositories
+    ]
+
+
+def fresh_for(options: LakegcConfig) -> timedelta:
+    """For how long a mark counts as the last one: the longest time between two rounds, and the time until the watch."""
+    slots = [next_slot(options.round_cron, _SOME_DAY)]
+    for _ in range(_ROUNDS):
+        slots.append(next_slot(options.round_cron, slots[-1]))
+    longest = max(after - before for before, after in pairwise(slots))
+    watched = next_slot(options.watch_cron, slots[-1])
+    return longest + (watched - latest_slot(options.round_cron, watched))
+
+
+def repository_checks(options: LakegcConfig) -> list[dg.AssetChecksDefinition]:
+    """A check on each of the assets. Launched by hand, it judges the newest complete mark again."""
+    return [_check(options, name) for name in options.repositories]
+
+
+def _check(options: LakegcConfig, name: str) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=options.repository_key(name),
+        name=LAST_MARK,
+        description="How the last mark ended: complete, and which guards would refuse its sweep.",
+        required_resource_keys={options.resource_key},
+        retry_policy=READING_RETRIES,
+    )
+    def last_mark(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with told_as_failures():
+            opened = resource_of(options, context).open(GcCell.checked(name, "any"), context.log.info)
+            newest = newest_complete(opened, lambda header, mark: True)
+            if newest is None:
+                raise MarkError(f"{name} has no complete mark. Launch gc_mark for it.")
+            mark = open_mark(opened, newest.mark_id)
+            found = _outcome(options, mark, pipeline.review(mark))
+        return dg.AssetCheckResult(
+            passed=found.passed, severity=found.severity, description=found.description, metadata=found.metadata
+        )
+
+    return last_mark
+
+
+@contextmanager
+def failures_shown(context: _Context, options: LakegcConfig, cell: GcCell) -> Iterator[None]:
+    """Let the check of a repository say why its mark failed."""
+    try:
+        yield
+    except Exception as error:
+        if cell.repository in options.repositories:
+            said = (error.description if isinstance(error, dg.Failure) else None) or f"{type(error).__name__}: {error}"
+            _report(context, _evaluation(options, cell, False, dg.AssetCheckSeverity.ERROR, said))
+        raise
+
+
+def show_mark(context: _Context, options: LakegcConfig, mark: MarkContext, review: Review) -> None:
+    """A complete mark, on its repository's asset."""
+    name, facts = mark.header.repository, mark.mark.facts(ExpiredFacts)
+    if name not in options.repositories:
+        return
+    metadata: Metadata = {
+        "in_short": dg.MetadataValue.text(in_short(facts, mark, review)),
+        "garbage_bytes": facts.expired.bytes,
+        "garbage_objects": facts.expired.objects,
+        "sweepable_bytes": facts.confirmed.bytes,
+        "unconfirmed_bytes": facts.expired.bytes - facts.confirmed.bytes,
+        "namespace_bytes": facts.listed.bytes,
+        **cost("garbage_per_month", facts.expired.bytes, review.report["price"]),
+        **causes_shown(facts),
+        STARTED: dg.MetadataValue.timestamp(mark.header.started_at),
+        **_links(context, mark),
+        "artifacts": place(mark.mark.location),
+    }
+    _report(context, dg.AssetMaterialization(options.repository_key(name), metadata=metadata))
+    _report(context, _outcome(options, mark, review))
+
+
+def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, result: SweepResult) -> None:
+    """A sweep that deleted, on its repository's asset. A dry run leaves nothing there."""
+    name = mark.header.repository
+    if result.dry_run or name not in options.repositories:
+        return
+    report, deleted = sweep_report(result), result.outcomes.get(Outcome.DELETED, 0)
+    metadata: Metadata = {
+        "in_short": dg.MetadataValue.text(f"{deleted:,} objects deleted: {freed(report)}."),
+        "deleted_objects": deleted,
+        "deleted_bytes": result.bytes_deleted,
+        "failed": result.failed,
+        **cost("freed_per_month", result.bytes_deleted, report["price"]),
+        **_links(context, mark),
+    }
+    _report(context, dg.AssetObservation(options.repository_key(name), metadata=metadata))
+
+
+def _outcome(options: LakegcConfig, mark: MarkContext, review: Review) -> dg.AssetCheckEvaluation:
+    """Whether the guards let a sweep of a complete mark begin."""
+    stopping = [verdict for verdict in review.verdicts if verdict.stops]
+    hard = [each for each in stopping if not guards.BY_NAME[each.name].may_be_accepted]
+    severity = dg.AssetCheckSeverity.ERROR if hard else dg.AssetCheckSeverity.WARN
+    stopping.sort(key=lambda verdict: verdict not in hard)
+    said = "\n".join(f"{each.name}: {each.description}" for each in stopping)
+    cell = GcCell(mark.header.repository, mark.header.mark_id)
+    short = in_short(mark.mark.facts(ExpiredFacts), mark, review)
+    return _evaluation(options, cell, not stopping, severity, said or short)
+
+
+def _evaluation(
+    options: LakegcConfig, cell: GcCell, passed: bool, severity: dg.AssetCheckSeverity, said: str
+) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=options.repository_key(cell.repository),
+        check_name=LAST_MARK,
+        passed=passed,
+        severity=severity,
+        description=said,
+        metadata={"mark": dg.MetadataValue.text(cell.mark_id)},
+    )
+
+
+def _links(context: _Context, mark: MarkContext) -> Metadata:
+    """Where to go on: the mark, its run, and the repository in lakeFS."""
+    server = mark.settings.server.endpoint_url
+    return {
+        "mark": dg.MetadataValue.text(mark.header.mark_id),
+        "run": dg.MetadataValue.dagster_run(context.run_id),
+        "lakefs": dg.MetadataValue.url(f"{server}/repositories/{mark.header.repository}"),
+    }
+
+
+def _report(context: _Context, event: dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation) -> None:
+    context.instance.report_runless_asset_event(event)
