@@ -16,19 +16,13 @@ from lakegc_core.config.settings import RepositoryPolicy, ScaleSettings
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.policy.facts import Amount
 from lakegc_sandbox import Repository
-from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick
+from tests.support.lake import MIN_AGE, NOW, Lake, lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLD = timedelta(days=40)
 GONE = Wish({}, ("branch:large", "branch:small"))
-
-
-@pytest.fixture
-def small(spark: SparkSession) -> Iterator[SparkSession]:
-    with quick(spark) as session:
-        yield session
 
 
 @pytest.fixture
@@ -72,29 +66,29 @@ def asked(spark: SparkSession, mark: MarkContext) -> WhatIf:
 
 
 def test_each_object_is_counted_in_the_folder_of_its_path_two_deep(
-    small: SparkSession, served: Lake, repository: Repository
+    quick: SparkSession, served: Lake, repository: Repository
 ) -> None:
-    found = asked(small, marked(small, served))
+    found = asked(quick, marked(quick, served))
     assert counted(found.at_once) == {"a/b/": 4, "a/": 2, "b/": 3, "": 1}
     assert sum((each for each in found.at_once.folders.values()), Amount(0, 0)) == found.at_once.more
     assert found.entries_unread == 0
 
 
 def test_the_largest_ranges_are_read_first_and_the_entries_of_the_others_are_counted(
-    small: SparkSession, served: Lake, repository: Repository
+    quick: SparkSession, served: Lake, repository: Repository
 ) -> None:
-    found = asked(small, marked(small, served, entries=1))
+    found = asked(quick, marked(quick, served, entries=1))
     assert counted(found.at_once) == {"b/": 3, "": 1}, "the other branch lies in ranges of 3, 2 and 1"
     assert found.entries_unread == 6
 
 
 def test_folders_beyond_those_with_the_most_entries_count_together(
-    small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
+    quick: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folders, "MOST_FOLDERS", 2)
-    assert counted(asked(small, marked(small, served)).at_once) == {"a/b/": 4, "b/": 3, ELSEWHERE: 3}
+    assert counted(asked(quick, marked(quick, served)).at_once) == {"a/b/": 4, "b/": 3, ELSEWHERE: 3}
 
 
-def test_no_path_is_read_where_paths_are_private(small: SparkSession, served: Lake, repository: Repository) -> None:
-    found = asked(small, marked(small, served, origins=False))
+def test_no_path_is_read_where_paths_are_private(quick: SparkSession, served: Lake, repository: Repository) -> None:
+    found = asked(quick, marked(quick, served, origins=False))
     assert found.at_once.folders == {} and found.entries_unread == 0

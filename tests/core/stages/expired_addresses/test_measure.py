@@ -16,7 +16,7 @@ from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.stages.expired_addresses.measure import previous_of
 from lakegc_core.stages.expired_addresses.since import KEPT, STAGE
 from lakegc_sandbox import Repository
-from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick
+from tests.support.lake import MIN_AGE, NOW, Lake, lake
 from tests.support.old_marks import Made, maker
 
 if TYPE_CHECKING:
@@ -41,12 +41,6 @@ def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept
     short.mark.store.write(f"{short.mark.folder}/sweeps/1/plan.json", b"{}")  # somebody has accepted it
     found = previous_of(made("m4", 3, stages=0))
     assert found and found.mark_id == "m2"
-
-
-@pytest.fixture
-def small(spark: SparkSession) -> Iterator[SparkSession]:
-    with quick(spark) as session:
-        yield session
 
 
 @pytest.fixture
@@ -91,13 +85,13 @@ def shrink_of(mark: MarkContext) -> Any:
 
 
 def test_a_bulk_of_staged_objects_is_committed_in_the_night_in_which_other_commits_run_out(
-    small: SparkSession, served: Lake, repository: Repository
+    quick: SparkSession, served: Lake, repository: Repository
 ) -> None:
     """The sums alone say that 60 staged objects are lost: commits gained 80 and lost 60."""
-    assert marked(small, served, "m1").mark.facts(ExpiredFacts).uncommitted.objects == STAGED
+    assert marked(quick, served, "m1").mark.facts(ExpiredFacts).uncommitted.objects == STAGED
     repository.commit("bulk", "all at once")
     repository.delete_tag("v1")
-    mark = marked(small, served, "m2")
+    mark = marked(quick, served, "m2")
     facts = mark.mark.facts(ExpiredFacts)
     assert (facts.uncommitted.objects, facts.expired.objects) == (0, OLD)
     assert facts.staged_lost == 0
@@ -105,38 +99,38 @@ def test_a_bulk_of_staged_objects_is_committed_in_the_night_in_which_other_commi
 
 
 def test_staged_objects_that_are_dropped_in_that_night_are_missed(
-    small: SparkSession, served: Lake, repository: Repository
+    quick: SparkSession, served: Lake, repository: Repository
 ) -> None:
-    marked(small, served, "m1")
+    marked(quick, served, "m1")
     for number in range(STAGED // 2):
         repository.delete("bulk", f"staged/{number}")
     repository.commit("bulk", "the other half")
     repository.delete_tag("v1")
-    mark = marked(small, served, "m2")
+    mark = marked(quick, served, "m2")
     assert mark.mark.facts(ExpiredFacts).staged_lost == STAGED // 2
     assert "staged objects went from 80 to 0" in shrink_of(mark).description
     assert not shrink_of(mark).passed
 
 
 def test_where_the_mark_before_does_not_say_what_was_staged_the_sums_decide(
-    small: SparkSession, served: Lake, repository: Repository
+    quick: SparkSession, served: Lake, repository: Repository
 ) -> None:
-    before = marked(small, served, "m1")
+    before = marked(quick, served, "m1")
     folder = before.mark.stage_folder(STAGE, KEPT)
     for part in before.mark.require(STAGE).datasets[KEPT]:
         before.mark.store.write(f"{folder}/{part.name}", b"damaged")
     repository.commit("bulk", "all at once")
     repository.delete_tag("v1")
-    mark = marked(small, served, "m2")
+    mark = marked(quick, served, "m2")
     assert mark.mark.facts(ExpiredFacts).staged_lost is None
     assert not shrink_of(mark).passed
 
 
 def test_nothing_is_counted_where_the_sums_say_that_nothing_is_missed(
-    small: SparkSession, served: Lake, repository: Repository
+    quick: SparkSession, served: Lake, repository: Repository
 ) -> None:
-    marked(small, served, "m1")
+    marked(quick, served, "m1")
     repository.commit("bulk", "all at once")
-    mark = marked(small, served, "m2")
+    mark = marked(quick, served, "m2")
     assert mark.mark.facts(ExpiredFacts).staged_lost is None
     assert shrink_of(mark).passed
