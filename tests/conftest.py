@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.golden_replay import Recording
+from tests.support.lake import QUICK
+from tests.support.lake import quick as tuned
 from tests.support.replays import AWS, AZURE, Replay, environment, replayed
 
 if TYPE_CHECKING:
@@ -77,13 +79,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    """The session of the whole run. Its Python workers inherit the test servers' credentials."""
+    """The session of the whole run. Its Python workers inherit the test servers' credentials.
+
+    The tests' tables are small. Commands, Dagster and clusters have sessions of their own, as Spark is by itself.
+    """
     from lakegc_core.spark.session import session
 
     # No test runs for long enough to repay what the JVM's second compiler costs at its start.
     java = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     with environment(AWS | AZURE | java):
-        return session("local[2]", {"spark.sql.shuffle.partitions": "2"})  # the tests' tables are small
+        return session("local[2]", QUICK | {"spark.sql.shuffle.partitions": "2"})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -105,24 +110,11 @@ def _lakegc_variables() -> dict[str, str]:
     return {name: each for name, each in os.environ.items() if name.startswith("LAKEGC_") and name != _ADDRESS}
 
 
-QUICK = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""What makes Spark quick on a handful of rows."""
-
-
 @pytest.fixture
 def quick(spark: SparkSession) -> Iterator[SparkSession]:
     """The session of the whole run, tuned for a handful of rows while a test lasts."""
-    before = {name: spark.conf.get(name) for name in QUICK}
-    for name, value in QUICK.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    with tuned(spark) as session:
+        yield session
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ import yaml
 
 from lakegc_sandbox import Sandbox, SandboxServer
 from lakegc_sandbox.dagster_ui import HOST, surroundings
-from tests.conftest import QUICK
 from tests.soak.definitions import ALERTS, CRON
 from tests.soak.pages import LOCATION, Webserver
 from tests.soak.postgres import Postgres, postgres
+from tests.support.lake import QUICK
 from tests.support.servers import ServerStartError, free_ports
 
 ROOT = Path(__file__).parents[2]

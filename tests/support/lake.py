@@ -31,7 +31,13 @@ NOW = datetime(2025, 3, 31, 12, tzinfo=UTC)
 MIN_AGE = timedelta(days=1)
 CUTOFF = (NOW - MIN_AGE).timestamp()
 NO_SPARK: Any = None  # for stages that end before any job begins
-_QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}  # for a handful of rows
+QUICK = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""What makes Spark quick on a handful of rows."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,8 @@ def lake(folder: Path, **options: Any) -> Iterator[Lake]:
 @contextmanager
 def quick(spark: SparkSession) -> Iterator[SparkSession]:
     """The session, quick on few rows until the block ends."""
-    before = {name: spark.conf.get(name) for name in _QUICK}
-    for name, value in _QUICK.items():
+    before = {name: spark.conf.get(name) for name in QUICK}
+    for name, value in QUICK.items():
         spark.conf.set(name, value)
     try:
         yield spark

@@ -20,7 +20,7 @@ from lakegc_dagster.rounds import round_id
 from lakegc_sandbox import Repository, Sandbox, SandboxServer
 from lakegc_sandbox.dagster_ui import HOST, dagster_dev, free_port, prepare_home, surroundings
 from lakegc_sandbox.history import build_demo
-from tests.conftest import QUICK
+from tests.support.lake import QUICK
 from tests.support.servers import ServerStartError
 
 START_SECONDS = 300.0
