@@ -22,6 +22,7 @@ from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 from lakegc_sandbox import Sandbox, SandboxServer
 from tests.support.golden_replay import Recording, ReplayServer, lay_out, recordings
+from tests.support.lake import QUICK
 
 SECRET = "s3cr3t-that-nobody-may-see/4711"
 PRICE = 2_000_000.0  # a month for a GB: the lakes are small
@@ -29,8 +30,8 @@ PRICE = 2_000_000.0  # a month for a GB: the lakes are small
 
 @pytest.fixture(scope="session")
 def spark() -> Any:
-    """One JVM for all of them."""
-    return session("local[2]", {"spark.driver.memory": "1g"})
+    """One JVM for all of them; their tables are small."""
+    return session("local[2]", {"spark.driver.memory": "1g", **QUICK})
 
 
 @pytest.fixture
