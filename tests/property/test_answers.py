@@ -6,7 +6,6 @@ the histories.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import random
@@ -105,22 +104,6 @@ class Right:
         """What some commits show."""
         return set[str]().union(*(self.world.commits[commit].objects for commit in commits))
 
-    @functools.cached_property
-    def owners(self) -> dict[str, list[str]]:
-        """What keeps each object by itself, of that what keeps anything alone."""
-        refs = [*(f"branch:{name}" for name in self.world.heads), *(f"tag:{name}" for name in self.world.tags)]
-        found: dict[str, list[str]] = {}
-        for ref in refs:
-            end = oracle.counting_in_the_end(self.world, oracle.without(self.world, [ref]), tags=True)
-            for name in self.today - self.shown(end):
-                found.setdefault(name, []).append(ref)
-        return found
-
-    def only(self, name: str) -> str | None:
-        """The only branch or tag that keeps an object; None where there is none."""
-        (*refs,) = self.owners.get(name, ())
-        return refs[0] if len(refs) == 1 else None
-
     def amount(self, names: Collection[str]) -> Amount:
         return Amount(len(names), sum(self.sizes[name] for name in names))
 
@@ -170,9 +153,10 @@ def paths_of(player: Player) -> dict[str, set[str]]:
 
 def check_parts(expected: Expected, right: Right, goes: set[str], folders: Mapping[str, set[str]]) -> None:
     """By what keeps it today, and by folder: each part is what it says, and where all are named they are the whole."""
+    holders = {each: right_holders(right, each) for each in goes}
     for name, amount in expected.kept_by.items():
-        if name != SEVERAL:
-            assert amount == right.amount({each for each in goes if right.only(each) == name}), name
+        alone = {each for each, names in holders.items() if (names == {name} if name != SEVERAL else len(names) > 1)}
+        assert amount == right.amount(alone), name
     for name, amount in expected.folders.items():
         possible = {each for each in goes if name in folders[each]}
         certain = {each for each in possible if len(folders[each]) == 1}
