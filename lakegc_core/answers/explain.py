@@ -26,6 +26,7 @@ from lakegc_core.answers.scratch import Scratch, scratch
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
+from lakegc_core.names import Reason
 from lakegc_core.policy.holders import Holder, Holders, Past
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.spark.session import Json, runs_here
@@ -227,6 +228,8 @@ def _explained(context: MarkContext, told: Json, records: Sequence[Json]) -> Exp
     names = {each["dataset"] for each in own}
     judged = next((each for each in own if each["dataset"] in ("expired", "kept")), None)
     there = stored(context, told["address"])
+    # The mark names as staged what the dump names, and what a branch showed when it was asked.
+    staged = "staged" in names or (judged is not None and judged["reason"] == Reason.STAGED)
     # On `local` every branch is listed, and what a head shows is among what is staged.
     shown = context.namespace.is_local and any(holder["why"] == "shows" for holder in told["holders"])
     return Explained(
@@ -237,7 +240,7 @@ def _explained(context: MarkContext, told: Json, records: Sequence[Json]) -> Exp
         holders=tuple(told["holders"]),
         holders_in_all=told["in_all"],
         past=told["past"],
-        staged="staged" in names and not shown,
+        staged=staged and not shown,
         held="held" in names,
         neighbour="neighbour" in names,
         reason=judged["reason"] if judged else None,

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,11 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core import pipeline
+from lakegc_core.answers.explain import explain
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.pipeline import Review
 from lakegc_core.stages.swept_report.stage import swept_report
 from tests.support.golden_replay import Recording, recordings
+from tests.support.lake import quick as tuned
 from tests.support.replays import Replay, replayed, rows
 
 if TYPE_CHECKING:
@@ -121,6 +125,40 @@ def test_the_lists_for_people_hold_exactly_the_expired_addresses(story: Story, t
     with (tmp_path / "addresses").open("wb") as out:
         assert pipeline.write_addresses(context, out) == len(found)
     assert sorted((tmp_path / "addresses").read_text(encoding="utf-8").splitlines()) == sorted(found)
+
+
+_EXPLAINED = ("garbage_when_tags_are_protected", "live_committed", "live_because_tagged_only", "live_staged_only")
+
+
+@pytest.mark.slow
+def test_explain_says_of_objects_what_the_recording_says(story: Story) -> None:
+    """LAKEGC_EXPLAINED (2): how many of each group."""
+    context, most = story.protected[0], int(os.environ.get("LAKEGC_EXPLAINED", "2"))
+    with tuned(story.spark) as spark:
+        for group in (
+            "garbage_when_tags_are_protected",
+            "live_committed",
+            "live_because_tagged_only",
+            "live_staged_only",
+        ):
+            for address in sorted(story.of(group), key=hash_of)[:most]:
+                (found,) = explain(spark, context, address).objects
+                assert found.address == address and found.size is not None
+                kept = bool(found.holders), found.staged
+                assert (found.reason == "unreferenced") == (group == "garbage_when_tags_are_protected"), address
+                if group == "garbage_when_tags_are_protected":
+                    assert kept == (False, False), address
+                elif group == "live_staged_only":
+                    assert found.staged and not found.holders, address
+                else:
+                    assert found.holders, address
+                if group == "live_because_tagged_only":
+                    assert all(holder["name"].startswith("tag:") for holder in found.holders), address
+
+
+def hash_of(address: str) -> str:
+    """Orders addresses anyhow, always the same."""
+    return hashlib.sha256(address.encode()).hexdigest()
 
 
 def test_a_repository_without_rules_is_refused_unless_every_commit_shall_count(story: Story) -> None:
