@@ -195,17 +195,9 @@ def begin_mark(
     check_mark_id(mark_id)
     policy, repository = context.policy, context.repository
     rules = rules or policy.rules or "required"
-    if rules not in RULES_MODES:
-        raise SettingsError(f"`rules` is {rules!r}; it is one of {', '.join(RULES_MODES)}.")
-    if mode not in MODES:
-        raise SettingsError(f"The mode of a mark is one of {', '.join(MODES)}, not {mode!r}.")
+    _check_choices(repository, rules, mode)
     level = safety.level(safety_level or policy.safety or safety.FULL.name)
     age, grace = _ages(context, min_age, level)
-    if repository.read_only:
-        raise RefusedError(
-            f"Repository {repository.id} is read-only: lakeFS prepares no garbage collection for it. "
-            "Collect the repository that owns the data."
-        )
     standing = context.artifacts(mark_id).header()
     started = standing.started_at if standing else clock.now().timestamp()
     server = context.client.config()
@@ -230,6 +222,18 @@ def begin_mark(
         collect_unknown_names=policy.collect_unknown_names,
     )
     return _with_header(context, context.artifacts(mark_id).begin(header))
+
+
+def _check_choices(repository: Repository, rules: str, mode: str) -> None:
+    if rules not in RULES_MODES:
+        raise SettingsError(f"`rules` is {rules!r}; it is one of {', '.join(RULES_MODES)}.")
+    if mode not in MODES:
+        raise SettingsError(f"The mode of a mark is one of {', '.join(MODES)}, not {mode!r}.")
+    if repository.read_only:
+        raise RefusedError(
+            f"Repository {repository.id} is read-only: lakeFS prepares no garbage collection for it. "
+            "Collect the repository that owns the data."
+        )
 
 
 def _blockstore_type(server: ServerConfig, repository: Repository, namespace: Namespace) -> str:

@@ -120,7 +120,23 @@ def retain(
         for row in range(len(graph.commit_ids)):
             kept.setdefault(row, "all")
         return Retained(kept)
+    for row, why in _kept_by_rules(graph, heads, forgotten, rules, now, margin).items():
+        kept.setdefault(row, why)
+    for row in server:
+        kept.setdefault(row, "server")
+    return Retained(kept)
 
+
+def _kept_by_rules(
+    graph: Graph,
+    heads: Sequence[tuple[str, int]],
+    forgotten: Iterable[tuple[str, int]],
+    rules: Rules,
+    now: int,
+    margin: int,
+) -> dict[int, str]:
+    """The commits that the rules keep, beside heads and tags."""
+    kept: dict[int, str] = {}
     default = threshold(now, rules.default_days, margin)
     head_rows = {row for _, row in (*heads, *forgotten)}
     has_child = set(graph.main_parent)
@@ -134,9 +150,7 @@ def retain(
         parent = graph.main_parent[row]
         if parent >= 0 and graph.created[row] > reach:
             kept.setdefault(parent, "rules")
-    for row in server:
-        kept.setdefault(row, "server")
-    return Retained(kept)
+    return kept
 
 
 def _oldest_reach(graph: Graph, starts: Sequence[tuple[int, int]]) -> dict[int, int]:

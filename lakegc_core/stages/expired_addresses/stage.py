@@ -65,19 +65,12 @@ def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
 def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredFacts]:
     own, *layers = all_layers(context)
     manifests = own.manifests
-
-    listed_from = manifests[STAGES[0]].started_at
-    if layers:
-        known = against_changes(spark, context, own, layers, listed_from)
-    else:
-        known = against_all(spark, context, own, listed_from)
+    listed = manifests[STAGES[0]].started_at
+    known = against_changes(spark, context, own, layers, listed) if layers else against_all(spark, context, own, listed)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     neighbours = read_references(spark, context, context.mark.stage_folder(STAGE, NEIGHBOURS))
     parts = _judged(spark, context, own, known.objects, neighbours, folders)
-    parts[MISSING] = []
-    if known.missing is not None:
-        gone = {MISSING: folders[MISSING]}
-        parts |= write(_missing(known.missing), context.workspace, gone, SCHEMA, summarise=Summary.of(context))
+    parts[MISSING] = _not_stored(context, known.missing, folders[MISSING])
     asked = _without_reuploads(spark, context, parts, folders, known.misstated, own.manifests[STAGES[2]].finished_at)
     parts = asked.parts
     origins = find_origins(spark, context, own, parts) if not layers else Origins()
@@ -111,6 +104,15 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         **origins.parts,
     }
     return StageOutput({**parts, **others, NEIGHBOURS: neighbours.parts}, facts)
+
+
+def _not_stored(context: MarkContext, missing: DataFrame | None, folder: str) -> list[Part]:
+    """What is referred to and is not in the store, as parts below `folder`; none where that was not looked for."""
+    if missing is None:
+        return []
+    return write(_missing(missing), context.workspace, {MISSING: folder}, SCHEMA, summarise=Summary.of(context))[
+        MISSING
+    ]
 
 
 def _write_text(spark: SparkSession, context: MarkContext, garbage: Sequence[Part], folder: str) -> tuple[str, ...]:

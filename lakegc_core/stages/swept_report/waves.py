@@ -63,25 +63,30 @@ class Waves:
                     self.spinning.late(now - plan.look.began_at, plan.rows)
                 self.context.say(f"{Stage.SWEPT_REPORT}: the look is too old; looking again")
                 return False
-            work = Deletion(
-                data=self.context.data,
-                artifacts=self.context.workspace,
-                plan_folder=plan.folder,
-                journal=self.record.journal,
-                attempt=attempt,
-                namespace=self.context.namespace,
-                cutoff=self.context.header.cutoff,
-                until=min(expires, now + self.context.level.watch_interval.total_seconds()),
-                lease=self.lease.proof if self.lease else None,
-                rate=scale.delete_rate / min(tasks or 1, len(pieces)),
-                unknown_names=unknown_names(self.context),
-                asked_before=self.resumed,
-            )
+            until = min(expires, now + self.context.level.watch_interval.total_seconds())
+            work = self._work(plan, attempt, until, scale.delete_rate / min(tasks or 1, len(pieces)))
             before = sum(piece.rows for piece in pieces)
             pieces = run_wave(self.spark, pieces, work, tasks)
             self.spinning.wave(before, sum(piece.rows for piece in pieces))
             number += 1
         return True
+
+    def _work(self, plan: Plan, attempt: int, until: float, rate: float) -> Deletion:
+        """What each task of a wave does. `until`: unix seconds; `rate`: objects a second."""
+        return Deletion(
+            data=self.context.data,
+            artifacts=self.context.workspace,
+            plan_folder=plan.folder,
+            journal=self.record.journal,
+            attempt=attempt,
+            namespace=self.context.namespace,
+            cutoff=self.context.header.cutoff,
+            until=until,
+            lease=self.lease.proof if self.lease else None,
+            rate=rate,
+            unknown_names=unknown_names(self.context),
+            asked_before=self.resumed,
+        )
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:
         """Right before a wave: does any object of the plan belong to a head or tag that appeared since the look?"""
