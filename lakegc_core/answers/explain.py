@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakegc_core import clock
-from lakegc_core.answers.places import (
-    HITS,
-    HITS_SCHEMA,
-    HOLDING,
-    HOLDING_SCHEMA,
-    Wish,
-    hits_anywhere,
-    holding_of,
-    origin_of,
-    records_of,
-    retained_hits,
-    stored,
-)
-from lakegc_core.answers.scratch import Scratch, scratch
+from lakegc_core.answers.holder_walk import MOST, HolderWalk
+from lakegc_core.answers.places import Search, Wish, hashes_of
+from lakegc_core.answers.records import Named, origins_of, records, records_of, sources_of_origins, stored
+from lakegc_core.answers.scratch import scratch
+from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleError, SparkTasks, Workers
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.layers import layers_of
+from lakegc_core.marks.layers import Layer, layers_of
 from lakegc_core.names import Reason
-from lakegc_core.policy.holders import Holder, Holders, Past
-from lakegc_core.policy.scenarios import Known
-from lakegc_core.spark.session import Json, runs_here
-from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, Place
+from lakegc_core.spark.session import Json
+from lakegc_core.stages.committed_addresses.range_files import INDEX, RANGES, STAGE
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS
+from lakegc_core.stages.retention_commits.known_walk import Place
 from lakegc_core.stages.retention_commits.stage import walk_until_known
-from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.parts import Part, read_part
+from lakegc_core.store.base import ObjectInfo
+from lakegc_core.tables.parts import Part, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MOST = 50
-"""Objects of one path that are explained, newest first, and holders that are named of each."""
+LITTLE = Little()
+AT_ONCE = 2000
+"""Addresses that are explained at once, at most: the driver holds what is told of so many."""
+
+_NOT_SHOWN: Json = {"paths": (), "holders": (), "in_all": 0, "past": None}
 
 
 @dataclass(frozen=True)
@@ -84,33 +78,128 @@ class Explanation:
         return asdict(self)
 
 
-def explain(spark: SparkSession, context: MarkContext, what: str) -> Explanation:
-    """Answer from a complete mark. `what`: `lakefs://repository/ref/path`, a path, or the address of an object."""
-    wish = wish_of(context, what)
-    layers = layers_of(context.mark)
-    with scratch(context, here=runs_here(spark)) as aside:
-        hits = retained_hits(spark, context, layers, wish, aside) if wish.address is not None else []
-        origin = origin_of(spark, layers[-1], wish) if wish.address is not None and not hits else None
-        if not hits and origin is None:
-            hits = hits_anywhere(spark, context, layers, wish, aside)
-        holding = holding_of(spark, context, hits, aside)
-        place = Place.of(context)
-        walk = _HolderWalk(place=place, aside=aside, hits=tuple(hits), holding=tuple(holding), origin=origin)
-        told = walk_until_known(spark, context, walk)
-    found = [each for each in told if "hash" in each]
-    if wish.address is not None and not found:
-        found = [{"hash": wish.hash, "address": None, "paths": [], "holders": [], "past": None, "in_all": 0}]
-    for each in found:
-        each["address"] = each["address"] or wish.address
-    records = records_of(spark, context, layers[0], [each["address"] for each in found])
+def explain(
+    spark: Callable[[], SparkSession], context: MarkContext, what: str, *, little: Little = LITTLE
+) -> Explanation:
+    """Answer from a complete mark. `what`: `lakefs://repository/ref/path`, a path, or the address of an object.
+
+    `spark` starts a session; it is called only where there is more than `little` to read.
+    """
+    question = _Question.of(context, wish_of(context, what))
+    found, count = question.answer(spark, little)
     return Explanation(
         repository=context.header.repository,
         mark_id=context.header.mark_id,
         at=clock.instant(context.header.started_at),
         what=what,
-        objects=tuple(_explained(context, each, records) for each in found),
-        objects_in_all=next((each["objects"] for each in told if "objects" in each), len(found)),
+        objects=tuple(found),
+        objects_in_all=count,
     )
+
+
+def explain_each(
+    spark: Callable[[], SparkSession], context: MarkContext, addresses: Sequence[str], *, little: Little = LITTLE
+) -> Iterator[Explained]:
+    """The same for many addresses of objects at once, relative to the namespace: everything is read once for all.
+
+    One answer for each, in their order. SettingsError for more than AT_ONCE addresses.
+    """
+    if len(addresses) > AT_ONCE:
+        raise SettingsError(
+            f"{len(addresses):,} addresses are too many for one answer; ask about at most {AT_ONCE:,} at once."
+        )
+    if not addresses:
+        return iter(())
+    found, _ = _Question.of(context, Wish(addresses=tuple(addresses))).answer(spark, little)
+    return found
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked, and of which artifacts: `layers`, the mark and those that it rests on; `records`, what marks and
+    sweeps have on record of addresses."""
+
+    context: MarkContext
+    wish: Wish
+    layers: Sequence[Layer]
+    records: Named
+
+    @classmethod
+    def of(cls, context: MarkContext, wish: Wish) -> _Question:
+        """Of the artifacts of a complete mark."""
+        layers = layers_of(context.mark)
+        return cls(context, wish, layers, records(context, layers[0]))
+
+    @property
+    def rows(self) -> int:
+        """Of all artifacts that are read for the answer, but for commits."""
+        sources = [source for layer in self.layers for source in layer.sources(STAGE, INDEX)]
+        sources += [*sources_of_origins(self.layers[-1]), *(source for _, source in self.records)]
+        parts = [*self.layers[0].parts(STAGE, RANGES), *(source.part for source in sources)]
+        return rows_of(parts)
+
+    @property
+    def commits(self) -> int:
+        """The commits, branches and tags that the mark knew."""
+        datasets = self.context.mark.require(COMMITS).datasets
+        return sum(rows_of(datasets[name]) for name in (COMMITS, OTHERS, REFS))
+
+    def answer(self, spark: Callable[[], SparkSession], little: Little) -> tuple[Iterator[Explained], int]:
+        """The objects, and how many there are in all."""
+        if self.rows <= little.rows and self.commits <= little.commits:
+            try:
+                return self._answer(InThisProcess(little.files))
+            except MoreThanLittleError as error:
+                self.context.say(f"explain: {error} Spark reads them.")
+        return self._answer(SparkTasks(spark()))
+
+    def _answer(self, workers: Workers) -> tuple[Iterator[Explained], int]:
+        told = self._told(workers)
+        found, count = [each for each in told if "hash" in each], sum(each.get("objects", 0) for each in told)
+        if self.wish.path is None:
+            by_hash = {each["hash"]: each for each in found}
+            named = zip(self.wish.addresses, self.wish.hashes.to_pylist(), strict=True)
+            found = [{**by_hash.get(number, _NOT_SHOWN), "address": address} for address, number in named]
+            count = len(found)
+        addresses = [each["address"] for each in found]
+        recorded, there = records_of(workers, self.records, addresses), stored(self.context, addresses)
+        local = self.context.namespace.is_local
+        return (
+            _explained(each, recorded.get(each["address"], ()), there.get(each["address"]), local=local)
+            for each in found
+        ), count
+
+    def _told(self, workers: Workers) -> list[Json]:
+        """What a walk over the commits tells of the objects."""
+        wish, context = self.wish, self.context
+        with scratch(context, here=workers.here) as aside:
+            search = Search(workers, context, self.layers, aside)
+            hits: list[Part] = []
+            origins: list[Json] = []
+            if wish.path is None:
+                hits = search.indexed(wish)
+                more, retained = search.retained(wish, hits)
+                hits += more
+                wish = _without(wish, retained)
+                origins = origins_of(workers, self.layers[-1], wish.addresses)
+                wish = _without(wish, set(hashes_of([each["address"] for each in origins]).tolist()))
+            if wish.path is not None or wish.addresses:
+                hits += search.anywhere(wish)
+            walk = HolderWalk(
+                place=Place.of(context),
+                aside=aside,
+                hits=tuple(hits),
+                holding=tuple(search.holding(hits)),
+                origins=tuple(origins),
+                most=MOST if wish.path is not None else 0,
+            )
+            return walk_until_known(workers.run, context, walk)
+
+
+def _without(wish: Wish, gone: Collection[int]) -> Wish:
+    """What is left to be looked for, but for addresses of these hashes."""
+    named = zip(wish.addresses, wish.hashes.to_pylist(), strict=True)
+    return replace(wish, addresses=tuple(address for address, number in named if number not in gone))
 
 
 def wish_of(context: MarkContext, what: str) -> Wish:
@@ -124,12 +213,12 @@ def wish_of(context: MarkContext, what: str) -> Wish:
         stat = context.client.stat(name, ref, path)
         if stat is None:
             raise SettingsError(f"lakeFS shows nothing at {what}. A path alone asks for all versions of it: {path}")
-        return Wish(None, _relative(context, stat.physical_address))
+        return Wish(addresses=(_relative(context, stat.physical_address),))
     if "://" in what:
-        return Wish(None, _relative(context, what))
+        return Wish(addresses=(_relative(context, what),))
     if namespace.deletable(pa.array([what]), unknown_names=False)[0].as_py():
-        return Wish(None, what)
-    return Wish(what, None)
+        return Wish(addresses=(what,))
+    return Wish(path=what)
 
 
 def _relative(context: MarkContext, physical: str) -> str:
@@ -141,102 +230,19 @@ def _relative(context: MarkContext, physical: str) -> str:
     return str(inside[0])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _HolderWalk(KnowingWalk):
-    """Tells for every object among the hits what keeps it, or what its past is; newest first."""
-
-    aside: Scratch
-    hits: tuple[Part, ...]
-    holding: tuple[Part, ...]
-    origin: Json | None  # of the one object that is asked for, where a mark knows it
-
-    def decide(self, known: Known) -> Iterator[Json]:
-        objects = self._objects()
-        rows: dict[str, list[int]] = {}
-        for row, metarange in enumerate(known.graph.metarange_ids):
-            rows.setdefault(metarange, []).append(row)
-        commits: dict[int, set[int]] = {}
-        for each in self._read(HOLDING, self.holding, HOLDING_SCHEMA):
-            commits.setdefault(each["hash"], set()).update(rows.get(each["metarange_id"], ()))
-        if self.origin is not None:
-            number = int(hash_strings(pa.array([self.origin["address"]]))[0])
-            objects[number] = {"address": self.origin["address"], "paths": {self.origin["path"]}}
-            commits[number] = {known.graph.commit_ids.index(self.origin["commit_id"])}
-        created = known.graph.created
-        newest = {number: max((created[row] for row in commits.get(number, ())), default=0) for number in objects}
-        yield {"objects": len(objects)}
-        tell = Holders(known)
-        for number in sorted(objects, key=lambda each: -newest[each])[:MOST]:
-            yield _told(known, tell, {"hash": number, **objects[number]}, commits.get(number, set()))
-
-    def _objects(self) -> dict[int, dict[str, Any]]:
-        """Address and paths by hash."""
-        found: dict[int, dict[str, Any]] = {}
-        for each in self._read(HITS, self.hits, HITS_SCHEMA):
-            own = found.setdefault(each["hash"], {"address": None, "paths": set()})
-            own["address"] = own["address"] or each["address"]
-            if each["path"] is not None:
-                own["paths"].add(each["path"])
-        return found
-
-    def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Iterator[Json]:
-        for part in parts:
-            for batch in read_part(self.aside.config, f"{self.aside.folder}/{name}", part, schema.names):
-                yield from batch.to_pylist()
-
-
-def _told(known: Known, tell: Holders, own: Json, rows: set[int]) -> Json:
-    """What the driver is told of an object that some commits show."""
-    kept = rows & set(known.kept)
-    holders = sorted(tell.of(kept), key=lambda each: (each.until is not None, -(each.until or 0), each.name))
-    past = None if kept else tell.past(rows)
-    return {
-        "hash": own["hash"],
-        "address": own["address"],
-        "paths": sorted(own["paths"]),
-        "holders": [_holder(known, holder) for holder in holders[:MOST]],
-        "in_all": len(holders),
-        "past": None if past is None else _past(known, past),
-    }
-
-
-def _holder(known: Known, holder: Holder) -> Json:
-    return {
-        "name": holder.name,
-        "why": holder.why,
-        "commit": known.graph.commit_ids[holder.row],
-        "days": holder.days,
-        "until": None if holder.until is None else clock.instant(holder.until / 1e6),
-    }
-
-
-def _past(known: Known, past: Past) -> Json:
-    created = known.graph.created
-    return {
-        "commit": known.graph.commit_ids[past.row],
-        "committed": clock.instant(created[past.row] / 1e6),
-        "cause": past.cause,
-        "by": known.graph.commit_ids[past.by] if past.by >= 0 else None,
-        "by_committed": clock.instant(created[past.by] / 1e6) if past.by >= 0 else None,
-        "branch": past.branch or None,
-        "days": past.days,
-    }
-
-
-def _explained(context: MarkContext, told: Json, records: Sequence[Json]) -> Explained:
-    own = [each for each in records if each["address"] == told["address"]]
+def _explained(told: Json, own: Sequence[Json], there: ObjectInfo | None, *, local: bool) -> Explained:
+    """An object by what a walk tells of it, by its records, and by what the store says. `local`: of the blockstore."""
     names = {each["dataset"] for each in own}
     judged = next((each for each in own if each["dataset"] in ("expired", "kept")), None)
-    there = stored(context, told["address"])
     # The mark names as staged what the dump names, and what a branch showed when it was asked.
     staged = "staged" in names or (judged is not None and judged["reason"] == Reason.STAGED)
     # On `local` every branch is listed, and what a head shows is among what is staged.
-    shown = context.namespace.is_local and any(holder["why"] == "shows" for holder in told["holders"])
+    shown = local and any(holder["why"] == "shows" for holder in told["holders"])
     return Explained(
         address=told["address"],
         paths=tuple(told["paths"]),
-        size=there["size"] if there else None,
-        written=clock.instant(there["last_modified"]) if there else None,
+        size=there.size if there else None,
+        written=clock.instant(there.last_modified.timestamp()) if there else None,
         holders=tuple(told["holders"]),
         holders_in_all=told["in_all"],
         past=told["past"],

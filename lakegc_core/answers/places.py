@@ -1,49 +1,36 @@
-"""Where some objects stand: in ranges, in the commits that hold these, and in the records of marks and sweeps."""
+"""Where some objects stand: in ranges, and in the metaranges that hold these."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.answers.scratch import Scratch
-from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.answers.workers import Column, Few, Values, Workers
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import Json, many, run_on_rows, run_tasks
-from lakegc_core.stages.committed_addresses.held_paths import HELD
+from lakegc_core.spark.session import Json
 from lakegc_core.stages.committed_addresses.protected import protected_rows
 from lakegc_core.stages.committed_addresses.range_files import (
     INDEX,
     RANGES,
-    RANGES_SCHEMA,
     STAGE,
     RangeReader,
     reading,
-    tasks_for,
 )
-from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
-from lakegc_core.stages.expired_addresses.old_ranges import ORIGINS
-from lakegc_core.stages.expired_addresses.since import KEPT
-from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
-from lakegc_core.stages.namespace_listing.inventory import journals
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
-from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS
+from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import Source, sources_of
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read, read_part, rows_of, spark_width
+from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read_part
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-HITS, HOLDING = "hits", "holding"
+HITS, HOLDING, FITTING = "hits", "holding", "fitting"
 _READ_FOR_PATHS = 4  # ranges; an object has one path, unless it was copied or moved without its bytes
 HITS_SCHEMA = pa.schema(
     [
@@ -51,124 +38,116 @@ HITS_SCHEMA = pa.schema(
         pa.field("hash", pa.int64(), nullable=False),  # of the address
         pa.field("address", pa.string(), nullable=True),  # these are null where only the hash is known
         pa.field("path", pa.string(), nullable=True),
-        pa.field("size", pa.int64(), nullable=True),
     ]
 )
 HOLDING_SCHEMA = pa.schema(
-    [pa.field("metarange_id", pa.string(), nullable=False), pa.field("hash", pa.int64(), nullable=False)]
+    [pa.field("metarange_id", pa.string(), nullable=False), pa.field("range_id", pa.string(), nullable=False)]
 )
+FITTING_SCHEMA = pa.schema([HITS_SCHEMA.field("range_id")])
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is looked for: one path, or one address by its hash. A picklable value that tasks carry."""
+    """What is looked for: one path, or some addresses by their hashes. A picklable value that tasks carry."""
 
-    path: str | None
-    address: str | None
+    path: str | None = None
+    addresses: tuple[str, ...] = ()
 
     @property
-    def hash(self) -> int:
-        """Of the address."""
-        return int(hash_strings(pa.array([self.address]))[0])
+    def hashes(self) -> pa.Array:
+        """Of the addresses, in their order."""
+        return pa.array(hashes_of(self.addresses))
 
 
-def retained_hits(
-    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], wish: Wish, aside: Scratch
-) -> list[Part]:
-    """Entries of retained ranges that refer to an address: parts of HITS_SCHEMA."""
-    folder = aside.folder
-    sources = [source for layer in layers for source in layer.sources(STAGE, INDEX)]
-    found = parts_of(run_tasks(spark, sources, _InIndex(aside.config, folder, wish.hash)), [HITS])[HITS]
-    some = read(spark, aside.config, f"{folder}/{HITS}", found, HITS_SCHEMA, ["range_id"]).distinct()
-    if len(layers) > 1:  # marks below have read ranges that are not retained any more
-        some = some.join(many(_retained(spark, layers)), "range_id", "left_semi")
-    # An index has no paths: some of the ranges are read for them.
-    again = parts_of(run_on_rows(some.limit(_READ_FOR_PATHS), _entries(context, wish, aside).entries), [HITS])[HITS]
-    return [*found, *again] if again else []
+def hashes_of(addresses: Sequence[str]) -> np.ndarray:
+    """The hashes by which addresses are looked for."""
+    return hash_strings(pa.array(addresses, pa.string())) if addresses else np.empty(0, np.int64)
 
 
-def hits_anywhere(
-    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], wish: Wish, aside: Scratch
-) -> list[Part]:
-    """Entries of the ranges of all commits that show a path; those of commits that are not retained that refer to an
-    address: parts of HITS_SCHEMA."""
-    reader = _entries(context, wish, aside)
-    ranges = _metaranges(spark, context).mapInArrow(reader.ranges, "range_id string").distinct()
-    if wish.address is not None:  # no retained range refers to it
-        ranges = ranges.join(many(_retained(spark, layers)), "range_id", "left_anti")
-    return parts_of(run_on_rows(ranges.repartition(4 * spark_width(spark)), reader.entries), [HITS])[HITS]
+@dataclass(frozen=True)
+class Search:
+    """Looks for objects in what a mark knew: by the work of `workers`, in `layers` (the mark and those that it rests
+    on). What is found lies `aside`."""
 
+    workers: Workers
+    context: MarkContext
+    layers: Sequence[Layer]
+    aside: Scratch
 
-def origin_of(spark: SparkSession, clean: Layer, wish: Wish) -> Json | None:
-    """Where a clean mark found that an address was last shown: a row of its dataset `origins`."""
-    wanted = pa.array([wish.address], pa.string())
+    def indexed(self, wish: Wish) -> list[Part]:
+        """Entries of ranges that marks have read, by the hashes of their addresses: parts of HITS_SCHEMA."""
+        sources = [source for layer in self.layers for source in layer.sources(STAGE, INDEX)]
+        task = _InIndex(self.aside.config, self.aside.folder, wish.hashes)
+        return parts_of(self.workers.run(sources, task), [HITS])[HITS]
 
-    def task(source: Source) -> Iterator[Json]:
-        for batch in read_part(source.config, source.folder, source.part, ["address", "path", "commit_id"]):
-            yield from batch.filter(pc.is_in(batch["address"], value_set=wanted)).to_pylist()
+    def retained(self, wish: Wish, indexed: Sequence[Part]) -> tuple[list[Part], set[int]]:
+        """Entries of retained ranges among what is indexed, with their paths (parts of HITS_SCHEMA), and the hashes of
+        all addresses that any retained range refers to."""
+        # An index has no paths: some ranges of each address are read for them. Marks below have also read ranges that
+        # are not retained any more.
+        known = Column(self.aside.config, f"{self.aside.folder}/{HITS}", indexed, "range_id")
+        among = self._retained if len(self.layers) > 1 else None
+        some = Values((known,), among=among, few=Few("hash", _READ_FOR_PATHS))
+        results = self.workers.run_on_values(some, self._entries(wish).entries)
+        return parts_of(results, [HITS])[HITS], {number for each in results for number in each.get("hashes", ())}
 
-    parts = clean.manifests[EXPIRED].datasets.get(ORIGINS, ())  # marks from before there were origins have none
-    folder = clean.mark.stage_folder(EXPIRED, ORIGINS)
-    found = run_tasks(spark, sources_of(clean.mark.config, folder, parts, clean.mark_id), task) if parts else []
-    return next(iter(found), None)
+    def anywhere(self, wish: Wish) -> list[Part]:
+        """Entries of the ranges of all commits that show a path; of addresses that no retained range refers to, those
+        of all other ranges: parts of HITS_SCHEMA."""
+        reader = self._entries(wish)
+        ranges = parts_of(self.workers.run_on_values(self._metaranges, reader.ranges), [FITTING])[FITTING]
+        retained = self._retained if wish.path is None else None
+        fitting = Column(self.aside.config, f"{self.aside.folder}/{FITTING}", ranges, "range_id")
+        results = self.workers.run_on_values(Values((fitting,), apart=retained), reader.entries)
+        return parts_of(results, [HITS])[HITS]
 
+    def holding(self, hits: Sequence[Part]) -> list[Part]:
+        """The metaranges of all commits that hold a range among the hits: parts of HOLDING_SCHEMA."""
+        if not hits:
+            return []
+        folder = self.aside.folder
+        work = reading(self.aside.of(self.context), folder)
+        task = _Holding(work, f"{folder}/{HITS}", tuple(hits), f"{folder}/{HOLDING}")
+        return parts_of(self.workers.run_on_values(self._metaranges, task), [HOLDING])[HOLDING]
 
-def _entries(context: MarkContext, wish: Wish, aside: Scratch) -> _Entries:
-    return _Entries(reading(aside.of(context), aside.folder), wish, context.namespace, f"{aside.folder}/{HITS}")
+    def _entries(self, wish: Wish) -> _Entries:
+        folder = self.aside.folder
+        return _Entries(reading(self.aside.of(self.context), folder), wish, self.context.namespace, folder)
 
+    @property
+    def _retained(self) -> Column:
+        """The retained ranges."""
+        own = self.layers[0]
+        return Column(own.mark.config, own.mark.stage_folder(STAGE, RANGES), own.parts(STAGE, RANGES), "range_id")
 
-def _retained(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
-    return layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).select("range_id")
-
-
-def holding_of(spark: SparkSession, context: MarkContext, hits: Sequence[Part], aside: Scratch) -> list[Part]:
-    """The metaranges of all commits that hold a range among the hits: parts of HOLDING_SCHEMA."""
-    if not hits:
-        return []
-    folder = aside.folder
-    reader = _Holding(reading(aside.of(context), folder), f"{folder}/{HITS}", tuple(hits), f"{folder}/{HOLDING}")
-    return parts_of(run_on_rows(_metaranges(spark, context), reader), [HOLDING])[HOLDING]
-
-
-def _metaranges(spark: SparkSession, context: MarkContext) -> DataFrame:
-    """The metaranges of all commits, each once."""
-    commits = context.mark.require(COMMITS)
-    frames = [
-        read(
-            spark, context.workspace, context.mark.stage_folder(COMMITS, name), parts, COMMITS_SCHEMA, ["metarange_id"]
+    @property
+    def _metaranges(self) -> Values:
+        """The metaranges of all commits, each once."""
+        commits = self.context.mark.require(COMMITS)
+        places = (("", commits.datasets[COMMITS]), (OTHERS, commits.datasets[OTHERS]))
+        return Values(
+            tuple(
+                Column(self.context.workspace, self.context.mark.stage_folder(COMMITS, name), parts, "metarange_id")
+                for name, parts in places
+            )
         )
-        for name, parts in (("", commits.datasets[COMMITS]), (OTHERS, commits.datasets[OTHERS]))
-    ]
-    every = frames[0].unionByName(frames[1]).where("metarange_id != ''").distinct()
-    count = rows_of([*commits.datasets[COMMITS], *commits.datasets[OTHERS]])
-    return every.repartition(tasks_for(count, 64, 4 * spark_width(spark)))
 
 
 @dataclass(frozen=True)
 class _InIndex:
-    """Looks for an address in a part of an index; a picklable value that tasks carry."""
+    """Looks for addresses in a part of an index; a picklable value that tasks carry."""
 
     config: StoreConfig
     folder: str
-    hash: int
+    hashes: pa.Array
 
     def __call__(self, source: Source) -> Iterator[Json]:
         writer = PartWriter(self.config, f"{self.folder}/{HITS}", HITS_SCHEMA)
-        columns = ["range_id", "hash", "size"]
-        for batch in read_part(source.config, source.folder, source.part, columns, repeated=["range_id"]):
-            rows = batch.filter(pc.equal(batch["hash"], self.hash))
-            if rows.num_rows:
-                table = pa.table(
-                    {
-                        "range_id": rows["range_id"].cast(pa.string()),
-                        "hash": rows["hash"],
-                        "address": pa.nulls(rows.num_rows, pa.string()),
-                        "path": pa.nulls(rows.num_rows, pa.string()),
-                        "size": rows["size"],
-                    }
-                )
-                for each in table.to_batches():
-                    writer.write(each)
+        for batch in read_part(source.config, source.folder, source.part, ["range_id", "hash"], repeated=["range_id"]):
+            rows = batch.filter(pc.is_in(batch["hash"], value_set=self.hashes))
+            unknown = pa.nulls(rows.num_rows, pa.string())
+            columns = [rows["range_id"].cast(pa.string()), rows["hash"], unknown, unknown]
+            writer.write(pa.RecordBatch.from_arrays(columns, schema=HITS_SCHEMA))
         yield from part_results(HITS, writer.close())
 
 
@@ -179,10 +158,11 @@ class _Entries:
     work: RangeReader
     wish: Wish
     namespace: Namespace
-    target: str
+    folder: str  # for what is found
 
-    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """The ranges of metaranges that can have the path."""
+        writer = PartWriter(self.work.artifacts, f"{self.folder}/{FITTING}", FITTING_SCHEMA)
         for batch in batches:
             for found in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):
                 rows = found.filter(pc.not_equal(found["range_id"], ""))
@@ -190,40 +170,43 @@ class _Entries:
                     key = pa.scalar(_key(self.wish.path), pa.binary())
                     fits = pc.and_(pc.less_equal(rows["min_key"], key), pc.greater_equal(rows["max_key"], key))
                     rows = rows.filter(fits)
-                yield pa.RecordBatch.from_pydict({"range_id": rows["range_id"].combine_chunks()})
+                for each in rows.select(["range_id"]).to_batches():
+                    writer.write(each)
+        yield from part_results(FITTING, writer.close())
 
     def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        """The entries of ranges that are looked for."""
-        store = connect(self.work.data)
-        writer = PartWriter(self.work.artifacts, self.target, HITS_SCHEMA)
+        """The entries of ranges that are looked for. A range that comes with hashes is read for these alone, and all
+        of them that were found are told."""
+        writer = PartWriter(self.work.artifacts, f"{self.folder}/{HITS}", HITS_SCHEMA)
+        told: set[int] = set()
         for batch in batches:
-            for range_id in batch.column("range_id").to_pylist():
-                data = store.read(f"{self.work.prefix}/{range_id}")
-                entries = graveler.read_range(data, paths=True, expected_id=range_id)
-                if self.wish.path is not None:
-                    path = pa.scalar(_key(self.wish.path), pa.binary())
-                    entries = entries.filter(pc.equal(entries["path"].cast(pa.binary()), path))
-                rows = protected_rows(self.namespace, [range_id], [len(entries)], entries)
-                rows = (
-                    rows.filter(rows["exact"])
-                    if self.wish.path is not None
-                    else rows.filter(pc.equal(rows["address"], self.wish.address))
-                )
-                for each in _hits(rows).to_batches():
-                    writer.write(each)
+            ids = batch.column("range_id").to_pylist()
+            hashes = dict(zip(ids, batch["hash"], strict=True)) if "hash" in batch.schema.names else {}
+            for each, data in self.work.fetched([graveler.Expected(range_id) for range_id in ids]):
+                found = self._hits(str(each.id), graveler.read_range(data, paths=True, expected_id=each.id))
+                if each.id in hashes:
+                    found = found.filter(pc.is_in(found["hash"], value_set=hashes[each.id].values))
+                    told.update(found["hash"].to_pylist())
+                for rows in found.to_batches():
+                    writer.write(rows)
         yield from part_results(HITS, writer.close())
+        if told:
+            yield {"hashes": sorted(told)}
 
-
-def _hits(rows: pa.Table) -> pa.Table:
-    hashes = hash_strings(rows["address"]) if len(rows) else np.empty(0, np.int64)
-    paths = [path.decode("utf-8", "replace") for path in rows["path"].cast(pa.binary()).to_pylist()]
-    columns = {
-        "range_id": rows["range_id"],
-        "hash": hashes,
-        "address": rows["address"],
-        "path": pa.array(paths, pa.string()),
-    }
-    return pa.table(columns | {"size": rows["size"]})
+    def _hits(self, range_id: str, entries: pa.Table) -> pa.Table:
+        """Those of a range's entries that are looked for: HITS_SCHEMA."""
+        if self.wish.path is not None:
+            path = pa.scalar(_key(self.wish.path), pa.binary())
+            entries = entries.filter(pc.equal(entries["path"].cast(pa.binary()), path))
+        rows = protected_rows(self.namespace, [range_id], [len(entries)], entries)
+        if self.wish.path is not None:
+            rows = rows.filter(rows["exact"])
+        else:
+            rows = rows.filter(pc.is_in(rows["address"], value_set=pa.array(self.wish.addresses, pa.string())))
+        hashes = hash_strings(rows["address"]) if len(rows) else np.empty(0, np.int64)
+        paths = [path.decode("utf-8", "replace") for path in rows["path"].cast(pa.binary()).to_pylist()]
+        columns = [rows["range_id"], pa.array(hashes), rows["address"], pa.array(paths, pa.string())]
+        return pa.table(columns, schema=HITS_SCHEMA)
 
 
 def _key(path: str) -> bytes:
@@ -240,58 +223,15 @@ class _Holding:
     target: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        wanted = pa.Table.from_batches(
-            (
-                each
-                for part in self.hits
-                for each in read_part(self.work.artifacts, self.place, part, ["range_id", "hash"])
-            ),
-            pa.schema([HITS_SCHEMA.field("range_id"), HITS_SCHEMA.field("hash")]),
-        )
-        ids = pc.unique(wanted["range_id"])
+        found: set[str] = set()
+        for part in self.hits:
+            for batch in read_part(self.work.artifacts, self.place, part, ["range_id"]):
+                found.update(pc.unique(batch["range_id"]).to_pylist())
+        ids = pa.array(sorted(found), pa.string())
         writer = PartWriter(self.work.artifacts, self.target, HOLDING_SCHEMA)
         for batch in batches:
-            for found in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):
-                rows = found.filter(pc.is_in(found["range_id"], value_set=ids)).select(["metarange_id", "range_id"])
-                pairs = rows.join(wanted, "range_id", join_type="inner").select(HOLDING_SCHEMA.names)
-                for each in pairs.group_by(HOLDING_SCHEMA.names).aggregate([]).to_batches():
+            for rows in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):
+                held = rows.filter(pc.is_in(rows["range_id"], value_set=ids))
+                for each in held.select(HOLDING_SCHEMA.names).to_batches():
                     writer.write(each)
         yield from part_results(HOLDING, writer.close())
-
-
-def records_of(spark: SparkSession, context: MarkContext, own: Layer, addresses: Sequence[str]) -> list[Json]:
-    """What a mark and the sweeps of all marks have on record of some addresses: rows with `dataset`, and of sweeps with
-    `mark_id`."""
-    named = (
-        ("staged", own.sources(uncommitted_addresses.STAGE)),
-        ("held", own.sources(STAGE, HELD)),
-        ("neighbour", own.sources(EXPIRED, NEIGHBOURS)),
-        ("expired", own.sources(EXPIRED)),
-        ("kept", own.sources(EXPIRED, KEPT)),
-    )
-    work = [(name, source) for name, sources in named for source in sources]
-    for mark_id, folder, parts in journals(context, 0.0):
-        work += [("swept", source) for source in sources_of(context.workspace, folder, parts, mark_id)]
-    wanted = pa.array(sorted(set(addresses)), pa.string())
-
-    def task(each: tuple[str, Source]) -> Iterator[Json]:
-        name, source = each
-        for batch in read_part(source.config, source.folder, source.part):
-            for row in batch.filter(pc.is_in(batch["address"], value_set=wanted)).to_pylist():
-                yield {"dataset": name, "mark_id": source.layer, **{key: _plain(value) for key, value in row.items()}}
-
-    return run_tasks(spark, work, task) if addresses else []
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it; times as unix seconds."""
-    return value.timestamp() if hasattr(value, "timestamp") else value
-
-
-def stored(context: MarkContext, address: str) -> Json | None:
-    """Size, and when it was written (unix seconds), of an object; None if it is not there."""
-    try:
-        info = connect(context.data).head(address)
-    except ObjectNotFoundError:
-        return None
-    return {"size": info.size, "last_modified": info.last_modified.timestamp()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lakegc_core.errors import CorruptFileError, SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.holds import BRANCH, TAG
 from lakegc_core.policy.scenarios import NEVER, Columns, Known, merged
-from lakegc_core.spark.session import Json
+from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, Place
 from lakegc_core.stages.retention_commits.stage import walk_until_known
@@ -73,7 +74,8 @@ def fields_of(question: Question) -> list[pa.Field]:
 
 def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question, aside: Scratch) -> Asked:
     """Ask it of the commits that a complete mark knew, into parts `aside`."""
-    results = walk_until_known(spark, context, _QuestionWalk(place=Place.of(context), aside=aside, question=question))
+    walk = _QuestionWalk(place=Place.of(context), aside=aside, question=question)
+    results = walk_until_known(partial(run_tasks, spark), context, walk)
     parts = parts_of(results, [METARANGES, OTHERS])
     names = next(result["names"] for result in results if "names" in result)
     return Asked(parts[METARANGES], names, parts[OTHERS])

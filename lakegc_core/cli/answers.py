@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from lakegc_core.answers.du import du
 from lakegc_core.answers.explain import explain
@@ -15,6 +17,9 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.views import answers
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.report import price_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _NO_RULE = "none"
 
@@ -55,9 +60,14 @@ def _mark_of(options: argparse.Namespace, reporter: Reporter) -> MarkContext:
 
 def _explain(options: argparse.Namespace, reporter: Reporter) -> int:
     context = _mark_of(options, reporter)
-    spark = spark_of(context.settings, quick=True)
-    with reporter.watch(spark):
-        found = explain(spark, context, options.what).as_json()
+    with ExitStack() as stack:
+
+        def start() -> SparkSession:
+            spark = spark_of(context.settings, quick=True)
+            stack.enter_context(reporter.watch(spark))
+            return spark
+
+        found = explain(start, context, options.what).as_json()
     show(options, found, answers.explain_screen(found))
     return 0
 

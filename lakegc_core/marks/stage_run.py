@@ -37,6 +37,15 @@ class StageResult:
 StageBody = Callable[["SparkSession", MarkContext], StageOutput[F]]
 
 
+def standing(stage: str, context: MarkContext) -> StageResult | None:
+    """A stage that is finished already; None if it is not. MarkError if the stage before it is not the one it knew."""
+    manifest = context.mark.manifest(stage)
+    if manifest is None:
+        return None
+    context.mark.check_upstream(manifest, context.mark.upstream_digest(stage))
+    return StageResult(manifest, resumed=True)
+
+
 def run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody[F]) -> StageResult:
     """Run one marking stage, unless its manifest stands. MarkError if the stage before it is not finished."""
     with context.lease(stage), read_once():
@@ -45,10 +54,9 @@ def run_stage(stage: str, spark: SparkSession, context: MarkContext, body: Stage
 
 def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody[F]) -> StageResult:
     upstream = context.mark.upstream_digest(stage)
-    standing = context.mark.manifest(stage)
-    if standing is not None:
-        context.mark.check_upstream(standing, upstream)
-        return StageResult(standing, resumed=True)
+    found = standing(stage, context)
+    if found is not None:
+        return found
     context.say(f"{stage}: begins ({STAGES.index(stage) + 1} of {len(STAGES)})")
     started, stopwatch = clock.now().timestamp(), time.monotonic()
     output = body(spark, context)

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,18 +18,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.answers.explain import explain
+from lakegc_core.answers.explain import AT_ONCE, Explained, explain_each
+from lakegc_core.answers.holder_walk import MOST
+from lakegc_core.answers.workers import Little
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.pipeline import Review
 from lakegc_core.stages.swept_report.stage import swept_report
 from tests.support.golden_replay import Recording, recordings
-from tests.support.lake import quick as tuned
+from tests.support.recorded_world import RecordedWorld
 from tests.support.replays import Replay, replayed, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+EVERYTHING = Little(rows=10**9, commits=10**9, files=10**9)
+SECOND = 1_500_000  # microseconds; recordings tell when a commit was made to the second
 pytestmark = pytest.mark.golden
 
 
@@ -127,38 +130,77 @@ def test_the_lists_for_people_hold_exactly_the_expired_addresses(story: Story, t
     assert sorted((tmp_path / "addresses").read_text(encoding="utf-8").splitlines()) == sorted(found)
 
 
-_EXPLAINED = ("garbage_when_tags_are_protected", "live_committed", "live_because_tagged_only", "live_staged_only")
-
-
 @pytest.mark.slow
-def test_explain_says_of_objects_what_the_recording_says(story: Story) -> None:
-    """LAKEGC_EXPLAINED (2): how many of each group."""
-    context, most = story.protected[0], int(os.environ.get("LAKEGC_EXPLAINED", "2"))
-    with tuned(story.spark) as spark:
-        for group in (
-            "garbage_when_tags_are_protected",
-            "live_committed",
-            "live_because_tagged_only",
-            "live_staged_only",
-        ):
-            for address in sorted(story.of(group), key=hash_of)[:most]:
-                (found,) = explain(spark, context, address).objects
-                assert found.address == address and found.size is not None
-                kept = bool(found.holders), found.staged
-                assert (found.reason == "unreferenced") == (group == "garbage_when_tags_are_protected"), address
-                if group == "garbage_when_tags_are_protected":
-                    assert kept == (False, False), address
-                elif group == "live_staged_only":
-                    assert found.staged and not found.holders, address
-                else:
-                    assert found.holders, address
-                if group == "live_because_tagged_only":
-                    assert all(holder["name"].startswith("tag:") for holder in found.holders), address
+def test_explain_says_of_every_object_what_the_recording_says(story: Story) -> None:
+    recording, recorded = story.replay.recording, RecordedWorld(story.replay.recording)
+    assert recorded.counting >= story.of("active_commits"), "the oracle agrees with the recording"
+    listed, told = [row.key for row in recording.listing], 0
+    for start in range(0, len(listed), AT_ONCE):
+        some = recording.listing[start : start + AT_ONCE]
+        found = explain_each(not_needed, story.protected[0], [row.key for row in some], little=EVERYTHING)
+        for row, each in zip(some, found, strict=True):
+            assert (each.address, each.size) == (row.key, row.size)
+            check_holders(recorded, each)
+            check_past(recorded, each)
+            check_verdict(story, each)
+            told += 1
+    assert told == len(set(listed))
 
 
-def hash_of(address: str) -> str:
-    """Orders addresses anyhow, always the same."""
-    return hashlib.sha256(address.encode()).hexdigest()
+def not_needed() -> SparkSession:
+    raise AssertionError("Spark is started for what this process can read")
+
+
+def check_holders(recorded: RecordedWorld, each: Explained) -> None:
+    """All that keeps it by itself, until when, and the paths in the ranges that are read for them."""
+    showing = recorded.showing.get(each.address, frozenset())
+    right = recorded.holders(showing)
+    named = [holder["name"] for holder in each.holders]
+    assert set(named) <= right and len(set(named)) == len(named) == min(len(right), MOST), each.address
+    assert each.holders_in_all == len(right), each.address
+    for holder in each.holders:
+        assert holder["commit"] in showing
+        if holder["until"] is not None:
+            ends = round(datetime.fromisoformat(holder["until"]).timestamp() * 10**6)
+            assert holder["name"] in recorded.holders(showing, ends - SECOND), each.address
+            assert holder["name"] not in recorded.holders(showing, ends + SECOND), each.address
+    if right:
+        assert set(each.paths) == recorded.paths(each.address, showing & recorded.counting, most=4), each.address
+
+
+def check_past(recorded: RecordedWorld, each: Explained) -> None:
+    """The last commit of what nothing keeps, and what became of it."""
+    showing = recorded.showing.get(each.address, frozenset())
+    if each.holders or not showing:
+        assert each.past is None and bool(each.paths) == bool(showing), each.address
+        return
+    assert each.past is not None, each.address
+    said = (each.past["commit"], each.past["cause"], each.past["by"])
+    assert said in recorded.pasts(showing), each.address
+    assert set(each.paths) <= recorded.paths(each.address, showing)
+    assert set(each.paths) & recorded.paths(each.address, {said[0]}), each.address
+
+
+_REASONS = {
+    "garbage_when_tags_are_protected": "unreferenced",
+    "live_staged_only": "staged",
+    "foreign": "foreign",
+    "young": "young",
+}
+
+
+def check_verdict(story: Story, each: Explained) -> None:
+    """What the mark says of it: the group of the outcome that it is in."""
+    groups = [group for group in _REASONS if each.address in story.of(group)]
+    committed = each.address in story.of("live_committed") | story.of("live_because_tagged_only")
+    assert len(groups) + committed == (0 if each.address.startswith("_lakefs/") else 1), each.address
+    assert bool(each.holders) == committed, each.address
+    assert each.reason == (_REASONS[groups[0]] if groups else None), each.address
+    assert (each.since is None) == (each.reason is None)
+    assert each.staged == (groups == ["live_staged_only"]), each.address
+    assert not (each.held or each.neighbour or each.swept)
+    if each.address in story.of("live_because_tagged_only"):
+        assert all(holder["name"].startswith("tag:") for holder in each.holders), each.address
 
 
 def test_a_repository_without_rules_is_refused_unless_every_commit_shall_count(story: Story) -> None:

@@ -145,6 +145,11 @@ class Recording:
         """What one metarange holds, by path: read from the recorded files, each once."""
         return _metarange(self.folder, metarange_id)
 
+    def ranges(self, metarange_id: str) -> Mapping[str, Mapping[str, Entry]]:
+        """The same by range."""
+        names = [name.decode() for _, name, _ in _table(self.folder, metarange_id)] if metarange_id else []
+        return {name: _range(self.folder, name) for name in names}
+
     def staged_dump(self) -> Sequence[str]:
         """Addresses, relative to the namespace, that the recorded dump of staged objects names."""
         base = self.folder / "namespace/_lakefs/retention/gc/uncommitted"

@@ -17,6 +17,8 @@ from lakegc_sandbox import Repository
 from lakegc_sandbox.files.graveler_writer import Entry
 
 DAY = 86_400 * 10**6  # microseconds, like every time here
+DELETED_BRANCHES = "commits of deleted branches"
+EVERY_COMMIT = "no rules, so that every commit counts"
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,35 @@ def counting_in_the_end(before: World, later: World, *, tags: bool) -> set[str]:
         found |= shown_after(later, commit, later.now - default * DAY)
         if later.commits[commit].created > later.now - default * DAY:
             found.add(commit)
+    return found
+
+
+def holders(world: World, showing: Collection[str]) -> set[str]:
+    """What keeps by itself an object that these commits show: `branch:NAME`, `tag:NAME`, or what else in words."""
+    found = {f"tag:{tag}" for tag, commit in world.tags.items() if commit in showing}
+    found |= {f"branch:{branch}" for branch, head in world.heads.items() if head in showing}
+    if world.rules is None:
+        return found | ({EVERY_COMMIT} if showing else set())
+    default, by_branch = world.rules
+    for branch, head in world.heads.items():
+        if not shown_after(world, head, world.now - by_branch.get(branch, default) * DAY).isdisjoint(showing):
+            found.add(f"branch:{branch}")
+    for commit in dangling(world):
+        young = {commit} if world.commits[commit].created > world.now - default * DAY else set()
+        if not (young | shown_after(world, commit, world.now - default * DAY)).isdisjoint(showing):
+            found.add(DELETED_BRANCHES)
+    return found
+
+
+def pasts(world: World, showing: Collection[str], *, within: int = 0) -> set[tuple[str, str, str | None]]:
+    """What may be said of what only these commits showed: the last of them, `replaced` or `deleted`, and the commit of
+    a branch that replaced it. `within`: commits that were made so close to one another may each be the last."""
+    moments = {commit: moment(world, commit) for commit in showing}
+    later = set[str]().union(*(path(world, head) for head in world.heads.values())) - set(showing)
+    found: set[tuple[str, str, str | None]] = set()
+    for last in (commit for commit in moments if moments[commit] >= max(moments.values()) - within):
+        built = [each for each in later if path(world, each)[1:2] == [last]]
+        found |= {(last, "replaced", each) for each in built} or {(last, "deleted", None)}
     return found
 
 

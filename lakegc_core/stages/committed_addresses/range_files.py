@@ -172,7 +172,7 @@ class RangeReader:
         """Every file that is told of, small ones decoded together."""
         some: list[graveler.Expected] = []
         files: list[bytes] = []
-        for each, data in self._fetched(told):
+        for each, data in self.fetched(told):
             if files and len(data) + sum(map(len, files)) > _TOGETHER_BYTES:
                 yield from self._decoded(kind, some, files, reader)
                 some, files = [], []
@@ -181,7 +181,7 @@ class RangeReader:
         if files:
             yield from self._decoded(kind, some, files, reader)
 
-    def _fetched(self, told: Sequence[graveler.Expected]) -> Iterator[tuple[graveler.Expected, bytes]]:
+    def fetched(self, told: Sequence[graveler.Expected]) -> Iterator[tuple[graveler.Expected, bytes]]:
         """Every file with its bytes, in order: while some are decoded, the next are on their way."""
         store = connect(self.data)
         coming: deque[tuple[graveler.Expected, Future[bytes]]] = deque()

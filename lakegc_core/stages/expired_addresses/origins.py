@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, rests_on
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.policy.facts import NOTHING, Amount, Cause, Folder, OriginFacts
-from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows
+from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.range_files import reading, tasks_for
 from lakegc_core.stages.expired_addresses.old_ranges import (
@@ -73,7 +74,7 @@ def find_origins(spark: SparkSession, context: MarkContext, own: Layer, parts: M
 
 def _found(search: _Search, own: Layer, parts: Mapping[str, Sequence[Part]]) -> Origins:
     spark, context = search.spark, search.context
-    results = walk_until_known(spark, context, search.walk())
+    results = walk_until_known(partial(run_tasks, spark), context, search.walk())
     walked = parts_of(results, [LOST_BRANCHES, PASTS])
     ranges, until = search.choose(own, walked[PASTS])
     found = search.origins(ranges, parts)

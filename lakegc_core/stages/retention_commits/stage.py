@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,6 +32,9 @@ from lakegc_core.tables.parts import Part, PartWriter, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Run = Callable[[Sequence[Walk], Callable[[Walk], Iterator[Json]]], list[Json]]
+"""Runs tasks, and gives back what they yield."""
 
 STAGE = COMMITS
 KEEP_ALL = "keep-all-commits"
@@ -90,7 +94,7 @@ def find_retained(
         now=int(clock.now().timestamp() * _SECOND),
         margin=int(context.level.retention_margin.total_seconds() * _SECOND),
     )
-    results = walk_until_known(spark, context, walk)
+    results = walk_until_known(partial(run_tasks, spark), context, walk)
     facts = CommitsFacts(
         **next(result["facts"] for result in results if "facts" in result),
         began_at=began,
@@ -178,10 +182,11 @@ def _batched(refs: Iterable[Ref], size: int) -> Iterator[tuple[Ref, ...]]:
         yield page
 
 
-def walk_until_known(spark: SparkSession, context: MarkContext, walk: Walk) -> list[Json]:
-    """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known."""
+def walk_until_known(run: Run, context: MarkContext, walk: Walk) -> list[Json]:
+    """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known. `run` runs
+    the walk as a task."""
     while True:
-        results = run_tasks(spark, [walk], type(walk).run)
+        results = run([walk], type(walk).run)
         unknown: list[str] = next((result["unknown"] for result in results if "unknown" in result), [])
         if not unknown:
             return results

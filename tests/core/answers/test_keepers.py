@@ -16,9 +16,11 @@ from lakegc_core.answers import keepers
 from lakegc_core.answers.du import Usage, du
 from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import SEVERAL, Wish, question_of, whatif
+from lakegc_core.answers.workers import Little
 from lakegc_core.errors import IncompleteError, RefusedError, SettingsError
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import layers_of
 from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.scenarios import Change
@@ -38,6 +40,10 @@ GARBAGE = "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menag"
 def small(spark: SparkSession) -> Iterator[SparkSession]:
     with quick(spark) as session:
         yield session
+
+
+def not_needed() -> SparkSession:
+    raise AssertionError("Spark is started for a handful of rows")
 
 
 @pytest.fixture
@@ -112,19 +118,24 @@ def test_a_mark_finds_after_the_change_what_the_answer_says_before_it(
     assert told.at_once.folders == {"own/": own, "t/": tables}
 
 
-def test_an_optimized_mark_answers_as_a_clean_one(small: SparkSession, served: Lake, repository: Repository) -> None:
+def test_an_optimized_mark_answers_as_a_clean_one(
+    small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def later(hours: int, mode: str) -> MarkContext:
+        monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(hours=hours)).timestamp()))
+        return mark(small, served, f"m{1 + hours}", mode=mode)
+
     mark(small, served, "m1")
     table(repository, 2, 3000)
     repository.delete_tag("v1")
-    mark(small, served, "m2", mode=INCREMENTAL)
+    later(1, INCREMENTAL)
     table(repository, 1.5, 7000, "exp", files=3)
     wish = Wish({"main": 1, "default": 0}, ("branch:exp",))
+    optimized, clean = later(2, INCREMENTAL), later(3, CLEAN)
+    assert [len(layers_of(context.mark)) for context in (optimized, clean)] == [3, 1]
     found = [
         (replace(whatif(small, context, wish), mark_id="", at=""), only(du(small, context)))
-        for context in (
-            mark(small, served, "m3", mode=INCREMENTAL),
-            mark(small, served, "m4", mode=CLEAN),
-        )
+        for context in (optimized, clean)
     ]
     assert found[0] == found[1]
     assert found[0][0].in_the_end.more.objects > 20
@@ -137,7 +148,10 @@ def test_what_a_sweep_has_deleted_is_in_no_answer(small: SparkSession, served: L
     found = whatif(small, context, Wish({"default": 400}))
     assert found.today == NOTHING and found.at_once.less == NOTHING
     assert du(small, context).objects.objects == 25
-    (gone,) = explain(small, context, GARBAGE).objects
+    explained = explain(not_needed, context, GARBAGE)
+    for little in (Little(files=0), Little(commits=0)):
+        assert explain(lambda: small, context, GARBAGE, little=little) == explained, "Spark reads what is more"
+    (gone,) = explained.objects
     assert gone.size is None and [each["outcome"] for each in gone.swept] == ["deleted"]
 
 

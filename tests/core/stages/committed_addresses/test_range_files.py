@@ -173,7 +173,7 @@ def test_of_large_files_few_are_on_their_way(lake: Path, monkeypatch: pytest.Mon
     for bytes_in_flight, most in ((0, 1), (1 << 40, range_files._IN_FLIGHT)):
         monkeypatch.setattr(range_files, "_BYTES_IN_FLIGHT", bytes_in_flight)
         ahead, store.asked = [], 0
-        for given, (each, data) in enumerate(work_on(lake)._fetched(told)):
+        for given, (each, data) in enumerate(work_on(lake).fetched(told)):
             assert each is told[given] and data == (lake / "_lakefs" / str(each.id)).read_bytes()
             ahead.append(store.asked - given - 1)
         assert len(ahead) == len(told) and max(ahead[2:]) <= most - 1 + (most > 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,12 +116,10 @@ def test_commits_that_the_dump_lacks_are_asked_for_until_all_are_known_and_not_w
     asked = asking(context, Client(commits={A: Commit(A, B, (), 1)}))
     walk = Walk()
 
-    def walked(spark: object, items: list[Any], task: object) -> list[dict[str, Any]]:
+    def walked(items: Sequence[Walk], task: object) -> list[dict[str, Any]]:
         return [{"unknown": [A]}] if not items[0].extra else [{"facts": {}}]
 
-    monkeypatch.setattr(stage, "run_tasks", walked)
-    assert "facts" in walk_until_known(NO_SPARK, asked, walk)[0]
+    assert "facts" in walk_until_known(walked, asked, walk)[0]
     monkeypatch.setattr(stage, "_MOST_FETCHED", 3)
-    monkeypatch.setattr(stage, "run_tasks", lambda *_: [{"unknown": [A]}])
     with pytest.raises(IncompleteError, match="missing from lakeFS's own dump"):
-        walk_until_known(NO_SPARK, asked, walk)
+        walk_until_known(lambda *_: [{"unknown": [A]}], asked, walk)

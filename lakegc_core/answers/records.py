@@ -1,0 +1,105 @@
+"""What is on record of some addresses: what marks found, what sweeps did with them, and what lies in the store now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.answers.workers import Workers
+from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import Layer
+from lakegc_core.spark.session import Json
+from lakegc_core.stages.committed_addresses.held_paths import HELD
+from lakegc_core.stages.committed_addresses.range_files import STAGE
+from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
+from lakegc_core.stages.expired_addresses.old_ranges import ORIGINS
+from lakegc_core.stages.expired_addresses.since import KEPT
+from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
+from lakegc_core.stages.namespace_listing.inventory import journals
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_core.store.base import ObjectInfo, connect
+from lakegc_core.tables.key_scan import Source, sources_of
+from lakegc_core.tables.parts import read_part
+
+_TOLD = ("address", "reason", "since", "outcome", "at")  # columns, where a dataset has them
+_THREADS = 16  # HEADs side by side
+
+Named = Sequence[tuple[str, Source]]
+"""Names of datasets, and their parts."""
+
+
+def records(context: MarkContext, own: Layer) -> Named:
+    """What a mark and the sweeps of all marks have on record of addresses."""
+    named = (
+        ("staged", own.sources(uncommitted_addresses.STAGE)),
+        ("held", own.sources(STAGE, HELD)),
+        ("neighbour", own.sources(EXPIRED, NEIGHBOURS)),
+        ("expired", own.sources(EXPIRED)),
+        ("kept", own.sources(EXPIRED, KEPT)),
+    )
+    work = [(name, source) for name, sources in named for source in sources]
+    for mark_id, folder, parts in journals(context, 0.0):
+        work += [("swept", source) for source in sources_of(context.workspace, folder, parts, mark_id)]
+    return work
+
+
+def records_of(workers: Workers, work: Named, addresses: Sequence[str]) -> Mapping[str, Sequence[Json]]:
+    """What is on record of each of some addresses: rows with `dataset`, and of sweeps with `mark_id`."""
+    wanted = pa.array(sorted(set(addresses)), pa.string())
+
+    def task(each: tuple[str, Source]) -> Iterator[Json]:
+        name, source = each
+        for row in _rows(source, wanted, _TOLD):
+            yield {"dataset": name, "mark_id": source.layer, **{key: _plain(value) for key, value in row.items()}}
+
+    found: dict[str, list[Json]] = {}
+    for row in workers.run(work, task) if addresses else ():
+        found.setdefault(row["address"], []).append(row)
+    return found
+
+
+def origins_of(workers: Workers, clean: Layer, addresses: Sequence[str]) -> list[Json]:
+    """Where a clean mark found that addresses were last shown: `address`, `path` and `commit_id`, of those it knew."""
+    wanted = pa.array(addresses, pa.string())
+
+    def task(source: Source) -> Iterator[Json]:
+        yield from _rows(source, wanted, ("address", "path", "commit_id"))
+
+    return workers.run(sources_of_origins(clean), task) if addresses else []
+
+
+def sources_of_origins(clean: Layer) -> list[Source]:
+    """The parts of a clean mark's origins; none of marks from before there were origins."""
+    parts = clean.manifests[EXPIRED].datasets.get(ORIGINS, ())
+    return sources_of(clean.mark.config, clean.mark.stage_folder(EXPIRED, ORIGINS), parts, clean.mark_id)
+
+
+def stored(context: MarkContext, addresses: Sequence[str]) -> Mapping[str, ObjectInfo]:
+    """What the store says of those of some objects that are there, by address."""
+    store = connect(context.data)
+
+    def head(address: str) -> ObjectInfo | None:
+        try:
+            return store.head(address)
+        except ObjectNotFoundError:
+            return None
+
+    with ThreadPoolExecutor(max(1, min(len(addresses), _THREADS))) as pool:
+        return {info.address: info for info in pool.map(head, addresses) if info is not None}
+
+
+def _rows(source: Source, wanted: pa.Array, columns: Sequence[str]) -> Iterator[Json]:
+    """The rows of a part that are of some addresses, with those of the columns that it has."""
+    for batch in read_part(source.config, source.folder, source.part):
+        own = [name for name in columns if name in batch.schema.names]
+        yield from batch.select(own).filter(pc.is_in(batch["address"], value_set=wanted)).to_pylist()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; times as unix seconds."""
+    return value.timestamp() if hasattr(value, "timestamp") else value

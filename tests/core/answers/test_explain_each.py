@@ -1,0 +1,162 @@
+"""Many addresses are explained as each is alone, by this process and by Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.answers.explain import AT_ONCE, Explained, explain, explain_each
+from lakegc_core.answers.workers import Little
+from lakegc_core.errors import SettingsError
+from lakegc_core.marks.artifacts import INCREMENTAL
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import layers_of
+from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_sandbox import Repository
+from tests.support.lake import NOW, Lake, lake, leave, quick
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEVER_COMMITTED = "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menag"
+UNKNOWN = "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menb0"
+FOREIGN = "elsewhere/notes.txt"
+
+
+@pytest.fixture
+def small(spark: SparkSession) -> Iterator[SparkSession]:
+    with quick(spark) as session:
+        yield session
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Lake]:
+    with lake(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def repository(served: Lake) -> Repository:
+    """Eight nights that each write a file anew beside files that stay, a branch that is gone, a tag."""
+    found = served.create("lake")
+    found.set_rules(7, {"main": 30})
+    for number in range(5):
+        found.upload("main", f"t/{number}", bytes(10 + number), age=timedelta(days=90))
+    found.commit("main", "stays", date=NOW - timedelta(days=90))
+    for night in range(8):
+        found.upload("main", "t/0", bytes(100 + night), age=timedelta(days=80 - 10 * night))
+        found.commit("main", f"night {night}", date=NOW - timedelta(days=80 - 10 * night))
+        if night == 1:
+            found.tag("v1", "main")
+    found.create_branch("exp", "main")
+    found.upload("exp", "own", bytes(5000), age=timedelta(days=9))
+    found.commit("exp", "own", date=NOW - timedelta(days=9))
+    found.delete_branch("exp")
+    found.upload("main", "staged", bytes(7000), age=timedelta(days=8))
+    leave(found, NEVER_COMMITTED, 20)
+    leave(found, FOREIGN, 20)
+    return found
+
+
+def not_needed() -> SparkSession:
+    raise AssertionError("Spark is started for a handful of rows")
+
+
+def mark(spark: SparkSession, served: Lake, mark_id: str, **options: Any) -> MarkContext:
+    context = served.begin("lake", mark_id, **options)
+    pipeline.mark(spark, context)
+    return context
+
+
+def listed(served: Lake) -> list[str]:
+    files = served.files("lake")
+    found = (path.relative_to(files).as_posix() for path in files.rglob("*") if path.is_file())
+    return sorted(name for name in found if not name.startswith("_lakefs/"))
+
+
+def answers(spark: SparkSession, context: MarkContext, addresses: list[str]) -> list[Explained]:
+    """What this process and Spark's tasks tell alike."""
+    found = list(explain_each(not_needed, context, addresses))
+    assert list(explain_each(lambda: spark, context, addresses, little=Little(rows=-1))) == found
+    return found
+
+
+def test_a_batch_answers_as_each_address_alone(small: SparkSession, served: Lake, repository: Repository) -> None:
+    addresses = [*listed(served), UNKNOWN]
+    context = mark(small, served, "m1")
+    swept_report(small, context)
+    found = answers(small, context, addresses)
+    assert [each.address for each in found] == addresses
+    for each in found:
+        if each.address != FOREIGN:  # which `explain` takes for a path
+            assert explain(not_needed, context, each.address).objects == (each,)
+    by_path = {path: [each for each in found if each.paths == (path,)] for path in ("t/0", "t/1", "own")}
+    assert [len(versions) for versions in by_path.values()] == [9, 1, 1]
+    (stays,), (own,) = by_path["t/1"], by_path["own"]
+    kept = [(holder["name"], holder["why"]) for holder in stays.holders]
+    assert kept == [("branch:main", "shows"), ("tag:v1", "shows")]
+    assert own.past is not None and own.past["cause"] == "deleted" and not own.holders
+    assert {each.swept[0]["outcome"] for each in found if each.size is None and each.address != UNKNOWN} == {"deleted"}
+    assert sum(each.staged for each in found) == 1
+
+
+def test_nobody_knows_an_unknown_address_and_what_was_never_committed_has_no_past(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    unknown, left, foreign, again = answers(
+        small, mark(small, served, "m1"), [UNKNOWN, NEVER_COMMITTED, FOREIGN, UNKNOWN]
+    )
+    assert again == unknown and unknown.address == UNKNOWN
+    assert (unknown.size, unknown.paths, unknown.holders, unknown.past, unknown.reason) == (None, (), (), None, None)
+    assert left.size == len(b"left behind") and left.past is None and left.reason == "unreferenced"
+    assert foreign.size == left.size and foreign.past is None
+
+
+def test_no_addresses_have_no_answers_and_too_many_are_refused(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    context = mark(small, served, "m1")
+    assert list(explain_each(not_needed, context, [])) == []
+    with pytest.raises(SettingsError, match="2,001 addresses are too many for one answer; ask about at most 2,000"):
+        explain_each(not_needed, context, [UNKNOWN] * (AT_ONCE + 1))
+
+
+def test_what_an_optimized_mark_has_lost_has_its_path_and_its_last_commit(
+    small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = listed(served)
+    before = {each.address: each for each in answers(small, mark(small, served, "m1"), addresses)}
+    repository.delete_tag("v1")
+    monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(hours=1)).timestamp()))
+    context = mark(small, served, "m2", mode=INCREMENTAL)
+    assert [layer.mark_id for layer in layers_of(context.mark)] == ["m2", "m1"]
+    after = {each.address: each for each in answers(small, context, addresses)}
+    (lost,) = (each for each in after.values() if not each.holders and before[each.address].holders)
+    assert (lost.reason, lost.paths) == ("unreferenced", ("t/0",))
+    assert lost.past is not None and lost.past["cause"] == "replaced"
+
+
+def test_the_last_commit_is_one_that_only_an_optimized_mark_has_seen(
+    small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clean,) = (each for each in answers(small, mark(small, served, "m1"), listed(served)) if each.size == 104)
+    assert clean.past is not None and not clean.holders
+
+    def later(hours: int) -> MarkContext:
+        monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(hours=hours)).timestamp()))
+        return mark(small, served, f"m{1 + hours}", mode=INCREMENTAL)
+
+    repository.create_branch("again", clean.past["commit"])
+    repository.upload("again", "zzz", bytes(9), age=timedelta(days=9))
+    last = repository.commit("again", "once more", date=NOW - timedelta(days=9))
+    (again,) = answers(small, later(1), [clean.address])
+    assert [holder["name"] for holder in again.holders] == ["branch:again"]
+    repository.delete_branch("again")
+    (gone,) = answers(small, later(2), [clean.address])
+    assert gone.past is not None and (gone.past["commit"], gone.past["cause"]) == (last.id, "deleted")
+    assert not gone.holders and gone.paths == ("t/0",)
