@@ -27,12 +27,13 @@ from lakegc_core.cli.options import (
 from lakegc_core.cli.verb import Verb
 from lakegc_core.config.durations import parse_duration
 from lakegc_core.config.settings import RULES_MODES
-from lakegc_core.errors import RefusedError, SettingsError
+from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError
 from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
 from lakegc_core.marks.catalogue import newest_to_sweep
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.marks.ids import new_mark_id
+from lakegc_core.marks.previous import unfinished_mark
 from lakegc_core.marks.sweeps import finished_sweeps, sweeps_of
 from lakegc_core.names import FAILED
 from lakegc_core.policy import guards
@@ -43,7 +44,7 @@ from lakegc_core.stages.swept_report.what_counts import check_level
 from lakegc_core.store.base import connect
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
-from lakegc_core.views.words import comes_back, human_bytes, to_the_minute
+from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_minute
 
 Json = dict[str, Any]
 
@@ -79,25 +80,15 @@ def _run_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _marking_options(to: argparse.ArgumentParser) -> None:
-    option(
-        to,
-        "--mark-id",
-        metavar="ID",
-        help="id of the mark (default: the present, UTC); an unfinished one is resumed",
+    text = (
+        "id of the mark, which is resumed if it is unfinished (default: the newest mark if it was begun within 12 "
+        "hours and is unfinished, else the present, UTC)"
     )
-    option(
-        to,
-        "--min-age",
-        metavar="DURATION",
-        help="youngest age of what may be collected, e.g. 25h (the default)",
-    )
+    option(to, "--mark-id", metavar="ID", help=text)
+    text = "youngest age of what may be collected, e.g. 25h (the default)"
+    option(to, "--min-age", metavar="DURATION", help=text)
     option(to, "--safety", choices=("full", "standard", "none"), help="safety level (default: full)")
-    option(
-        to,
-        "--rules",
-        choices=RULES_MODES,
-        help="what a repository without GC rules means",
-    )
+    option(to, "--rules", choices=RULES_MODES, help="what a repository without GC rules means")
     variable = os.environ.get("LAKEGC_PROTECT_TAGS", "").lower()
     default = None if not variable else variable in ("1", "yes", "true")
     to.add_argument(
@@ -118,34 +109,48 @@ def _sweeping_options(to: argparse.ArgumentParser) -> None:
     option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
 
 
-def _begin(options: argparse.Namespace, context: RepositoryContext) -> MarkContext:
-    options.mark_id = options.mark_id or new_mark_id(clock.now())  # whoever interrupts it is told the id
-    return begin_mark(
-        context,
-        options.mark_id,
+def _marked(
+    options: argparse.Namespace, repository: RepositoryContext, reporter: Reporter
+) -> tuple[MarkContext, pipeline.Review]:
+    """Make the mark that is asked for. Where none is named, an unfinished one is gone on with: another one would make
+    everything wait anew. If that cannot be, another one is begun, so that no mark stands in the way."""
+    wanted = options.mark_id
+    if not wanted and (unfinished := unfinished_mark(repository)):
+        repository.say(f"Mark {unfinished} did not come to its end: it is resumed. --mark-id begins another one.")
+        try:
+            return _mark_of(options, repository, unfinished, reporter)
+        except (MarkError, CorruptFileError, IncompleteError) as error:
+            repository.say(f"Mark {unfinished} cannot be resumed, and another one is begun. {error}")
+    return _mark_of(options, repository, wanted or new_mark_id(clock.now()), reporter)
+
+
+def _mark_of(
+    options: argparse.Namespace, repository: RepositoryContext, mark_id: str, reporter: Reporter
+) -> tuple[MarkContext, pipeline.Review]:
+    options.mark_id = mark_id  # whoever interrupts it is told the id
+    context = begin_mark(
+        repository,
+        mark_id,
         min_age=parse_duration(options.min_age) if options.min_age is not None else None,
         safety_level=options.safety,
         rules=options.rules,
         protect_tags=options.protect_tags,
         mode=CLEAN if options.clean else INCREMENTAL if options.incremental else AUTO,
     )
+    pipeline.check_beforehand(context)  # before Spark is started
+    spark = spark_of(context.settings, quick=layers.likely(context))
+    with reporter.watch(spark):
+        return context, pipeline.mark(spark, context)
 
 
 def _mark(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
-    context = _begin(options, opened(options, reporter))
-    with metered(options, context) as told:
-        review = _marked(context, reporter)
+    repository = opened(options, reporter)
+    with metered(options, repository) as told:
+        context, review = _marked(options, repository, reporter)
         told.append(review.report)
         show(options, review.report, screen.mark_screen(review.report) + _next_step(context, review))
     return 0
-
-
-def _marked(context: MarkContext, reporter: Reporter) -> pipeline.Review:
-    pipeline.check_beforehand(context)  # before Spark is started
-    spark = spark_of(context.settings, quick=layers.likely(context))
-    with reporter.watch(spark):
-        return pipeline.mark(spark, context)
 
 
 def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool = False) -> str:
@@ -260,12 +265,12 @@ def _judge_of(options: argparse.Namespace, repository: RepositoryContext, report
 
 def _run(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
-    context = _begin(options, opened(options, reporter))
+    repository = opened(options, reporter)
     accepted = _accepted(options)
     if not options.dry_run and not options.yes and not sys.stdin.isatty():
         raise SettingsError("`run` deletes: without a terminal it needs --yes (or --dry-run).")
-    with metered(options, context) as told:
-        review = _marked(context, reporter)
+    with metered(options, repository) as told:
+        context, review = _marked(options, repository, reporter)
         told.append(review.report)
         return _sweep_marked(options, context, review, reporter, accepted, told)
 
@@ -326,7 +331,7 @@ def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline
     size = human_bytes(review.report["bytes"]["expired"])
     probe = connect(context.data).probe()
     back = comes_back(probe.versioning, probe.soft_delete)
-    if not ask(f"Delete up to {expired:,} objects ({size}) of {context.header.storage_namespace}? {back}"):
+    if not ask(f"Delete up to {counted(expired, 'object')} ({size}) of {context.header.storage_namespace}? {back}"):
         raise RefusedError("Not confirmed. Nothing was deleted.")
 
 

@@ -16,7 +16,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import CommitsFacts, ListingFacts
 from lakegc_core.policy.judgements import out_of_order
-from lakegc_core.policy.safety import Level
+from lakegc_core.policy.safety import RESUMED_WITHIN, Level
 
 _BROKE_OFF = ", and did not come to its end (resume such a mark: --mark-id)"
 
@@ -154,6 +154,23 @@ def _why_first(context: MarkContext) -> str:
         except MarkError as error:
             return f"the first that reads; mark {mark_id} does not: {error}"
     return "the first of its kind"
+
+
+def unfinished_mark(context: RepositoryContext) -> str | None:
+    """The newest mark, if it was begun lately and did not come to its end: who marks again goes on with it. An older
+    one is left, because what it listed is old."""
+    newest = next(iter(marks(context.workspace, context.home)), None)
+    if newest is None:
+        return None
+    mark = context.artifacts(newest)
+    try:
+        header = mark.header()
+        if header is None or mark.manifest(STAGES[-1]) is not None:
+            return None
+    except MarkError:
+        return None
+    age = clock.now().timestamp() - header.started_at
+    return newest if 0 <= age <= RESUMED_WITHIN.total_seconds() else None
 
 
 def former_state(context: MarkContext) -> MarkArtifacts | None:

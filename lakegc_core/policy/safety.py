@@ -151,6 +151,9 @@ RETIREMENT = FULL.gap + timedelta(days=7)
 """No mark that was begun, or read anything, more recently is retired: its findings may still be waited for, and a
 shortened rule that it saw has not taken effect yet."""
 
+RESUMED_WITHIN = timedelta(hours=12)
+"""How old an unfinished mark may be that is gone on with where nobody names a mark: less than a night and a day."""
+
 STANDARD = Level(
     name="standard",
     age_margin=FULL.age_margin,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakegc_core.config.settings import Settings
-from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
+from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
 from lakegc_core.names import STAGES
 from lakegc_core.stages.expired_addresses.since import SCHEMA, STAGE
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
@@ -25,10 +25,13 @@ class Desk:
 
     lake: Lake
 
+    def repository(self) -> RepositoryContext:
+        """As commands open it."""
+        return open_repository(Settings.load(None, os.environ), "lake")
+
     def mark(self, mark_id: str = "m1", garbage: Sequence[str] = ()) -> MarkContext:
         """A complete mark that found these addresses expired, of 10 bytes each, for long enough."""
-        settings = Settings.load(None, os.environ)
-        context = begin_mark(open_repository(settings, "lake"), mark_id, min_age=MIN_AGE, safety_level="none")
+        context = begin_mark(self.repository(), mark_id, min_age=MIN_AGE, safety_level="none")
         rows = [
             {"address": each, "size": 10, "last_modified": NOW, "reason": "unreferenced", "since": NOW}
             for each in garbage

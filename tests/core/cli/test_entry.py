@@ -24,6 +24,7 @@ def test_a_mark_that_is_interrupted_names_the_command_that_goes_on_with_it(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(marking, "opened", lambda *_: None)
+    monkeypatch.setattr(marking, "unfinished_mark", lambda *_: None)
     monkeypatch.setattr(marking, "begin_mark", interrupted)
     assert main(["mark", "lake", *given]) == 130
     assert f"To go on where it stopped: lakegc mark lake --mark-id {begun[0]}\n" in capsys.readouterr().err

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.cli import main, marking
 from lakegc_core.errors import RefusedError
+from lakegc_core.marks.artifacts import marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode
 from lakegc_core.names import STAGES
@@ -23,6 +26,9 @@ from lakegc_core.store.local import LocalConfig
 from lakegc_core.views.words import comes_back
 from tests.core.cli.conftest import Desk
 from tests.support.lake import NO_SPARK, NOW, lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_bring_it_back(
@@ -102,7 +108,7 @@ def test_a_review_of_a_swept_mark_says_when_it_was_swept_and_what_was_deleted(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
     swept(desk.mark("m1", garbage=["data/a"]), 1, deleted=1, rescued=2, already_gone=0)
-    assert ending(capsys) == ["swept 2025-03-31 12:00 UTC (sweep 1): 1 objects deleted, 10 B · 2 rescued"]
+    assert ending(capsys) == ["swept 2025-03-31 12:00 UTC (sweep 1): 1 object deleted, 10 B · 2 rescued"]
 
 
 def test_a_review_names_the_sweep_again_where_deletes_failed(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,14 +154,14 @@ def test_a_mark_of_level_none_is_swept_with_the_operators_word_only(
     assert "LAKEGC_UNSAFE=yes" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["mark", "run"])
+@pytest.mark.parametrize("verb", [["mark"], ["run", "--yes"]])
 def test_a_mark_of_level_none_is_made_with_the_operators_word_only(
-    desk: Desk, safe: Callable[[], None], capsys: pytest.CaptureFixture[str], verb: str
+    desk: Desk, safe: Callable[[], None], capsys: pytest.CaptureFixture[str], verb: list[str]
 ) -> None:
     desk.mark("m1")
     safe()
     for more in ([], ["--mark-id", "m1"]):  # a new one, and one that stands
-        assert main([verb, "lake", "--safety", "none", *more]) == 2
+        assert main([*verb, "lake", "--safety", "none", *more]) == 2
         assert "LAKEGC_UNSAFE=yes" in capsys.readouterr().err
 
 
@@ -166,3 +172,91 @@ def test_a_repository_without_rules_is_refused_before_anything_is_listed(tmp_pat
         with pytest.raises(RefusedError, match="has no garbage collection rules"):
             pipeline.mark(NO_SPARK, context)
         assert context.mark.manifest(STAGES[0]) is None and context.mark.header() is not None
+
+
+# --- which mark is made where none is named ---
+
+
+def marked(capsys: pytest.CaptureFixture[str], *options: str, code: int = 0) -> tuple[str, str]:
+    """The id of the mark that a command makes, and what it says meanwhile."""
+    assert main(["mark", "lake", "--json", *options]) == code
+    out, err = capsys.readouterr()
+    return (json.loads(out).get("mark_id", "") if out else ""), err
+
+
+def break_off(desk: Desk, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    """The id of a mark that came as far as the commits, which lakeFS does not tell."""
+
+    def fail(method: str, path: str, query: Mapping[str, str]) -> tuple[int, Any] | None:
+        return (400, {"message": "not today"}) if "/dump" in path else None
+
+    desk.lake.server.fault = fail
+    marked(capsys, *options, code=1)
+    desk.lake.server.fault = None
+    (newest, *_) = ids(desk)
+    return newest
+
+
+def ids(desk: Desk) -> list[str]:
+    """Of all marks, newest first."""
+    context = desk.repository()
+    return marks(context.workspace, context.home)
+
+
+@pytest.fixture
+def sparing(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    """Commands use the session that is there."""
+    monkeypatch.setattr(marking, "spark_of", lambda *_, **__: spark)
+
+
+def pass_time(hours: float) -> None:
+    """The desk puts the time back in the end."""
+    os.environ["LAKEGC_NOW"] = str(float(os.environ["LAKEGC_NOW"]) + hours * 3600)
+
+
+@pytest.mark.usefixtures("sparing")
+def test_a_mark_that_broke_off_is_resumed_by_the_same_command(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    unfinished = break_off(desk, capsys)
+    pass_time(11)
+    found, said = marked(capsys)
+    assert found == unfinished and f"Mark {unfinished} did not come to its end: it is resumed" in said
+    pass_time(1)
+    assert marked(capsys)[0] != unfinished, "one that is complete is no mark to resume"
+
+
+@pytest.mark.usefixtures("sparing")
+def test_a_mark_that_broke_off_long_ago_is_left(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    unfinished = break_off(desk, capsys)
+    pass_time(12.1)
+    found, said = marked(capsys)
+    assert found > unfinished and "resumed" not in said
+
+
+@pytest.mark.usefixtures("sparing")
+def test_a_mark_that_was_begun_with_other_choices_is_left_and_said(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished = break_off(desk, capsys, "--min-age", "30h")
+    pass_time(1)
+    found, said = marked(capsys)
+    assert found > unfinished and "begun with other settings (min_age)" in said
+
+
+@pytest.mark.usefixtures("sparing")
+def test_a_mark_that_broke_off_and_cannot_be_resumed_stands_in_nobodys_way(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished = break_off(desk, capsys)
+    mark = desk.repository().artifacts(unfinished)
+    file = Path(str(mark.config.root).removeprefix("local://")) / mark.folder / STAGES[0] / "manifest.json"
+    file.write_bytes(file.read_bytes()[:50])
+    pass_time(1)
+    found, said = marked(capsys)
+    assert found > unfinished and f"Mark {unfinished} cannot be resumed, and another one is begun" in said
+
+
+@pytest.mark.usefixtures("sparing")
+def test_a_mark_that_is_named_is_the_one_that_is_made(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    break_off(desk, capsys)
+    pass_time(1)
+    assert marked(capsys, "--mark-id", "z9")[0] == "z9"
