@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, TYPE_CHECKING
 
+from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import Manifest
@@ -36,7 +37,9 @@ from lakegc_core.stages.uncommitted_addresses.stage import uncommitted_addresses
 from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import read_part
 from lakegc_core.views.history import history_of, unreadable
+from lakegc_core.views.metrics import metrics_text, stage_seconds
 from lakegc_core.views.page import mark as mark_page
+from lakegc_core.views.pushgateway import push
 from lakegc_core.views.report import Json, mark_report
 
 if TYPE_CHECKING:
@@ -125,15 +128,29 @@ def close(spark: SparkSession, context: MarkContext) -> SweepResult:
 
 
 def publish(context: MarkContext, report: Json | None = None) -> None:
-    """Write the mark's page for people beside its artifacts; `report`: of a review just made, if there was one.
+    """Write the mark's page for people beside its artifacts, and push metrics where lakegc.yaml says so. `report`: of a
+    review just made, if there was one.
 
-    Nothing reads the page again: that it cannot be written is told, and is no failure of the mark or the sweep.
+    Nothing reads either again: that one cannot be written is told, and is no failure of the mark or the sweep.
     """
     try:
-        data = page_of(context, report or review(context).report, most_retired=_MOST_RETIRED).encode()
+        found = report or review(context).report
+        data = page_of(context, found, most_retired=_MOST_RETIRED).encode()
         connect(context.workspace).write(f"{context.mark.folder}/{PAGE}", data)
     except LakegcError as error:
         context.say(f"{PAGE} was not written ({error}); `lakegc review --html FILE` makes it anew")
+    if context.settings.metrics.pushgateway is not None:
+        _push_metrics(context, context.settings.metrics.pushgateway, report)
+
+
+def _push_metrics(context: MarkContext, gateway: str, report: Json | None) -> None:
+    name = context.repository.id
+    try:
+        seconds = stage_seconds([report or review(context).report])
+        now = clock.now().timestamp()
+        push(gateway, name, metrics_text([history_of(context)], now, {name: seconds}, plain=True))
+    except LakegcError as error:
+        context.say(f"the metrics were not pushed ({error}); the next mark or sweep pushes them again")
 
 
 def page_of(context: MarkContext, report: Json, *, most_retired: int | None = None) -> str:

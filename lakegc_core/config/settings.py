@@ -160,6 +160,27 @@ class Price:
     """Currency of the price."""
 
 
+def pushgateway_url(url: str) -> str:
+    """The URL of a Pushgateway. SettingsError if it is no plain `http(s)://host[:port][/path]`."""
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+        _ = parts.port  # raises on a port that is none
+    except ValueError:
+        plain = False
+    if not plain or "@" in url:
+        raise SettingsError("the URL of a Pushgateway must read like http://pushgateway:9091, without credentials")
+    return url
+
+
+@dataclass(frozen=True)
+class MetricsSettings:
+    """Where metrics go besides the files of `--metrics`."""
+
+    pushgateway: Annotated[Text, AfterValidator(told(pushgateway_url))] | None = None
+    """URL of a Prometheus Pushgateway, which is sent the metrics of a repository after each mark and sweep."""
+
+
 @dataclass(frozen=True)
 class ScaleSettings:
     """How wide the work is spread. What is left out (0) follows the session's width and the work there is."""
@@ -268,9 +289,17 @@ class LakegcYaml(_Section):
     """external: something else makes sure that there is one collector; for stores without conditional writes."""
     price: Annotated[Price | None, BeforeValidator(lambda value: None if value == {} else value)] = None
     """What the store costs."""
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     neighbours: NeighbourSettings = Field(default_factory=NeighbourSettings)
     repositories: Annotated[Items[RepositoryPolicy], AfterValidator(_reachable)] = ()
     """How repositories are collected. The first match wins."""
+
+
+def file_of(path: str | None, env: Mapping[str, str]) -> Path | None:
+    """Where lakegc.yaml is: `path`, else LAKEGC_CONFIG, else ./lakegc.yaml if there; None if nothing names one."""
+    named = path or env.get(CONFIG)
+    file = Path(named or CONFIG_FILE)
+    return file if named or file.is_file() else None
 
 
 @dataclass(frozen=True)
@@ -286,6 +315,7 @@ class Settings:
     scale: ScaleSettings = field(default_factory=ScaleSettings)
     lease: Lease = "internal"
     price: Price | None = None
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     neighbours: NeighbourSettings = field(default_factory=NeighbourSettings)
     repositories: tuple[RepositoryPolicy, ...] = ()
     s3: S3Access | None = None
@@ -298,9 +328,8 @@ class Settings:
         lakegc.yaml is `path`, else LAKEGC_CONFIG, else ./lakegc.yaml if there. SettingsError on anything odd.
         """
         lakectl = load_lakectl(env)
-        named = path or env.get(CONFIG)
-        file, found = Path(named or CONFIG_FILE), LakegcYaml()
-        if named or file.is_file():
+        file, found = file_of(path, env), LakegcYaml()
+        if file is not None:
             try:
                 found = strict_yaml.load(file, LakegcYaml)
             except FileNotFoundError:

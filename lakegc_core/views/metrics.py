@@ -38,8 +38,8 @@ _STAGE_HELP = "How long each stage of the last command took."
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
-def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = None) -> str:
-    """The metrics of some repositories as OpenMetrics text.
+def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = None, *, plain: bool = False) -> str:
+    """The metrics of some repositories as OpenMetrics text; `plain`: in the older form that a Pushgateway reads.
 
     `history`: of each repository, as `history_of` gives it since ever, or as `unreadable` does. One that does not read
     has no samples: nothing is known of it. `now`: unix seconds.
@@ -51,14 +51,14 @@ def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = 
         lines += _family(name, "gauge", text, ((labels, found[name]) for labels, found in figures if name in found))
     for name, (total, text) in _COUNTERS.items():
         samples = [({"repository": each["repository"]}, each["totals"][total]) for each in known]
-        lines += _family(name, "counter", text, samples)
+        lines += _family(f"{name}_total" if plain else name, "counter", text, samples)
     stages = [
         ({"repository": repository, "stage": stage}, value)
         for repository, found in (seconds or {}).items()
         for stage, value in found.items()
     ]
     lines += _family(_STAGE, "gauge", _STAGE_HELP, stages) if stages else []
-    return "\n".join([*lines, "# EOF", ""])
+    return "\n".join([*lines, *([] if plain else ["# EOF"]), ""])
 
 
 def stage_seconds(reports: Iterable[Json]) -> dict[str, float]:
@@ -113,7 +113,7 @@ def _family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Itera
     yield f"# HELP {name} {text.translate(_ESCAPES)}"
     for labels, value in samples:
         said = ",".join(f'{label}="{each.translate(_ESCAPES)}"' for label, each in labels.items())
-        yield f"{name}{'_total' if kind == 'counter' else ''}{{{said}}} {value}"
+        yield f"{name}{'_total' if kind == 'counter' and not name.endswith('_total') else ''}{{{said}}} {value}"
 
 
 def _seconds(moment: str) -> float:

@@ -141,6 +141,16 @@ def test_a_store_is_matched_by_whole_segments(match: str, fits: list[str], does_
     assert [settings.store_for(each) for each in does_not] == [None] * len(does_not)
 
 
+@pytest.mark.parametrize(
+    "url", ["pushgateway:9091", "http://", "http://a:b@c", "http://a?b=c", "ftp://a", "http://a:x"]
+)
+def test_a_pushgateway_without_a_plain_url_is_refused_and_its_password_not_repeated(home: Path, url: str) -> None:
+    with pytest.raises(SettingsError, match=r"metrics\.pushgateway.*without credentials") as caught:
+        load(home, f"metrics: {{pushgateway: '{url}'}}\n")
+    assert "a:b@" not in str(caught.value)
+    assert load(home, "metrics: {pushgateway: 'https://push/x'}\n").metrics.pushgateway == "https://push/x"
+
+
 @pytest.mark.parametrize("config", ["", "server:\nspark:\nscale:\nstores:\nrepositories:\n", "# only a comment\n"])
 def test_empty_sections_read_as_absent(home: Path, config: str) -> None:
     assert load(home, config) == load(home)
@@ -149,7 +159,7 @@ def test_empty_sections_read_as_absent(home: Path, config: str) -> None:
 @pytest.mark.parametrize(
     ("config", "key", "allowed"),
     [
-        ("sevrer: {}", "sevrer", "server, spark, scale, stores, lease, price, neighbours, repositories"),
+        ("sevrer: {}", "sevrer", "server, spark, scale, stores, lease, price, metrics, neighbours, repositories"),
         ("server: {url: x}", "url", "endpoint_url, connection_timeout, read_timeout"),
         ("stores: [{match: a, root: b, path: c}]", "path", "match, endpoint, root, versions"),
         ("spark: {cores: 2}", "cores", "master, conf"),
@@ -183,7 +193,7 @@ def test_the_schema_of_the_file_describes_every_key() -> None:
     told = [key for section in sections for key, field in section["properties"].items() if "description" in field]
     assert {"within", "delete_rate", "versions", "per_gb_month", "min_age", "read_timeout", "root"} <= set(told)
     silent = {key for section in sections for key in section["properties"]} - set(told)
-    assert silent == {"server", "spark", "scale", "neighbours"}, "their own sections are described"
+    assert silent == {"server", "spark", "scale", "metrics", "neighbours"}, "their own sections are described"
 
 
 @pytest.mark.parametrize("key", ["secret_access_key", "access_key_id", "credentials"])

@@ -162,3 +162,15 @@ def test_a_mark_that_was_retired_unfinished_is_not_the_newest() -> None:
     assert figures(unfinished, mark()) == figures(mark())
     alone = history(unfinished) | {"garbage": None}
     assert ("lakegc_refused", (("repository", "lake"),)) in parsed(metrics_text([alone], NOW))
+
+
+def test_the_plain_form_names_its_counters_whole_and_has_the_same_samples() -> None:
+    """As Prometheus's own parser wants it: the samples of a family begin with the family's name."""
+    found = [history(mark())]
+    plain = metrics_text(found, NOW, plain=True)
+    samples = [line for line in plain.splitlines() if not line.startswith("#")]
+    declared = set(re.findall(r"^# TYPE (\w+) ", plain, re.MULTILINE))
+    assert {line.partition("{")[0] for line in samples} == declared and "lakegc_deleted_bytes_total" in declared
+    whole = metrics_text(found, NOW)
+    assert samples == [line for line in whole.splitlines() if not line.startswith("#")]
+    assert "# EOF" not in plain and plain.endswith("\n")
