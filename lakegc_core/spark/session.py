@@ -35,6 +35,9 @@ Make = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 CONNECT = "sc://"
 """How the address of a Spark Connect server begins, which stands where a master would."""
 
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""The variable that spark-submit gives a Python program, and platforms that run one the same way."""
+
 FEW = 20_000
 """Rows that may pass through the driver to every task: some megabytes at most."""
 
@@ -54,11 +57,14 @@ _DEFAULTS = {
 def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, quick: bool = False) -> SparkSession:
     """The process's Spark session, started if there is none; one that stands is taken, whatever its master.
 
-    `master` may be the address of a Spark Connect server. `conf` holds any `spark.*` settings and wins over lakegc's
-    defaults. Credentials do not belong there: stores are reached from Python, with configurations that travel in the
-    tasks. Executors elsewhere are given this package. `quick`: for little work, see `java.prepare`.
+    `master` may be the address of a Spark Connect server. Under spark-submit, its own master counts instead. `conf`
+    holds any `spark.*` settings and wins over lakegc's defaults. Credentials do not belong there: stores are reached
+    from Python, with configurations that travel in the tasks. Executors elsewhere are given this package. `quick`: for
+    little work, see `java.prepare`.
     """
     own = dict(conf or {})
+    if SUBMITTED in os.environ and not master.startswith(CONNECT):
+        master = ""  # spark-submit was told one, which the builder would override
     forks = sys.platform == "linux" and master.startswith("local") and _DAEMON not in own
     if forks and not _stands():
         preload.warm_up()
@@ -73,7 +79,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         if python := own.get("spark.pyspark.python"):
             os.environ["PYSPARK_PYTHON"] = python  # only spark-submit looks at the setting itself
         prepare_environment(master, quick=quick)
-        builder = SparkSession.builder.master(master)
+        builder = SparkSession.builder.master(master) if master else SparkSession.builder
         settings = dict(_DEFAULTS)
     if master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

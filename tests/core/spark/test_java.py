@@ -41,11 +41,16 @@ def test_without_java_home_the_packaged_java_runs_whatever_path_has(
     java.prepare()
     assert Path(os.environ["JAVA_HOME"]).parent == cache
     said = subprocess.run(
-        [Path(os.environ["JAVA_HOME"], "bin", "java"), "--add-modules=jdk.incubator.vector", "-version"],
+        [
+            Path(os.environ["JAVA_HOME"], "bin", "java"),
+            "--add-modules=jdk.incubator.vector",
+            "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
+            "-version",
+        ],
         capture_output=True,
         text=True,
     )
-    assert said.returncode == 0 and "version" in said.stderr
+    assert said.returncode == 0 and "version" in said.stderr and "WARNING" not in said.stderr
 
 
 def test_java_home_decides_unless_it_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
@@ -70,6 +75,30 @@ def test_a_cache_of_spark_s_classes_is_used_when_it_is_there(cache: Path, monkey
     options = os.environ["SPARK_SUBMIT_OPTS"].split()
     assert "-Xlog:disable" in options, "a JVM warns on stdout, where a command's result is"
     assert options[0] == "-Dmine=1" and options.count(f"-XX:AOTCache={found}") == 1
+
+
+def test_caches_that_no_spark_can_use_any_more_are_removed(cache: Path, tmp_path: Path) -> None:
+    cache.mkdir(parents=True)
+    alive = tmp_path / "another-environment"
+    alive.mkdir()
+    owners = {
+        "spark-1.aot": alive,  # another environment's, which still stands
+        "spark-2.aot": tmp_path / "removed-environment",
+        "spark-3.aot": java._spark_folder(),  # this environment's, of an earlier Java
+        "spark-4.aot": None,  # nobody knows whose
+        "spark-5.aot": java._spark_folder(),
+    }
+    for name, folder in owners.items():
+        (cache / name).touch()
+        if folder is not None:
+            java._owner(cache / name).write_text(f"{folder}\n")
+    java._remove_others(cache / "spark-5.aot")
+    assert {each.name for each in cache.iterdir()} == {
+        "spark-1.aot",
+        "spark-1.made-for",
+        "spark-5.aot",
+        "spark-5.made-for",
+    }
 
 
 def test_java_compiles_less_for_little_work_unless_told_how_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyspark
 import pytest
 
 from lakegc_core.spark.session import many
@@ -20,6 +21,8 @@ from lakegc_core.tables.parts import Part, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("how", ["left", "left_anti", "left_semi"])
@@ -36,6 +39,33 @@ def test_a_side_that_may_be_large_is_not_collected_on_the_driver(
     assert "Broadcast" not in (plan := capsys.readouterr().out) and "ShuffledHashJoin" in plan
     rows.join(seen, "address", how).explain()
     assert "BroadcastExchange" in capsys.readouterr().out, "Spark has learnt better: `many` is needed no more"
+
+
+@pytest.mark.slow
+def test_under_spark_submit_its_master_counts_and_tasks_run_there(tmp_path: Path) -> None:
+    """As on EMR and other platforms that start Python with it."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from lakegc_core.spark.session import run_tasks, session\n"
+        "spark = session('local[2]', {'spark.sql.shuffle.partitions': '3'})\n"
+        "print(spark.conf.get('spark.master'), run_tasks(spark, [7], lambda item: iter([{'item': item}])))\n"
+    )
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    begin = (  # with the packaged Java, where there is no other
+        "import os, sys; from lakegc_core.spark import java\n"
+        "java.prepare(quick=False)\n"
+        "os.execv(sys.argv[1], sys.argv[1:])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", begin, str(submit), "--master", "local[3]", str(program)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "local[3] [{'item': 7}]"
 
 
 @pytest.mark.slow
