@@ -110,6 +110,7 @@ def sweep_report(result: SweepResult) -> Json:
         "bytes_deleted": result.bytes_deleted,
         "price": price_json(result.price),
         "planned": result.planned,
+        **({} if result.planned_bytes is None else {"planned_bytes": result.planned_bytes}),
         "dry_run": result.dry_run,
         "versioned": result.versioned,
         "recoverable_until": instant(result.recoverable_until) if result.recoverable_until else None,

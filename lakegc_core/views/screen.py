@@ -8,7 +8,16 @@ from typing import Any
 from lakegc_core.clock import instant
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.names import Outcome
-from lakegc_core.views.words import UNKNOWN_REMARK, freed, held_by, human_bytes, kept_by, monthly, to_the_minute
+from lakegc_core.views.words import (
+    UNKNOWN_REMARK,
+    counted,
+    freed,
+    held_by,
+    human_bytes,
+    kept_by,
+    monthly,
+    to_the_minute,
+)
 
 Json = dict[str, Any]
 
@@ -129,7 +138,8 @@ def sweep_screen(report: Json) -> str:
     title = "dry run, nothing was deleted" if report["dry_run"] else f"sweep {report['sweep']}"
     lines = [f"{report['repository']} · mark {report['mark_id']} · {title}, {report['seconds']:.0f} s", ""]
     if report["dry_run"]:
-        lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects")
+        size = human_bytes(report["planned_bytes"])
+        lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects {size:>10}")
     remarks = {
         Outcome.DELETED: freed(report),
         Outcome.ALREADY_GONE: "somebody else had deleted them",
@@ -166,7 +176,7 @@ def swept_lines(sweeps: Sequence[Json]) -> list[str]:
 
 def _came_of(sweep: Json) -> str:
     outcomes = sweep["outcomes"]
-    deleted = f"{outcomes.get(Outcome.DELETED, 0):,} objects deleted, {human_bytes(sweep['bytes_deleted'])}"
+    deleted = f"{counted(outcomes.get(Outcome.DELETED, 0), 'object')} deleted, {human_bytes(sweep['bytes_deleted'])}"
     others = (f"{count:,} {outcome}" for outcome, count in outcomes.items() if count and outcome != Outcome.DELETED)
     return " · ".join([deleted, *others])
 

@@ -22,6 +22,7 @@ class SweepResult:
     seconds: float
     report: str | None  # URI of report.json; None when nothing was begun
     dry_run: bool = False
+    planned_bytes: int | None = None  # what a dry run would free; None where it is no dry run
     unreadable: Mapping[str, int] = field(default_factory=dict)
     """Sampled paths on branch heads that read before the sweep and do not after it, with their status."""
     waiting: Mapping[str, int] = field(default_factory=dict)

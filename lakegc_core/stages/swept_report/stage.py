@@ -151,7 +151,7 @@ class _Sweep:
                 self.waiting = asdict(plan.left)
             if self.call.dry_run:
                 totals = self.record.totals()
-                return self._result(totals.outcomes, 0, plan.rows)
+                return replace(self._result(totals.outcomes, 0, plan.rows), planned_bytes=self._bytes_of(plan))
             if not self.record.is_begun:
                 self._begin(plan, attempt)
             if self.waves.delete(plan, attempt):
@@ -171,6 +171,13 @@ class _Sweep:
         self._journal(told, attempt)
         look = self._look_again(attempt + 1) if is_known else None
         return self._conclude(look, closed=True)
+
+    def _bytes_of(self, plan: Plan) -> int:
+        from pyspark.sql import functions as F
+
+        rows = read(self.spark, self.context.workspace, plan.folder, plan.parts, PLAN_SCHEMA, ["size"])
+        with clear_errors():
+            return int(rows.agg(F.sum("size")).collect()[0][0] or 0)
 
     def _begin(self, plan: Plan, attempt: int) -> None:
         """Publish and seal the plan of an attempt."""
@@ -267,6 +274,7 @@ class _Sweep:
             seconds=time.monotonic() - self.call.started,
             report=self.record.location if begun else None,
             dry_run=self.call.dry_run,
+            planned_bytes=0 if self.call.dry_run else None,
             unreadable=dict(unreadable or {}),
             waiting=self.waiting,
             price=self.context.settings.price,

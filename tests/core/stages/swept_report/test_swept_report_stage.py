@@ -65,6 +65,7 @@ def test_what_a_guard_refuses_is_not_deleted_and_leaves_no_plan(swept: Swept, mo
 def test_a_dry_run_deletes_nothing_and_is_no_sweep(swept: Swept) -> None:
     found = swept_report(swept.spark, swept.context, accepted=ACCEPTED, dry_run=True)
     assert (found.planned, found.dry_run, found.bytes_deleted) == (3, True, 0)
+    assert found.planned_bytes == sum((swept.lake.files("lake") / name).stat().st_size for name in swept.garbage) > 0
     assert swept.left() == swept.garbage and folders(swept) == {"dry-runs"}
 
 
