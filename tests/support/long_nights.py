@@ -183,11 +183,11 @@ class Year:
     def morning(self, excuse: str = "") -> None:
         """Old marks are retired, and the accounts are made. `excuse`: why nobody swept, where nobody did."""
         self.until(RETIRE)
-        self.retire()
+        retired = self.retire()
         if excuse:
             self.books.judge_ages(excuse)
         self.books.check_totals()
-        self.books.count_artifacts()
+        self.books.count_artifacts(retired.kept)
         self.nights += 1
 
     def skip(self) -> None:

@@ -1,17 +1,14 @@
-"""The town of the long nights: its lakegc.yaml changes, its sweeps may die, its artifacts are dated by its clock."""
+"""The town of the long nights: its lakegc.yaml changes, and its sweeps may die."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy, ScaleSettings, Settings
-from lakegc_core.marks.artifacts import AUTO, HOME
+from lakegc_core.marks.artifacts import AUTO
 from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.stages.swept_report.result import SweepResult
 from tests.support import oracle, towns
@@ -23,7 +20,7 @@ KEEP = 3
 
 
 class LongTown(Town):
-    """A town whose lakegc.yaml changes, and whose artifacts bear the dates of its own clock."""
+    """A town whose lakegc.yaml changes, and whose sweeps may die."""
 
     holds: tuple[str, ...] = ()
     requests = 0  # to lakeFS, at most; 0: as the level says
@@ -31,7 +28,6 @@ class LongTown(Town):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._versions: dict[str, oracle.Version] = {}
-        self._begun = time.time() - 60
 
     def settings(self) -> Settings:
         policy = RepositoryPolicy("*", holds=self.holds, keep_marks=KEEP)
@@ -52,16 +48,6 @@ class LongTown(Town):
 
     def sizes(self) -> dict[str, int]:
         return {name: (self.folder / name).stat().st_size for name in self.stored()}
-
-    @property
-    def home(self) -> Path:
-        return self.folder / HOME
-
-    def date_artifacts(self) -> None:
-        """What was written just now is dated by the clock of the town, as the store would."""
-        for file in self.home.rglob("*"):
-            if file.is_file() and file.stat().st_mtime > self._begun:
-                os.utime(file, (self.clock(), self.clock()))
 
     def delete(self, mark_id: str, accepted: Mapping[str, str], *, dies: str = "", silent: bool = False) -> SweepResult:
         """Sweep a mark, and judge what was deleted. Raises Crash and what lakegc refuses, after judging."""

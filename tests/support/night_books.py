@@ -6,10 +6,12 @@ are not any more; garbage is what the oracle calls so.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.errors import MarkError
@@ -17,6 +19,7 @@ from lakegc_core.marks.artifacts import HOME, STAGES, marks
 from lakegc_core.marks.retire import list_retired
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import FAILED, Outcome
+from lakegc_core.policy.safety import CLEAN_EVERY, RETIREMENT
 from lakegc_core.tables.parts import read_part
 from tests.support import oracle
 from tests.support.towns import DAY, MARGIN, MEMORY
@@ -33,6 +36,14 @@ NAMING = ("held", "unasked")
 
 ASIDE = ("rules/", "rescues/", "retired/")
 """Below the home, what may grow: journals and records of which none is needed twice."""
+
+MOST_MARKS = math.ceil(RETIREMENT / timedelta(days=1)) + CLEAN_EVERY
+"""Marks that may stand at the end of a night: those too young to be retired, those that the oldest of them rests on,
+and one that was damaged since, which is as young as the damage. A sweep that waits for a person, or was finished late,
+keeps its mark longer, and what that rests on."""
+
+LATE = ("broke off", "does not read", "it was swept or restored since")
+"""In the reasons of `retire`: a sweep that waits for a person, or that a person finished a week later."""
 
 
 @dataclass
@@ -164,26 +175,36 @@ class Books:
 
     # --- what lakegc leaves lying ---
 
-    def count_artifacts(self) -> None:
-        """At the end of a night."""
+    def count_artifacts(self, kept: Mapping[str, str]) -> None:
+        """At the end of a night. `kept`: what `retire` says of the marks that stand."""
         home = self.town.folder / HOME
         files = [file for file in home.rglob("*") if file.is_file()]
         own = [file for file in files if not file.relative_to(home).as_posix().startswith(ASIDE)]
         standing = {file.parent for file in home.glob("marks/*/mark.json")}
         astray = [file for file in own if file.parent != home and standing.isdisjoint(file.parents)]
         assert not astray, f"nothing is left of a retired mark but its record: {astray[:5]}"
+        late = _swept_late(kept)
+        assert len(standing) - len(late) <= MOST_MARKS, f"more marks stand than anything needs: {kept}"
+        size = sum(file.stat().st_size for file in own)
         self.artifacts.append(
             {
                 "files": len(own),
-                "bytes": sum(file.stat().st_size for file in own),
+                "bytes": size,
                 "marks": len(standing),
+                "marks whose sweep is late": len(late),
                 "aside": len(files) - len(own),
+                "files a mark": round(len(own) / len(standing)),
+                "bytes a mark and commit": round(size / len(standing) / len(self.town.repository.refs.commits)),
             }
         )
 
     def most(self, half: slice = slice(None)) -> dict[str, int]:
         """The most of each that lay there in these nights."""
         return {name: max(each[name] for each in self.artifacts[half]) for name in self.artifacts[0]}
+
+    def usual(self, name: str, half: slice) -> float:
+        """The median of a figure over these nights."""
+        return statistics.median(each[name] for each in self.artifacts[half])
 
     def took(self, what: str, seconds: float) -> None:
         self.seconds.setdefault(what, []).append(seconds)
@@ -201,6 +222,12 @@ class Books:
                 what: (round(statistics.median(each), 1), round(max(each), 1)) for what, each in self.seconds.items()
             },
         }
+
+
+def _swept_late(kept: Mapping[str, str]) -> set[str]:
+    """Marks that stay for a sweep that is finished late, or not yet: its own, and those that only this one rests on."""
+    found = {mark_id for mark_id, why in kept.items() if any(each in why for each in LATE)}
+    return found | {mark_id for mark_id, why in kept.items() if why in {f"mark {each} rests on it" for each in found}}
 
 
 def _deleted(report: Mapping[str, Any]) -> int:

@@ -10,11 +10,13 @@ import itertools
 import os
 import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -26,7 +28,7 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import Http
 from lakegc_core.marks import lease
-from lakegc_core.marks.artifacts import AUTO
+from lakegc_core.marks.artifacts import AUTO, HOME
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.stage import swept_report
@@ -124,6 +126,18 @@ class Town:
         self.sightings: list[tuple[float, tuple[int, Mapping[str, int]] | None]] = []
         self.looked_at: set[str] = set()  # marks that a sweep has looked at
         self.numbers = itertools.count(1)
+        self._begun = time.time() - 60
+
+    @property
+    def home(self) -> Path:
+        """Where lakegc keeps its artifacts."""
+        return self.folder / HOME
+
+    def date_artifacts(self) -> None:
+        """What was written just now is dated by the clock of the town, as the store would."""
+        for file in self.home.rglob("*"):
+            if file.is_file() and file.stat().st_mtime > self._begun:
+                os.utime(file, (self.clock(), self.clock()))
 
     def close(self) -> None:
         for flight in list(self.player.flights):
@@ -270,6 +284,7 @@ class Town:
             raise
         finally:
             self.server.fault, self.saboteur.left = None, None
+            self.date_artifacts()
             assert not failed, failed
 
     def forget_last_outcomes(self, mark_id: str) -> None:
