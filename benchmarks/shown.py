@@ -115,7 +115,8 @@ class Shown:
                 table = graveler.read_range((self._folder / range_id).read_bytes(), paths=True)
                 paths = [path.decode() for path in table["path"].to_pylist()]
                 columns = (table[name].to_pylist() for name in ("address", "size", "e_tag"))
-                entries = (Entry(*told, 0, RELATIVE, {}, OCTETS) for told in zip(*columns, strict=True))
+                told = zip(*columns, strict=True)
+                entries = (Entry(address, size, tag, 0, RELATIVE, {}, OCTETS) for address, size, tag in told)
                 self._ranges[range_id] = self._rows(dict(zip(paths, entries, strict=True)))
             return self._ranges[range_id]
 

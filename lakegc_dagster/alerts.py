@@ -5,7 +5,7 @@ Where the words go is the team's: they bring a function that takes a text.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import dagster as dg
 
@@ -31,7 +31,7 @@ def failure_alert(options: LakegcConfig, send: Callable[[str], object]) -> dg.Se
 
 
 def describe(context: dg.RunFailureSensorContext) -> str:
-    """What failed and why, in the words of the step that failed; the run's id last."""
+    """What failed and why, in the words of the steps and checks that failed; the run's id last."""
     run = context.dagster_run
     cell = " · ".join(run.tags[tag] for tag in (records.REPOSITORY_TAG, records.MARK_TAG) if tag in run.tags)
     told = []
@@ -40,6 +40,16 @@ def describe(context: dg.RunFailureSensorContext) -> str:
         own = data.user_failure_data.description if data.user_failure_data else None
         text = own or (data.error.message.strip() if data.error else "failed")
         told.append(f"{event.step_key}: {text[:_LONGEST]}")
+    told += [f"{each.check_name}: {(each.description or '')[:_LONGEST]}" for each in _stopping(context)]
     return "\n".join(
         [f"lakegc · {cell or run.job_name}", *(told or [context.failure_event.message or "failed"]), run.run_id]
     )
+
+
+def _stopping(context: dg.RunFailureSensorContext) -> Iterator[dg.AssetCheckEvaluation]:
+    """The checks that stopped the run. Dagster's own sentence says only their names."""
+    told = context.instance.all_logs(context.dagster_run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    for entry in told:
+        found = entry.get_dagster_event().asset_check_evaluation_data
+        if not found.passed and found.severity is dg.AssetCheckSeverity.ERROR:
+            yield found

@@ -4,6 +4,7 @@ the jobs over assets. What those are run for is the partition's business.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,10 +16,12 @@ from lakegc_dagster.assets.mark import marking_assets
 from lakegc_dagster.assets.sweep import sweep_assets
 from lakegc_dagster.checks import guard_checks
 from lakegc_dagster.config import BACKUP, RESOURCE, SWEEP, LakegcConfig
+from lakegc_dagster.pipes.launching import Elsewhere, Launch
 from lakegc_dagster.repository import repository_checks, repository_specs
 from lakegc_dagster.resources import LakegcResource
 from lakegc_dagster.sensors import sensors
 from lakegc_dagster.upkeep import schedules, upkeep_jobs
+from lakegc_dagster.workplace import Here
 
 
 def build_lakegc_definitions(
@@ -26,6 +29,7 @@ def build_lakegc_definitions(
     *,
     resource_overrides: Mapping[str, Any] | None = None,
     executor: dg.ExecutorDefinition | None = None,
+    launch: Launch | None = None,
 ) -> dg.Definitions:
     """lakegc's assets, checks, jobs, sensors, schedules and resources.
 
@@ -34,12 +38,23 @@ def build_lakegc_definitions(
 
     `executor`: of what is no job of lakegc's, such as backfills and runs from the asset graph. None leaves that to the
     project that mounts the definitions.
+
+    `launch`: runs a Pipes client, so that marks, backups and sweeps run in an external process (docs/pipes.md). None:
+    they run in the process of the step.
     """
+    workplace = Here() if launch is None else Elsewhere(launch)
     options = config or LakegcConfig()
     every = jobs(options) | upkeep_jobs(options)
     given = {RESOURCE: LakegcResource(), **(resource_overrides or {})}
     return dg.Definitions(
-        assets=[*marking_assets(options), *backup_assets(options), *sweep_assets(options), *repository_specs(options)],
+        assets=_with_references(
+            [
+                *marking_assets(options, workplace),
+                *backup_assets(options, workplace),
+                *sweep_assets(options, workplace),
+                *repository_specs(options),
+            ]
+        ),
         asset_checks=[*guard_checks(options), *repository_checks(options)],
         jobs=list(every.values()),
         sensors=sensors(options, every),
@@ -47,6 +62,13 @@ def build_lakegc_definitions(
         resources={options.resource_key if name == RESOURCE else name: each for name, each in given.items()},
         executor=executor,
     )
+
+
+def _with_references(assets: list[Any]) -> Any:
+    """The assets with the lines that define them. Dagster calls that new, and warns of it at every loading."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.with_source_code_references(assets)
 
 
 def jobs(options: LakegcConfig) -> dict[str, Any]:
@@ -58,10 +80,9 @@ def jobs(options: LakegcConfig) -> dict[str, Any]:
 
     def job(name: str, selection: dg.AssetSelection, description: str) -> Any:
         return dg.define_asset_job(
-            options.job_name(name),
+            **options.of_job(name),
             selection=selection,
             description=description,
-            tags=dict(options.tags),
             executor_def=dg.in_process_executor,  # one JVM a run; Spark does the work side by side
         )
 

@@ -85,10 +85,16 @@ def _spec(options: LakegcConfig, guard: Guard) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
         name=check_name(guard.name),
         asset=check_key(options, guard).asset_key,
-        description=f"Stops this: {guard.danger}.",
+        description=_description(guard),
         blocking=True,
         partitions_def=options.grid.definition,
     )
+
+
+def _description(guard: Guard) -> str:
+    if guard.may_be_accepted:
+        return f"What it guards against: {guard.danger}. A sweep refuses until a person accepts it; here it only warns."
+    return f"What it guards against: {guard.danger}."
 
 
 def _result(options: LakegcConfig, verdict: Verdict, level: str) -> dg.AssetCheckResult:

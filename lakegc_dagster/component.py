@@ -8,7 +8,7 @@ name only.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 import dagster as dg
 from dagster.components import scaffold_component
@@ -16,6 +16,7 @@ from dagster.components import scaffold_component
 from lakegc_core.errors import SettingsError
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import RESOURCE, LakegcConfig
+from lakegc_dagster.pipes.launching import Launch
 from lakegc_dagster.resources import LakegcResource
 
 _VARIABLE = re.compile(r"\{\{\s*env(?:\.(\w+)|\(\s*(['\"])(\w+)\2\s*\))\s*\}\}")  # as `dg` itself reads it
@@ -31,6 +32,20 @@ def _late(context: dg.ResolutionContext, value: str | None) -> object:
 
 def _beside(context: dg.ResolutionContext, value: str | None) -> str | None:
     return None if value is None else str(context.resolve_source_relative_path(value))
+
+
+def _no_text(_context: dg.ResolutionContext, value: object) -> object:
+    """What a template variable gives that is no text comes as it is; this sees the rest. ValueError for a text."""
+    if value is not None:
+        raise ValueError(
+            f"This attribute takes the value of a template variable, such as '{{{{ NAME }}}}', not {value!r}. Write "
+            "the variable in Python, and name its module by `template_vars_module` (docs/dagster.md)."
+        )
+    return None
+
+
+def _object(description: str) -> dg.Resolver:
+    return dg.Resolver(_no_text, model_field_type=str, description=description)
 
 
 def _server(description: str) -> dg.Resolver:
@@ -78,13 +93,21 @@ class LakegcComponent(dg.Component, dg.Resolvable):
     ] = None
     mark_group: Annotated[str, _plain("Group of the marking assets.")] = LakegcConfig.mark_group
     sweep_group: Annotated[str, _plain("Group of the sweep and its backup.")] = LakegcConfig.sweep_group
+    repository_group: Annotated[str, _plain("Group of the assets of repositories.")] = LakegcConfig.repository_group
     tags: Annotated[Mapping[str, str], _plain("Tags of every asset and every job.")] = field(default_factory=dict)
+    job_tags: Annotated[Mapping[str, Mapping[str, str]], _plain("Tags of runs, by the plain name of their job.")] = (
+        field(default_factory=dict)
+    )
     owners: Annotated[Sequence[str], _plain("Owners of every asset, such as team:data-platform.")] = ()
     repositories: Annotated[Sequence[str], _plain("Repositories that have an asset of their own.")] = ()
     backup: Annotated[bool, _plain("Whether there is an asset that takes a backup before the sweep.")] = False
     round_cron: Annotated[str, _plain("When a round of marks is due, in UTC.")] = LakegcConfig.round_cron
     watch_cron: Annotated[str, _plain("When missed rounds are looked for, in UTC.")] = LakegcConfig.watch_cron
     retire_cron: Annotated[str, _plain("When old marks are retired, in UTC.")] = LakegcConfig.retire_cron
+    pyspark: Annotated[Any, _object("A template variable: dagster-pyspark's LazyPySparkResource.")] = None
+    s3: Annotated[Any, _object("A template variable: dagster-aws's S3Resource.")] = None
+    azure: Annotated[Any, _object("A template variable: dagster-azure's AzureBlobStorageResource.")] = None
+    launch: Annotated[Launch | None, _object("A template variable: runs a Pipes client (docs/pipes.md).")] = None
 
     def __post_init__(self) -> None:
         if self.secret_access_key is not None and not isinstance(self.secret_access_key, dg.EnvVar):
@@ -103,10 +126,6 @@ class LakegcComponent(dg.Component, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """`build_lakegc_definitions` with a resource for this lakeFS. The project keeps its executor."""
-        resource = LakegcResource(
-            config_file=self.config_file,
-            endpoint_url=self.endpoint_url,
-            access_key_id=self.access_key_id,
-            secret_access_key=self.secret_access_key,
-        )
-        return build_lakegc_definitions(self.options, resource_overrides={RESOURCE: resource})
+        own = {name: getattr(self, name) for name in LakegcResource.model_fields}
+        resource = LakegcResource(**{name: value for name, value in own.items() if value is not None})
+        return build_lakegc_definitions(self.options, resource_overrides={RESOURCE: resource}, launch=self.launch)

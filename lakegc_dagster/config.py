@@ -17,6 +17,8 @@ SWEEP = "swept_report"
 BACKUP = "backup"
 OVER_BACKUPS = "backup"
 """The guard over backups."""
+JOBS = ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor")
+"""The plain names of the jobs; `gc_backup` is there where `backup` is an asset."""
 RESOURCE = "lakegc"
 """The plain key of lakegc's resource."""
 
@@ -28,7 +30,9 @@ class LakegcConfig:
     key_prefix: tuple[str, ...] = ()  # before every asset key; its parts, joined by "_", before every other name
     mark_group: str = "mark"
     sweep_group: str = "sweep"
+    repository_group: str = "repositories"
     tags: Mapping[str, str] = field(default_factory=dict)  # on every asset and every job
+    job_tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # on runs, by the plain name of their job
     owners: tuple[str, ...] = ()  # such as team:data-platform
     repositories: tuple[str, ...] = ()  # that have an asset of their own, beside those of marks and sweeps
     backup: bool = False  # an asset that copies what a sweep would delete to lakegc.yaml's `backup_to`, before it
@@ -42,6 +46,9 @@ class LakegcConfig:
                 raise SettingsError(f"`{name}` must be a cron expression of five fields, not {getattr(self, name)!r}.")
         for repository in self.repositories:
             GcCell.checked(repository, "any")
+        unknown = sorted({*self.job_tags} - {*JOBS})
+        if unknown:
+            raise SettingsError(f"`job_tags` names no job {', '.join(unknown)}; the jobs are {', '.join(JOBS)}.")
 
     @property
     def grid(self) -> Grid:
@@ -68,6 +75,12 @@ class LakegcConfig:
     def job_name(self, job: str) -> str:
         """The name of one of lakegc's jobs, sensors, schedules or groups of assets."""
         return "_".join([*self.key_prefix, job])
+
+    def of_job(self, job: str) -> dict[str, Any]:
+        """What a job is given that the config decides. Owners of jobs are beta in Dagster, which warns of them."""
+        tags = dict(self.tags)
+        runs = {**tags, **self.job_tags.get(job, {})}
+        return {"name": self.job_name(job), "tags": tags, "run_tags": runs}
 
     @property
     def resource_key(self) -> str:

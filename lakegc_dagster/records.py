@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
 
 from lakegc_core.names import STAGES
-from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.config import JOBS, LakegcConfig
 from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED, STOPPED_BY
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import Marked
 
 REPOSITORY_TAG = "dagster/partition/repository"
 MARK_TAG = "dagster/partition/mark_id"
+ROUND, REPOSITORY, STORE = "lakegc/round", "lakegc/repository", "lakegc/store"
+"""On runs of the sensors, so that the run queue can limit them: `STORE` names the bucket, container or folder."""
 REQUESTED = "lakegc/sweep_requested"
 """On runs of the sweep sensor: the mark that the run was requested for."""
 
-_JOBS = ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch")
 _OVER = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _OVER]
 _MOST_RECORDS = 500  # of one repository's live marks; each is materialised once or a few times
 
 
 def is_ours(run: dg.DagsterRun, options: LakegcConfig) -> bool:
-    """Whether a run is of these definitions: of one of their jobs, or of some of their assets."""
-    if run.asset_selection:
-        return any(options.key(asset) in run.asset_selection for asset in options.assets)
-    return run.job_name in {options.job_name(job) for job in _JOBS}
+    """Whether a run is of these definitions: of one of their jobs, or of some of their assets or checks."""
+    checked = (check.asset_key for check in run.asset_check_selection or ())
+    chosen = {*(run.asset_selection or ()), *checked}
+    if not chosen:
+        return run.job_name in {options.job_name(job) for job in JOBS}
+    assets, repositories = map(options.key, options.assets), map(options.repository_key, options.repositories)
+    return not chosen.isdisjoint([*assets, *repositories])
 
 
-def unfinished(instance: dg.DagsterInstance, options: LakegcConfig) -> list[dg.DagsterRun]:
-    """Runs of these definitions that are queued, starting, running or being ended."""
-    return [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)) if is_ours(run, options)]
+def unfinished(
+    instance: dg.DagsterInstance, options: LakegcConfig, *, since: datetime | None = None
+) -> list[dg.DagsterRun]:
+    """Runs of these definitions that are queued, starting, running or being ended. `since`: those created later."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED, created_after=since))
+    return [run for run in runs if is_ours(run, options)]
 
 
 def busy_repositories(runs: list[dg.DagsterRun]) -> dict[str, str]:
@@ -46,6 +54,12 @@ def request_of(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell
     tags = {REQUESTED: cell.mark_id, REPOSITORY_TAG: cell.repository}
     runs = instance.get_runs(dg.RunsFilter(tags=tags))
     return next((run.run_id for run in runs if is_ours(run, options)), None)
+
+
+def store_of(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell) -> str | None:
+    """The store of a repository, as the round that asked for its mark said; None for a mark that no round asked for."""
+    runs = instance.get_runs(dg.RunsFilter(tags={ROUND: cell.mark_id, REPOSITORY: cell.repository}))
+    return next((run.tags[STORE] for run in runs if is_ours(run, options) and STORE in run.tags), None)
 
 
 def marked(instance: dg.DagsterInstance, options: LakegcConfig, repository: str) -> list[Marked]:

@@ -7,7 +7,7 @@ repository whose marks fail never looks fresh. Nothing is decided by it.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 
 import dagster as dg
@@ -22,49 +22,48 @@ from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.views.report import sweep_report
-from lakegc_core.views.words import freed
+from lakegc_core.views.words import counted, freed
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.entries import STARTED
 from lakegc_dagster.metadata.in_short import in_short
-from lakegc_dagster.metadata.shown import Metadata, cost, place
+from lakegc_dagster.metadata.shown import Metadata, cost, lakefs_page, place
 from lakegc_dagster.metadata.stages import causes_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import resource_of
-from lakegc_dagster.rounds import latest_slot, next_slot
+from lakegc_dagster.rounds import latest_slot, next_slot, some_slots
 
 LAST_MARK = "last_mark"
 """The check on such an asset: how the repository's last mark ended, failures too."""
-_SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)  # the same config always builds the same definitions
-_ROUNDS = 60  # that are looked at for the longest time between two
 _Context = dg.AssetExecutionContext
 
 
 def repository_specs(options: LakegcConfig) -> list[dg.AssetSpec]:
     """The assets. Dagster says of each whether a mark has ended well as often as rounds are opened."""
+    warns, fails = fresh_for(options)
     return [
         dg.AssetSpec(
             options.repository_key(name),
             description=f"What lakegc found and freed in the repository {name}. Each complete mark materialises it, "
             "and each sweep observes it. lakegc does this itself; there is nothing to launch.",
-            group_name=options.job_name("repositories"),
+            group_name=options.job_name(options.repository_group),
             kinds={"lakefs"},
             tags=dict(options.tags),
             owners=list(options.owners),
-            freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fresh_for(options)),
+            freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fails, warn_window=warns),
         )
         for name in options.repositories
     ]
 
 
-def fresh_for(options: LakegcConfig) -> timedelta:
-    """For how long a mark counts as the last one: the longest time between two rounds, and the time until the watch."""
-    slots = [next_slot(options.round_cron, _SOME_DAY)]
-    for _ in range(_ROUNDS):
-        slots.append(next_slot(options.round_cron, slots[-1]))
+def fresh_for(options: LakegcConfig) -> tuple[timedelta, timedelta]:
+    """For how long a mark counts as the last one, until it warns and until it fails: the longest time between two
+    rounds, and half or all of the time until the watch."""
+    slots = some_slots(options.round_cron)
     longest = max(after - before for before, after in pairwise(slots))
     watched = next_slot(options.watch_cron, slots[-1])
-    return longest + (watched - latest_slot(options.round_cron, watched))
+    rest = watched - latest_slot(options.round_cron, watched)
+    return longest + rest / 2, longest + rest
 
 
 def repository_checks(options: LakegcConfig) -> list[dg.AssetChecksDefinition]:
@@ -103,7 +102,8 @@ def failures_shown(context: _Context, options: LakegcConfig, cell: GcCell) -> It
     except Exception as error:
         if cell.repository in options.repositories:
             said = (error.description if isinstance(error, dg.Failure) else None) or f"{type(error).__name__}: {error}"
-            _report(context, _evaluation(options, cell, False, dg.AssetCheckSeverity.ERROR, said))
+            failed = dg.AssetCheckEvaluation(**_of_mark(options, cell, {}), passed=False, description=said)
+            _report(context, failed)
         raise
 
 
@@ -114,11 +114,7 @@ def show_mark(context: _Context, options: LakegcConfig, mark: MarkContext, revie
         return
     metadata: Metadata = {
         "in_short": dg.MetadataValue.text(in_short(facts, mark, review)),
-        "garbage_bytes": facts.expired.bytes,
-        "garbage_objects": facts.expired.objects,
-        "sweepable_bytes": facts.confirmed.bytes,
-        "unconfirmed_bytes": facts.expired.bytes - facts.confirmed.bytes,
-        "namespace_bytes": facts.listed.bytes,
+        **_amounts(facts),
         **cost("garbage_per_month", facts.expired.bytes, review.report["price"]),
         **causes_shown(facts),
         STARTED: dg.MetadataValue.timestamp(mark.header.started_at),
@@ -136,7 +132,7 @@ def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, resu
         return
     report, deleted = sweep_report(result), result.outcomes.get(Outcome.DELETED, 0)
     metadata: Metadata = {
-        "in_short": dg.MetadataValue.text(f"{deleted:,} objects deleted: {freed(report)}."),
+        "in_short": dg.MetadataValue.text(f"{counted(deleted, 'object')} deleted: {freed(report)}."),
         "deleted_objects": deleted,
         "deleted_bytes": result.bytes_deleted,
         "failed": result.failed,
@@ -153,31 +149,38 @@ def _outcome(options: LakegcConfig, mark: MarkContext, review: Review) -> dg.Ass
     severity = dg.AssetCheckSeverity.ERROR if hard else dg.AssetCheckSeverity.WARN
     stopping.sort(key=lambda verdict: verdict not in hard)
     said = "\n".join(f"{each.name}: {each.description}" for each in stopping)
-    cell = GcCell(mark.header.repository, mark.header.mark_id)
-    short = in_short(mark.mark.facts(ExpiredFacts), mark, review)
-    return _evaluation(options, cell, not stopping, severity, said or short)
-
-
-def _evaluation(
-    options: LakegcConfig, cell: GcCell, passed: bool, severity: dg.AssetCheckSeverity, said: str
-) -> dg.AssetCheckEvaluation:
+    cell, facts = GcCell(mark.header.repository, mark.header.mark_id), mark.mark.facts(ExpiredFacts)
     return dg.AssetCheckEvaluation(
-        asset_key=options.repository_key(cell.repository),
-        check_name=LAST_MARK,
-        passed=passed,
+        **_of_mark(options, cell, {"guards_that_stop": len(stopping), **_amounts(facts)}),
+        passed=not stopping,
         severity=severity,
-        description=said,
-        metadata={"mark": dg.MetadataValue.text(cell.mark_id)},
+        description=said or in_short(facts, mark, review),
     )
+
+
+def _of_mark(options: LakegcConfig, cell: GcCell, figures: Metadata) -> Metadata:
+    """Which check is evaluated, and by which mark."""
+    metadata = {"mark": dg.MetadataValue.text(cell.mark_id), **figures}
+    return {"asset_key": options.repository_key(cell.repository), "check_name": LAST_MARK, "metadata": metadata}
+
+
+def _amounts(facts: ExpiredFacts) -> Metadata:
+    """What a mark found, in numbers to plot."""
+    return {
+        "garbage_bytes": facts.expired.bytes,
+        "garbage_objects": facts.expired.objects,
+        "sweepable_bytes": facts.confirmed.bytes,
+        "unconfirmed_bytes": facts.expired.bytes - facts.confirmed.bytes,
+        "namespace_bytes": facts.listed.bytes,
+    }
 
 
 def _links(context: _Context, mark: MarkContext) -> Metadata:
     """Where to go on: the mark, its run, and the repository in lakeFS."""
-    server = mark.settings.server.endpoint_url
     return {
         "mark": dg.MetadataValue.text(mark.header.mark_id),
         "run": dg.MetadataValue.dagster_run(context.run_id),
-        "lakefs": dg.MetadataValue.url(f"{server}/repositories/{mark.header.repository}"),
+        "lakefs": lakefs_page(mark),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from croniter import CroniterBadDateError, croniter
 
@@ -21,6 +22,10 @@ from lakegc_core.views.words import to_the_minute
 from lakegc_dagster.partitions import GcCell
 
 _SLOT = "%Y%m%dT%H%MZ"
+LONGEST_RUN = timedelta(days=1)
+"""A run that has not ended for longer excuses no repository from its round: its process may be dead."""
+_SOME_DAY, _SLOTS = datetime(2026, 1, 1, tzinfo=UTC), 60
+_TICK = 300  # seconds
 
 
 def check_cron(cron: str) -> bool:
@@ -49,6 +54,20 @@ def next_slot(cron: str, now: datetime) -> datetime:
 def _ticks(cron: str, start: datetime) -> croniter:
     """The ticks around a moment, which are whole minutes: what is less than a second counts for nothing."""
     return croniter(cron, start.astimezone(UTC).replace(microsecond=0))
+
+
+def tick_seconds(cron: str) -> int:
+    """How often it is looked whether a slot has come: every five minutes, and oftener where slots are closer."""
+    shortest = min(after - before for before, after in pairwise(some_slots(cron)))
+    return min(_TICK, round(shortest.total_seconds()))
+
+
+def some_slots(cron: str) -> list[datetime]:
+    """Slots one after another, for the times between them. They do not depend on the day on which this is asked."""
+    slots = [next_slot(cron, _SOME_DAY)]
+    while len(slots) < _SLOTS:
+        slots.append(next_slot(cron, slots[-1]))
+    return slots
 
 
 def round_id(slot: datetime) -> str:
@@ -153,11 +172,25 @@ def partitions_to_remove(
     return [mark_id for mark_id in known if mark_id not in held | busy and is_over(mark_id)]
 
 
-def overdue(repository: str, created: float, mark: Marked | None, slot: datetime, *, busy: str | None) -> str:
-    """What is wrong if a repository has no mark since a slot; empty if nothing is. `created`: unix seconds."""
+def overdue(
+    repository: str, created: float, mark: Marked | None, slot: datetime, *, busy: str | None, stuck: str | None = None
+) -> str:
+    """What is wrong if a repository has no mark since a slot; empty if nothing is. `created`: unix seconds.
+
+    `busy`: a run that is at work on it, or waits to be. `stuck`: one that has not ended for longer than `LONGEST_RUN`.
+    """
     if busy or created >= slot.timestamp() or (mark is not None and mark.started_at >= slot.timestamp()):
         return ""
     if mark is None:
-        return f"{repository} was never marked, though round {round_id(slot)} was due"
+        return f"{repository} was never marked, though round {round_id(slot)} was due{_because(stuck)}"
     days = (slot.timestamp() - mark.started_at) / 86_400
-    return f"{repository} was marked last as {mark.mark_id}, {days:.1f} days before round {round_id(slot)} was due"
+    return (
+        f"{repository} was marked last as {mark.mark_id}, {days:.1f} days before round {round_id(slot)} was due"
+        f"{_because(stuck)}"
+    )
+
+
+def _because(stuck: str | None) -> str:
+    if stuck is None:
+        return ""
+    return f". Run {stuck} has not ended for more than a day: if its process is dead, terminate it in the UI"

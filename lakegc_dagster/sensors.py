@@ -29,7 +29,7 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
     @dg.sensor(
         name=options.job_name("open_round"),
         job=job,
-        minimum_interval_seconds=60,
+        minimum_interval_seconds=rounds.tick_seconds(options.round_cron),
         required_resource_keys={options.resource_key},
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Marks every repository of the lakeFS once a slot: the same mark id for all. Deletes nothing.",
@@ -78,9 +78,9 @@ def _mark_request(repository: Repository, mark_id: str) -> dg.RunRequest:
         run_key=f"{mark_id}|{repository.id}",
         partition_key=GcCell(repository.id, mark_id).key,
         tags={
-            "lakegc/repository": repository.id,
-            "lakegc/store": rounds.store_of(repository.storage_namespace),
-            "lakegc/round": mark_id,
+            records.REPOSITORY: repository.id,
+            records.STORE: rounds.store_of(repository.storage_namespace),
+            records.ROUND: mark_id,
         },
     )
 
@@ -111,7 +111,8 @@ def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
             if mark is None or reason:
                 waiting[name] = reason
             else:
-                requests.append(_sweep_request(options, GcCell(name, mark.mark_id)))
+                cell = GcCell(name, mark.mark_id)
+                requests.append(_sweep_request(options, cell, records.store_of(instance, options, cell)))
         for name, reason in waiting.items():
             context.log.debug(f"{name}: {reason}")
         if requests:
@@ -123,12 +124,16 @@ def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
     return sweep_confirmed
 
 
-def _sweep_request(options: LakegcConfig, cell: GcCell) -> dg.RunRequest:
+def _sweep_request(options: LakegcConfig, cell: GcCell, store: str | None) -> dg.RunRequest:
     return dg.RunRequest(
         run_key=f"{cell.mark_id}|{cell.repository}",
         partition_key=cell.key,
         run_config={"ops": {options.op(SWEEP): {"config": {"dry_run": False}}}},
-        tags={"lakegc/repository": cell.repository, records.REQUESTED: cell.mark_id},
+        tags={
+            records.REPOSITORY: cell.repository,
+            records.REQUESTED: cell.mark_id,
+            **({records.STORE: store} if store else {}),
+        },
     )
 
 

@@ -1,4 +1,5 @@
-"""The jobs beside the assets: bring objects back, retire old marks, and say which repository missed its round.
+"""The jobs beside the assets: bring objects back, retire old marks, say which repository missed its round, and ask the
+doctor.
 
 Two of them have schedules, which are off until turned on. What is decided is decided in `rounds` and lakegc_core.
 """
@@ -17,8 +18,10 @@ from lakegc_core.marks.retire import Retirement, retire
 from lakegc_dagster import records, rounds
 from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.failures import told_as_failures
+from lakegc_dagster.doctor import doctor
+from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
+from lakegc_dagster.metadata.shown import records as records_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import resource_of
 from lakegc_dagster.sensors import every_repository
@@ -43,13 +46,12 @@ class RetireConfig(dg.Config):
 
 
 def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
-    """`gc_restore` (of one cell), `gc_retire` and `gc_watch` (of all repositories), by their plain names."""
+    """`gc_restore` (of one cell) and `gc_retire`, `gc_watch`, `gc_doctor` (of all repositories), by plain names."""
 
     def job(name: str, op: dg.OpDefinition, description: str, **more: Any) -> dg.JobDefinition:
         graph = dg.GraphDefinition(name=options.job_name(name), node_defs=[op])
-        return graph.to_job(
-            description=description, tags=dict(options.tags), executor_def=dg.in_process_executor, **more
-        )
+        found = options.of_job(name)
+        return graph.to_job(**found, description=description, executor_def=dg.in_process_executor, **more)
 
     return {
         "gc_restore": job(
@@ -67,6 +69,11 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
             "gc_watch",
             _watch(options),
             "Fails if a repository has not been marked since the last round was due.",
+        ),
+        "gc_doctor": job(
+            "gc_doctor",
+            doctor(options),
+            "Look whether repositories can be marked and swept, and what endangers them. Deletes nothing.",
         ),
     }
 
@@ -101,7 +108,11 @@ def schedules(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.ScheduleDe
 
 
 def _restore(options: LakegcConfig) -> Any:
-    @dg.op(name=options.job_name("restore"), required_resource_keys={options.resource_key})
+    @dg.op(
+        name=options.job_name("restore"),
+        description="Bring objects back from a backup.",
+        required_resource_keys={options.resource_key},
+    )
     def restore(context: dg.OpExecutionContext, config: RestoreConfig) -> None:
         lakegc = resource_of(options, context)
         with told_as_failures():
@@ -125,7 +136,12 @@ def _restore(options: LakegcConfig) -> Any:
 
 
 def _retire(options: LakegcConfig) -> Any:
-    @dg.op(name=options.job_name("retire"), required_resource_keys={options.resource_key})
+    @dg.op(
+        name=options.job_name("retire"),
+        description="Retire old marks of all repositories.",
+        required_resource_keys={options.resource_key},
+        retry_policy=READING_RETRIES,
+    )
     def retire_old_marks(context: dg.OpExecutionContext, config: RetireConfig) -> None:
         lakegc = resource_of(options, context)
         with told_as_failures():
@@ -168,21 +184,35 @@ def _retire(options: LakegcConfig) -> Any:
 
 
 def _watch(options: LakegcConfig) -> Any:
-    @dg.op(name=options.job_name("watch"), required_resource_keys={options.resource_key})
+    @dg.op(
+        name=options.job_name("watch"),
+        description="Look for repositories that missed their round, and for sweeps that wait for a person's word.",
+        required_resource_keys={options.resource_key},
+        retry_policy=READING_RETRIES,
+    )
     def watch(context: dg.OpExecutionContext) -> None:
         lakegc = resource_of(options, context)
         with told_as_failures():
             choice = rounds.choose(every_repository(lakegc), lakegc.settings())
-        instance = context.instance
-        slot = rounds.latest_slot(options.round_cron, clock.now())
-        busy = records.busy_repositories(records.unfinished(instance, options))
+        instance, now = context.instance, clock.now()
+        slot = rounds.latest_slot(options.round_cron, now)
+        every = records.busy_repositories(records.unfinished(instance, options))
+        busy = records.busy_repositories(records.unfinished(instance, options, since=now - rounds.LONGEST_RUN))
         problems: dict[str, str] = {}
+        waiting: dict[str, str] = {}
         for repository in choice.taken:
-            mark = rounds.newest(records.marked(instance, options, repository.id))
-            wrong = rounds.overdue(repository.id, repository.creation_date, mark, slot, busy=busy.get(repository.id))
+            name = repository.id
+            mark = rounds.newest(records.marked(instance, options, name))
+            wrong = rounds.overdue(
+                name, repository.creation_date, mark, slot, busy=busy.get(name), stuck=every.get(name)
+            )
             if wrong:
-                problems[repository.id] = wrong
-        context.add_output_metadata({"repositories": len(choice.taken), "overdue": len(problems)})
+                problems[name] = wrong
+            if mark and mark.stopped_by and lakegc.settings().policy_for(name).sweep:
+                waiting[name] = mark.stopped_by
+        counts = {"repositories": len(choice.taken), "overdue": len(problems), "waiting": len(waiting)}
+        shown = records_shown(("repository", "stopped by"), waiting.items())
+        context.add_output_metadata({**counts, **({"waiting_for_a_person": shown} if waiting else {})})
         if problems:
             raise _failed("These repositories missed their round", problems, {})
 

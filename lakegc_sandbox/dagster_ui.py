@@ -88,12 +88,13 @@ def serve(folder: Path, port: int) -> int:
         home = prepare_home(folder / "dagster", REPOSITORIES, marks, _POLICY)
         url = f"http://{HOST}:{port}"
         print(_HINT.format(url=url, lakefs=server.url, repositories=", ".join(REPOSITORIES)), flush=True)
-        with dagster_dev(port, os.environ | surroundings(home, server)) as child:
+        with dagster_dev(port, os.environ | surroundings(home, server, REPOSITORIES)) as child:
             return child.wait()
 
 
-def surroundings(home: Path, server: SandboxServer) -> dict[str, str]:
-    """The environment in which Dagster finds the sandbox and this home, and nothing of anybody's own."""
+def surroundings(home: Path, server: SandboxServer, repositories: Sequence[str]) -> dict[str, str]:
+    """The environment in which Dagster finds the sandbox and this home, and nothing of anybody's own. `repositories`:
+    those that have an asset of their own."""
     return {
         "DAGSTER_HOME": str(home),
         "HOME": str(home.parent),  # nobody's ~/.lakectl.yaml
@@ -101,6 +102,7 @@ def surroundings(home: Path, server: SandboxServer) -> dict[str, str]:
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": server.access_key,
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": server.secret_key,
         "LAKEGC_CONFIG": str(home / "lakegc.yaml"),
+        "LAKEGC_DAGSTER_REPOSITORIES": ",".join(repositories),
         "LAKEGC_UNSAFE": "yes",  # safety level `none`, for a sandbox
     }
 

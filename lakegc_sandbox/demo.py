@@ -125,7 +125,7 @@ class _Story:
             "\n3. Questions, answered from the mark: why is this kept or gone, and what would another rule free?\n"
         )
         for what in (f"lakefs://{self.repository}/main/{_KEPT}", _GARBAGE):
-            found = explain(spark, context, what).as_json()
+            found = explain(lambda: spark, context, what).as_json()
             self._quote([f"explain {what}", *answers.explain_screen(found).splitlines()[2:], ""])
         found = whatif(spark, context, Wish({"main": 7})).as_json() | {"price": None}
         self._quote(["whatif --rule main=7", *answers.whatif_lines(found)[1:]])

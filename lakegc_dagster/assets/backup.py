@@ -2,7 +2,6 @@
 
 import dagster as dg
 
-from lakegc_core.copies import backup as core
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.views.words import human_bytes
@@ -11,10 +10,11 @@ from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import resource_of
+from lakegc_dagster.workplace import Workplace
 
 
-def backup_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
-    """The asset, under the names and labels of `options`; none unless they ask for one."""
+def backup_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsDefinition]:
+    """The asset, under the names and labels of `options`; none unless they ask for one. Its work is at `workplace`."""
     if not options.backup:
         return []
 
@@ -36,7 +36,7 @@ def backup_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
                 return dg.MaterializeResult(
                     metadata={"summary": "No backup: lakegc.yaml names no `backup_to` for this repository."}
                 )
-            result = core.backup(lakegc.spark, mark, place)
+            result = workplace.backup(context, lakegc, mark, place)
         if result.failed:
             raise dg.Failure(
                 f"{result.failed:,} objects were not backed up to {result.place}. The others are ("

@@ -19,6 +19,7 @@ from lakegc_dagster.metadata.stages import columns, stage_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import failures_shown, show_mark
 from lakegc_dagster.resources import resource_of
+from lakegc_dagster.workplace import Workplace
 
 
 class MarkConfig(dg.Config):
@@ -55,35 +56,37 @@ class MarkConfig(dg.Config):
 _TEXTS = {
     "namespace_listing": (
         "What lies in the repository's storage namespace, listed before anything else is read. Begins the mark.\n\n"
-        "Files that are not lakeFS's are listed and marked; they are never candidates."
+        "Files that are not lakeFS's are listed too, and known as such. They are never candidates."
     ),
-    "uncommitted_addresses": ("What is staged on any branch, as lakeFS dumps it: complete before commits are read."),
+    "uncommitted_addresses": (
+        "What is staged on any branch, as lakeFS dumps it. It is read whole before any commit is read."
+    ),
     "retention_commits": (
         "Which commits count: heads, tags, and what the retention rules keep, united with the server's own answer."
     ),
     "committed_addresses": "What the retained commits refer to, read from lakeFS's own metadata files.",
     "expired_addresses": (
-        "The garbage: listed, lakeFS's, old enough, and referred to by nothing. The checks judge it; nothing is\n"
-        "deleted here."
+        "The garbage: objects of lakeFS that were listed, are old enough, and that nothing refers to. The checks\n"
+        "judge it. Nothing is deleted here."
     ),
 }
 """What people read about each stage."""
 
 
-def marking_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
-    """The five assets, under the names and labels of `options`."""
+def marking_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsDefinition]:
+    """The five assets, under the names and labels of `options`, which do their work at `workplace`."""
 
     @_asset(options, STAGES[0])
     def begin(context: dg.AssetExecutionContext, config: MarkConfig) -> dg.MaterializeResult[None]:
-        return _run(context, options, STAGES[0], config.begin)
+        return _run(context, options, workplace, STAGES[0], config.begin)
 
-    return [begin, *(_later_asset(options, stage) for stage in STAGES[1:])]
+    return [begin, *(_later_asset(options, workplace, stage) for stage in STAGES[1:])]
 
 
-def _later_asset(options: LakegcConfig, stage: str) -> dg.AssetsDefinition:
+def _later_asset(options: LakegcConfig, workplace: Workplace, stage: str) -> dg.AssetsDefinition:
     @_asset(options, stage)
     def go_on(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        return _run(context, options, stage)
+        return _run(context, options, workplace, stage)
 
     return go_on
 
@@ -100,13 +103,14 @@ def _asset(
         description=_TEXTS[stage],
         kinds={"pyspark", "parquet"},
         retry_policy=READING_RETRIES,
-        metadata={"dagster/column_schema": columns(stage)},
+        metadata={"columns": columns(stage)},  # by Dagster's own name it would stand above what a mark found
     )
 
 
 def _run(
     context: dg.AssetExecutionContext,
     options: LakegcConfig,
+    workplace: Workplace,
     stage: str,
     opening: Callable[[RepositoryContext, str], MarkContext] = open_mark,
 ) -> dg.MaterializeResult[None]:
@@ -115,7 +119,7 @@ def _run(
     with failures_shown(context, options, cell), told_as_failures():
         lakegc = resource_of(options, context)
         mark = opening(lakegc.open(cell, context.log.info), cell.mark_id)
-        result = pipeline.MARKING[stage](lakegc.spark, mark)
+        result = workplace.stage(context, lakegc, mark, stage)
         review = pipeline.review(mark) if stage == STAGES[-1] else None
         if review:
             pipeline.publish(mark, review.report)

@@ -5,17 +5,20 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from lakegc_core import pipeline
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import open_mark
 from lakegc_core.policy import guards
+from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_dagster.authorization import authorize_sweep
 from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures
 from lakegc_dagster.metadata.results import sweep_metadata
+from lakegc_dagster.metadata.shown import lakefs_page
+from lakegc_dagster.metadata.stages import causes_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import show_sweep
 from lakegc_dagster.resources import resource_of
+from lakegc_dagster.workplace import Workplace
 
 _BACKFILL = "dagster/backfill"  # Dagster's tag on every run of one
 
@@ -35,19 +38,20 @@ class SweepConfig(dg.Config):
         return guards.check_accepted({name.replace("_", "-"): reason for name, reason in self.accept.items()})
 
 
-def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
-    """The one asset that deletes, under the names and labels of `options`."""
+def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsDefinition]:
+    """The one asset that deletes, under the names and labels of `options`, which does its work at `workplace`."""
 
     before = ["expired_addresses", *([BACKUP] if options.backup else [])]
 
-    @options.asset(SWEEP, group=options.sweep_group, deps=before, kinds={"pyspark", "parquet"})
+    @options.asset(SWEEP, group=options.sweep_group, deps=before, kinds={"pyspark", "parquet"}, output_required=False)
     def swept_report(
         context: dg.AssetExecutionContext, config: SweepConfig
     ) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
         """What became of every object of the mark: deleted, already gone, live again, not yet confirmed, or failed.
 
-        By default a **dry run**, which deletes nothing. To delete: *Open launchpad* in the menu beside *Materialize*,
-        choose the partition, and set `dry_run: false` in the config.
+        By default a dry run, which deletes nothing: an observation says what a sweep would delete, and the partition
+        stays missing. To delete, open the launchpad in the menu beside Materialize, choose the partition, and set
+        dry_run: false in the config.
 
         Refuses unless every guard was checked on the latest `expired_addresses` of this very partition and holds, and
         unless every guard holds now. Then lakeFS is asked once more what it refers to, and only what is still garbage
@@ -57,24 +61,32 @@ def sweep_assets(options: LakegcConfig) -> list[dg.AssetsDefinition]:
         with told_as_failures():
             accepted = config.accepted()
             cell = GcCell.of(context)
-            if not config.dry_run and _BACKFILL in context.run.tags:
-                raise RefusedError(
-                    "A backfill sweeps nothing, whatever its config says: it is for marks. Nothing was deleted. Launch "
-                    "swept_report for this one partition, or turn on the sensor sweep_confirmed."
-                )
+            if _BACKFILL in context.run.tags:
+                _check_backfill(options, context, config)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
             authorize_sweep(context.instance, options, cell, mark, accepted)
-            result = pipeline.sweep(lakegc.spark, mark, dry_run=config.dry_run, accepted=accepted)
+            result = workplace.sweep(context, lakegc, mark, dry_run=config.dry_run, accepted=accepted)
         show_sweep(context, options, mark, result)
-        metadata = sweep_metadata(result)
-        if result.trouble:
+        causes = causes_shown(mark.mark.facts(ExpiredFacts)) if result.dry_run else {}
+        metadata = sweep_metadata(result) | {"lakefs": lakefs_page(mark)} | causes
+        if result.trouble or result.dry_run:
             # What was deleted stays recorded on the asset although the step fails; logged events would be lost.
             yield dg.AssetObservation(options.key(SWEEP), partition=str(cell.key), metadata=metadata)
-            raise dg.Failure(
-                result.trouble,
-                metadata=metadata,
-                allow_retries=False,
-            )
-        yield dg.MaterializeResult(metadata=metadata)
+        if result.trouble:
+            raise dg.Failure(result.trouble, metadata=metadata, allow_retries=False)
+        if not result.dry_run:
+            yield dg.MaterializeResult(metadata=metadata)
 
     return [swept_report]
+
+
+def _check_backfill(options: LakegcConfig, context: dg.AssetExecutionContext, config: SweepConfig) -> None:
+    """RefusedError in a backfill, but for dry runs of a job. Dagster calls a backfill of assets failed in which a
+    partition is not materialised."""
+    if config.dry_run and context.run.job_name in {options.job_name(job) for job in ("gc_sweep", "gc")}:
+        return
+    raise RefusedError(
+        "A backfill sweeps nothing, whatever its config says: it is for marks. Nothing was deleted. Backfill the "
+        "marking assets, or the job gc_sweep for dry runs. To sweep, launch swept_report for this one partition, or "
+        "turn on the sensor sweep_confirmed."
+    )

@@ -10,9 +10,9 @@ from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.retire import Retirement
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.views.report import sweep_report
-from lakegc_core.views.words import freed, human_bytes
-from lakegc_dagster.metadata.shown import Metadata, cost, place, table
+from lakegc_core.views.report import Json, sweep_report
+from lakegc_core.views.words import counted, freed, human_bytes
+from lakegc_dagster.metadata.shown import Metadata, cost, place, records
 
 _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
     Outcome.DELETED.value: "gone from the store",
@@ -32,23 +32,20 @@ def sweep_metadata(result: SweepResult) -> Metadata:
     rows = [
         (
             name,
-            f"{result.outcomes.get(name, 0):,}",
+            result.outcomes.get(name, 0),
             human_bytes(result.bytes_deleted) if name == Outcome.DELETED else "",
             means,
         )
         for name, means in _OUTCOMES.items()
     ]
-    rows += [(name, f"{count:,}", "", "launch the sweep again") for name, count in sorted(failures.items())]
+    rows += [(name, count, "", "launch the sweep again") for name, count in sorted(failures.items())]
     return {
-        "in_short": dg.MetadataValue.text(  # no markdown: lists of events would hide it behind a link
-            f"Dry run: nothing was deleted. {result.planned:,} objects would be."
-            if result.dry_run
-            else f"{result.outcomes.get(Outcome.DELETED, 0):,} objects deleted: {freed(report)}."
-        ),
+        "in_short": dg.MetadataValue.text(_in_short(result, report)),  # lists of events hide markdown behind a link
         "dagster/row_count": sum(result.outcomes.values()),
         "dry_run": result.dry_run,
-        "outcomes": table(("outcome", "objects", "bytes", "meaning"), rows, "lrrl"),
+        "outcomes": records(("outcome", "objects", "size", "meaning"), rows, ("string", "int")),
         "planned": result.planned,
+        **_would_free(result, report),
         **{name: result.outcomes.get(name, 0) for name in _OUTCOMES},
         "failed": result.failed,
         "bytes_deleted": result.bytes_deleted,
@@ -60,17 +57,31 @@ def sweep_metadata(result: SweepResult) -> Metadata:
     }
 
 
+def _in_short(result: SweepResult, report: Json) -> str:
+    if result.dry_run:
+        size, objects = human_bytes(result.planned_bytes or 0), counted(result.planned, "object")
+        return f"Dry run: nothing was deleted. {size} in {objects} would be."
+    return f"{counted(result.outcomes.get(Outcome.DELETED, 0), 'object')} deleted: {freed(report)}."
+
+
+def _would_free(result: SweepResult, report: Json) -> Metadata:
+    """What a dry run says that a sweep would free."""
+    if result.planned_bytes is None:
+        return {}
+    size = result.planned_bytes
+    return {"planned_bytes": size, **cost("would_free_per_month", size, report["price"])}
+
+
 def copy_metadata(result: CopyResult) -> Metadata:
     """What became of the objects of a backup or a restore."""
-    rows = [(outcome, f"{count:,}") for outcome, count in result.outcomes.items()]
     problems = [(str(each.get("address")), str(each.get("problem"))) for each in result.problems]
     return {
-        "outcomes": table(("outcome", "objects"), rows, "lr"),
+        "outcomes": records(("outcome", "objects"), result.outcomes.items(), ("string", "int")),
         **result.outcomes,
         "bytes_copied": result.bytes,
         "place": place(result.place),
         "seconds": round(result.seconds, 3),
-        **({"problems": table(("address", "problem"), problems)} if problems else {}),
+        **({"problems": records(("address", "problem"), problems)} if problems else {}),
     }
 
 
@@ -78,12 +89,13 @@ def retirement_metadata(results: Iterable[Retirement], removed: Sequence[str]) -
     """What a retirement did, a line a mark; the records in the stores say all of it."""
     done = list(results)
     rows = [
-        (result.repository, mark_id, f"{each['expired']:,}", f"{each['deleted']:,}", human_bytes(each["bytes_deleted"]))
+        (result.repository, mark_id, each["expired"], each["deleted"], human_bytes(each["bytes_deleted"]))
         for result in done
         for mark_id, each in result.retired.items()
     ]
+    titles, kinds = ("repository", "mark", "expired", "deleted", "freed"), ("string", "string", "int", "int")
     return {
-        "retired": table(("repository", "mark", "expired", "deleted", "freed"), rows, "llrrr"),
+        "retired": records(titles, rows, kinds),
         "retired_marks": len(rows),
         "artifacts_deleted": sum(result.artifacts for result in done),
         "artifact_bytes": sum(result.bytes for result in done),

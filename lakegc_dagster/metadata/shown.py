@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice, zip_longest
 from typing import Any
 
 import dagster as dg
 
-from lakegc_core.policy.facts import AgeOrSize
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy.facts import AgeOrSize, Amount
 from lakegc_core.views.words import human_bytes, monthly_cost
 
 Metadata = dict[str, Any]
@@ -30,6 +32,31 @@ def place(uri: str) -> dg.MarkdownMetadataValue:
             lines.append("")
         lines[-1] += part
     return dg.MetadataValue.md("  \n".join(f"`{line}`" for line in lines))
+
+
+def lakefs_page(mark: MarkContext) -> dg.MarkdownMetadataValue:
+    """lakeFS's own page of the repository, as a link that is no longer than its name."""
+    name = mark.header.repository
+    return dg.MetadataValue.md(f"[{name}]({mark.settings.server.endpoint_url}/repositories/{name})")
+
+
+def records(
+    titles: Sequence[str], rows: Iterable[Sequence[str | int]], kinds: Sequence[str] = ()
+) -> dg.TableMetadataValue:
+    """A table that Dagster knows as one: it can be sorted in the UI and read by programs.
+
+    `kinds`: the types of the columns in Dagster's words; string where nothing is said. For short cells: the UI breaks
+    a long word nowhere, and the page would scroll sideways.
+    """
+    columns = [dg.TableColumn(title, kind) for title, kind in zip_longest(titles, kinds, fillvalue="string")]
+    found = [dg.TableRecord(dict(zip(titles, row, strict=True))) for row in islice(rows, _MOST_ROWS)]
+    return dg.MetadataValue.table(found, dg.TableSchema(columns))
+
+
+def amounts(title: str, rows: Iterable[tuple[str, Amount]]) -> dg.TableMetadataValue:
+    """A table of what there is of each kind."""
+    shown = ((name, amount.objects, amount.bytes, human_bytes(amount.bytes)) for name, amount in rows)
+    return records((title, "objects", "bytes", "size"), shown, ("string", "int", "int", "string"))
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str = "") -> dg.MarkdownMetadataValue:

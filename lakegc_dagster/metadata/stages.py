@@ -14,6 +14,7 @@ from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.pipeline import Review
 from lakegc_core.policy.causes import shares
 from lakegc_core.policy.facts import (
+    Amount,
     CommitsFacts,
     CommittedFacts,
     ExpiredFacts,
@@ -32,7 +33,7 @@ from lakegc_core.views.words import human_bytes
 from lakegc_dagster.config import OVER_BACKUPS
 from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, STOPPED_BY, digest_shown
 from lakegc_dagster.metadata.in_short import in_short
-from lakegc_dagster.metadata.shown import Facts, Metadata, bars, cost, place, table
+from lakegc_dagster.metadata.shown import Facts, Metadata, amounts, bars, cost, lakefs_page, place, records, table
 
 _SCHEMAS: dict[str, pa.Schema] = {
     "namespace_listing": inventory.SCHEMA,
@@ -89,6 +90,7 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
         "artifact_bytes": manifest.bytes,
         "datasets": _datasets(manifest),
         "artifacts": place(f"{mark.mark.location}/{manifest.stage}"),
+        "lakefs": lakefs_page(mark),
         STARTED: dg.MetadataValue.timestamp(mark.header.started_at),
         "finished_at": dg.MetadataValue.timestamp(manifest.finished_at),
         "resumed": result.resumed,
@@ -207,13 +209,11 @@ def causes_shown(facts: ExpiredFacts) -> Metadata:
     """Why objects are garbage, and under which folders users last saw them."""
     if facts.origins is None:
         return {}
-    why = [(share.words, f"{share.amount.objects:,}", human_bytes(share.amount.bytes)) for share in shares(facts)]
-    where = [
-        (f"`{each.prefix or '(root)'}`", f"{each.objects:,}", human_bytes(each.bytes)) for each in facts.origins.folders
-    ]
+    why = ((share.words, share.amount) for share in shares(facts))
+    where = ((each.prefix or "(root)", Amount(each.objects, each.bytes)) for each in facts.origins.folders)
     return {
-        "largest_causes": table(("objects that", "objects", "bytes"), why, "lrr"),
-        "largest_logical_folders": table(("folder of paths", "objects", "bytes"), where, "lrr"),
+        "largest_causes": amounts("objects that", why),
+        "largest_logical_folders": amounts("folder of paths", where),
     }
 
 
@@ -227,14 +227,9 @@ _SHOWN: dict[str, tuple[type[StageFacts], Callable[[Any], Metadata]]] = {
 """By stage, the kind of its facts, and what it found in words."""
 
 
-def _datasets(manifest: Manifest) -> dg.MarkdownMetadataValue:
+def _datasets(manifest: Manifest) -> dg.TableMetadataValue:
     rows = (
-        (
-            name,
-            f"{len(parts):,}",
-            f"{sum(part.rows for part in parts):,}",
-            human_bytes(sum(part.bytes for part in parts)),
-        )
+        (name, len(parts), sum(part.rows for part in parts), human_bytes(sum(part.bytes for part in parts)))
         for name, parts in manifest.datasets.items()
     )
-    return table(("dataset", "files", "rows", "size"), rows, "lrrr")
+    return records(("dataset", "files", "rows", "size"), rows, ("string", "int", "int", "string"))

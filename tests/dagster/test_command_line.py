@@ -41,8 +41,11 @@ def test_a_cell_is_registered_by_one_command_and_materialised_by_another(lake: L
     )
     assert SECRET not in run.stdout + run.stderr
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        for asset in (*STAGES, "swept_report"):
+        for asset in STAGES:
             assert instance.get_materialized_partitions(dg.AssetKey(asset)) == {registered.stdout.strip()}
+        assert instance.get_materialized_partitions(dg.AssetKey("swept_report")) == set(), "a dry run is no sweep"
+        (dry,) = instance.fetch_observations(dg.AssetKey("swept_report"), limit=9).records
+        assert dry.partition_key == registered.stdout.strip()
     assert lake.objects() == before
 
 

@@ -69,9 +69,9 @@ def given(defs: dg.Definitions, prefix: str) -> LakegcResource:
     return found
 
 
-def yaml_of_the_docs() -> list[str]:
+def of_the_docs(language: str, containing: str) -> list[str]:
     text = (ROOT / "docs" / "dagster.md").read_text(encoding="utf-8")
-    return [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if TYPE in block]
+    return [block for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) if containing in block]
 
 
 def test_dg_finds_the_component_under_its_short_name(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_dg_finds_the_component_under_its_short_name(tmp_path: Path) -> None:
 
 
 def test_the_yaml_of_the_docs_gives_what_the_python_of_a_team_gives(project: Project) -> None:
-    (text,) = yaml_of_the_docs()
+    text, _ = of_the_docs("yaml", TYPE)
     project.write("analytics", text)
     defs = project.load()
     dg.Definitions.validate_loadable(defs)
@@ -91,7 +91,7 @@ def test_the_yaml_of_the_docs_gives_what_the_python_of_a_team_gives(project: Pro
 def test_every_option_of_the_definitions_is_an_attribute_with_the_same_default() -> None:
     options = {each.name for each in fields(LakegcConfig)}
     attributes = {each.name for each in fields(LakegcComponent)}
-    assert attributes - options == {*KEYS, "config_file"} and options < attributes
+    assert attributes - options == {*LakegcResource.model_fields, "launch"} and options < attributes
     assert LakegcComponent().options == LakegcConfig()
 
 
@@ -106,6 +106,38 @@ def test_attributes_reach_the_definitions(project: Project) -> None:
         ("lake",), backup=True, tags={"domain": "lake"}, owners=("team:lake",), round_cron="1 2 * * *"
     )
     assert names(defs) == names(build_lakegc_definitions(config))
+
+
+def test_a_store_comes_from_a_template_variable_as_the_docs_show_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, text = of_the_docs("yaml", TYPE)
+    (variables,) = of_the_docs("python", "template_var")
+    project.write("analytics", text)
+    (project.folder / "analytics" / "variables.py").write_text(variables)
+    defs = project.load()  # though nobody has set the variables
+    monkeypatch.setenv("S3_KEY_ID", "AKIATEAM")
+    monkeypatch.setenv("S3_SECRET", SECRET)
+    with dg.build_resources({"lakegc": given(defs, "analytics")}) as resources:
+        found = resources.lakegc.settings().s3
+    assert (found.endpoint_url, found.secret_access_key) == ("https://s3.example.com", SECRET)
+    assert SECRET not in serialize_value(RepositorySnap.from_def(defs.get_repository_def()))
+
+
+def test_spark_settings_come_from_a_template_variable(project: Project) -> None:
+    project.write("a", f'type: {TYPE}\ntemplate_vars_module: .variables\nattributes: {{pyspark: "{{{{ spark }}}}"}}')
+    (project.folder / "a" / "variables.py").write_text(
+        "import dagster as dg\nfrom dagster_pyspark import LazyPySparkResource\n"
+        "@dg.template_var\ndef spark():\n    return LazyPySparkResource(spark_config={'spark.ui.port': '4711'})\n"
+    )
+    (resource,) = (project.load().resources or {}).values()
+    assert resource.pyspark.spark_config == {"spark.ui.port": "4711"}
+
+
+def test_a_text_where_an_object_belongs_is_refused_with_what_to_write(project: Project) -> None:
+    project.add("a", "launch: my_project.launch")
+    said = project.fails()
+    assert "takes the value of a template variable" in said and "'my_project.launch'" in said
 
 
 def test_a_project_keeps_its_executor_and_lakegcs_jobs_stay_in_one_process(project: Project) -> None:

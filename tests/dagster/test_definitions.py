@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 
 import lakegc_core
+from lakegc_core.errors import SettingsError
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster import definitions
@@ -44,6 +45,16 @@ def test_the_six_assets_are_partitioned_by_repository_and_mark_and_follow_one_an
         node = graph.get(dg.AssetKey(name))
         assert node.partitions_def == GC_PARTITIONS
         assert dg.AssetKey(before) in node.parent_keys
+
+
+def test_every_asset_refers_to_the_lines_that_define_it() -> None:
+    graph = build_lakegc_definitions(LakegcConfig(backup=True)).resolve_asset_graph()
+    for key in graph.get_all_asset_keys():
+        (reference,) = graph.get(key).metadata["dagster/code_references"].code_references
+        file = "backup" if key.path[-1] == "backup" else "sweep" if key.path[-1] == "swept_report" else "mark"
+        assert Path(reference.file_path) == ROOT / f"lakegc_dagster/assets/{file}.py"
+        line = Path(reference.file_path).read_text().splitlines()[reference.line_number - 1]
+        assert line.strip().startswith(("def ", "@")), line
 
 
 def test_every_guard_is_a_blocking_partitioned_check() -> None:
@@ -84,7 +95,7 @@ def test_a_project_that_mounts_them_keeps_its_executor_and_their_jobs_stay_in_on
     dg.Definitions.validate_loadable(both)
     assert both.executor is dg.multiprocess_executor
     assert both.resolve_implicit_global_asset_job_def().executor_def is dg.multiprocess_executor
-    for job in ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch"):
+    for job in ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor"):
         assert both.resolve_job_def(f"lake_{job}").executor_def is dg.in_process_executor, job
 
 
@@ -133,3 +144,13 @@ def test_the_core_never_imports_dagster() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             foreign = [name for name in names if name.split(".")[0].startswith(("dagster", "lakegc_dagster"))]
             assert not foreign, f"{source.name}:{node.lineno} imports {foreign}"
+
+
+def test_runs_of_a_job_have_tags_of_their_own_of_any_text() -> None:
+    config = LakegcConfig(tags={"team": "lake"}, job_tags={"gc_sweep": {"dagster-k8s/config": '{"a": {"b": 1}}'}})
+    defs = build_lakegc_definitions(config)
+    sweep, mark = defs.resolve_job_def("gc_sweep"), defs.resolve_job_def("gc_mark")
+    assert sweep.run_tags["dagster-k8s/config"] == '{"a": {"b": 1}}' and sweep.run_tags["team"] == "lake"
+    assert "dagster-k8s/config" not in mark.run_tags and mark.run_tags["team"] == "lake"
+    with pytest.raises(SettingsError, match="names no job gc_swep; the jobs are gc_mark, gc_sweep"):
+        LakegcConfig(job_tags={"gc_swep": {}})

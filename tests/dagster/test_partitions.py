@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from lakegc_core.errors import SettingsError
+from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GC_PARTITIONS, MARK, REPOSITORY, GcCell, Grid
 
@@ -47,3 +48,37 @@ def test_a_team_with_a_prefix_has_partitions_of_its_own(instance: dg.DagsterInst
     GcCell("analytics", "m1").register(instance, mine)
     assert (mine.repositories_of(instance), mine.marks_of(instance)) == (["analytics"], ["m1"])
     assert instance.get_dynamic_partitions(str(REPOSITORY.name)) == []
+
+
+def test_a_condition_of_dagster_would_ask_for_old_rounds_of_a_new_repository(instance: dg.DagsterInstance) -> None:
+    """Why lakegc has no such condition. If this fails, Dagster has learnt better: look at docs/dagster.md again."""
+
+    @dg.asset(partitions_def=GC_PARTITIONS, automation_condition=dg.AutomationCondition.on_missing())
+    def listing() -> None: ...
+
+    def asked(cursor: object = None) -> tuple[set[str], object]:
+        result = dg.evaluate_automation_conditions([listing], instance, cursor=cursor)
+        return {str(key) for key in result.get_requested_partitions(listing.key)}, result.cursor
+
+    GcCell("analytics", "m1").register(instance)
+    _, cursor = asked()
+    GcCell("analytics", "m2").register(instance)
+    found, cursor = asked(cursor)
+    assert found == {"m2|analytics"}
+    GcCell("ml", "m2").register(instance)
+    found, _ = asked(cursor)
+    assert found == {"m1|ml", "m2|ml"}
+
+
+def test_an_asset_of_a_team_can_follow_a_repository_by_a_condition(instance: dg.DagsterInstance) -> None:
+    defs = build_lakegc_definitions(LakegcConfig(repositories=("analytics",)))
+
+    @dg.asset(deps=[dg.AssetKey(["lakefs", "analytics"])], automation_condition=dg.AutomationCondition.eager())
+    def dashboard() -> None: ...
+
+    every = dg.Definitions.merge(defs, dg.Definitions([dashboard]))
+    before = dg.evaluate_automation_conditions(every, instance)
+    assert before.total_requested == 0
+    instance.report_runless_asset_event(dg.AssetMaterialization(["lakefs", "analytics"]))
+    after = dg.evaluate_automation_conditions(every, instance, cursor=before.cursor)
+    assert after.get_num_requested(dashboard.key) == 1

@@ -48,10 +48,13 @@ def test_a_complete_mark_materialises_the_asset_of_its_repository_alone(lake: La
     assert next(iter(found)) == "in_short" and "6 objects are garbage" in str(found["in_short"])
     assert found["garbage_objects"] == len(lake.garbage)
     assert found["sweepable_bytes"] == found["garbage_bytes"]
-    assert str(found["lakefs"]).endswith(f"/repositories/{lake.repository}")
+    assert str(found["lakefs"]).endswith(f"/repositories/{lake.repository})")
     assert found["mark"] == "m1" and lake.instance.get_run_by_id(str(found["run"]))
     assert lake.instance.get_latest_materialization_event(key(OTHER)) is None and check(lake, OTHER) is None
-    assert check(lake, lake.repository).passed
+    evaluated = check(lake, lake.repository)
+    numbers = {name: value.value for name, value in evaluated.metadata.items() if name != "mark"}
+    assert evaluated.passed and numbers.pop("guards_that_stop") == 0
+    assert numbers and numbers.items() <= found.items(), "its plots are the curves of the repository, too"
 
 
 def test_a_sweep_is_observed_and_a_dry_run_leaves_nothing_there(lake: Lake) -> None:
@@ -69,7 +72,7 @@ def test_a_mark_that_fails_shows_its_reason_on_its_repositorys_check_and_nowhere
     assert not lake.run("gc_mark", "m1", repository=OTHER).success
     found = check(lake, OTHER)
     assert not found.passed and found.severity == dg.AssetCheckSeverity.ERROR
-    assert OTHER in found.description
+    assert OTHER in found.description and set(found.metadata) == {"mark"}
     assert lake.instance.get_latest_materialization_event(key(OTHER)) is None, "a mark that fails makes nothing fresh"
     assert check(lake, lake.repository) is None
 
@@ -78,7 +81,7 @@ def test_a_guard_that_only_needs_a_persons_word_warns(lake: Lake) -> None:
     assert lake.run("gc_mark", "m1", mark={"safety": "full"}).success
     found = check(lake, lake.repository)
     assert not found.passed and found.severity == dg.AssetCheckSeverity.WARN
-    assert "blast-radius: " in found.description
+    assert "blast-radius: " in found.description and found.metadata["guards_that_stop"].value >= 1
 
 
 def test_launched_by_hand_the_check_judges_the_newest_complete_mark_again(lake: Lake) -> None:
@@ -106,7 +109,7 @@ def test_without_names_there_is_no_such_asset() -> None:
     ("round_cron", "hours"), [("0 2 * * *", 24 + 6), ("0 2 * * 1", 7 * 24 + 6), ("0 2,14 * * *", 12 + 6)]
 )
 def test_a_repository_is_fresh_from_one_round_until_the_watch_after_the_next(round_cron: str, hours: int) -> None:
-    assert fresh_for(LakegcConfig(round_cron=round_cron)) == timedelta(hours=hours)
+    assert fresh_for(LakegcConfig(round_cron=round_cron)) == (timedelta(hours=hours - 3), timedelta(hours=hours))
 
 
 def test_assets_of_two_teams_have_keys_of_their_own() -> None:

@@ -139,11 +139,21 @@ def test_partitions_go_once_no_repository_holds_their_mark() -> None:
 def test_a_repository_is_overdue_unless_it_was_marked_since_the_slot_or_is_newer() -> None:
     slot = datetime.fromtimestamp(100 * DAY, UTC)
 
-    def late(found: Marked | None, created: float = 0, busy: str | None = None) -> str:
-        return rounds.overdue("analytics", created, found, slot, busy=busy)
+    def late(found: Marked | None, created: float = 0, **runs: str) -> str:
+        return rounds.overdue("analytics", created, found, slot, **{"busy": None} | runs)
 
     assert late(mark(day=100.1)) == ""
     assert "marked last as m1, 2.0 days before" in late(mark(day=98))
     assert "never marked" in late(None)
     assert late(None, created=100.5 * DAY) == ""
-    assert late(mark(day=98), busy="r1") == ""
+    assert late(mark(day=98), busy="r1", stuck="r1") == ""
+    for found in (mark(day=98), None):
+        assert "Run r1 has not ended for more than a day" in late(found, stuck="r1")
+
+
+@pytest.mark.parametrize(
+    ("cron", "seconds"),
+    [(NIGHTLY, 300), ("0 3 * * 0", 300), ("*/2 * * * *", 120), ("* * * * *", 60), ("0,1 5 * * *", 60)],
+)
+def test_the_sensor_looks_every_five_minutes_or_as_often_as_slots_come(cron: str, seconds: int) -> None:
+    assert rounds.tick_seconds(cron) == seconds

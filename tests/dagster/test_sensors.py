@@ -101,6 +101,19 @@ def test_a_confirmed_mark_is_swept_for_good_and_only_where_the_policy_says_so(si
     assert request.tags["lakegc/sweep_requested"] == "m1"
 
 
+def test_the_sweep_of_a_round_has_the_tag_of_its_store_so_that_the_queue_can_limit_both(site: Site) -> None:
+    site.create("alpha")
+    (asked,) = site.tick("open_round").requests
+    site.instance.create_run_for_job(
+        site.defs.resolve_job_def("gc_mark"), status=dg.DagsterRunStatus.SUCCESS, tags=asked.tags
+    )
+    site.says_marked("alpha", asked.tags["lakegc/round"], started=NIGHT, ready=NIGHT)
+    site.says_marked("beta", asked.tags["lakegc/round"], started=NIGHT, ready=NIGHT)  # of no round
+    found = {request.tags["lakegc/repository"]: request.tags for request in site.tick("sweep_confirmed").requests}
+    assert found["alpha"]["lakegc/store"] == asked.tags["lakegc/store"] == "local://alpha"
+    assert "lakegc/store" not in found["beta"]
+
+
 def test_only_the_newest_mark_is_swept_and_not_before_it_may_be(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.says_marked("alpha", "m1", started=NIGHT - 48 * HOUR, ready=NIGHT - 48 * HOUR)
     site.says_marked("alpha", "m2", started=NIGHT, ready=NIGHT + 24 * HOUR)

@@ -49,13 +49,16 @@ def test_all_six_assets_materialise_and_the_default_deletes_nothing(marked: Mark
     assert result.success
     assert marked.lake.objects() == marked.before
     done = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
-    assert done == {*STAGES, "swept_report"}
+    assert done == set(STAGES), "a dry run is no sweep"
     failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
     # The recorded server lists other repositories, of which nothing was recorded: a warning.
     assert {check.check_name: check.severity for check in failed} == {"neighbours": dg.AssetCheckSeverity.WARN}
     assert len(list(result.get_asset_check_evaluations())) == len(GUARDS)
-    assert _metadata(result, "swept_report")["dry_run"] is True
-    assert _metadata(result, "swept_report")["planned"] == len(marked.lake.garbage)
+    told = _observed(result)
+    assert told["dry_run"] is True and told["planned"] == len(marked.lake.garbage)
+    sizes = {path: (marked.lake.root / path).stat().st_size for path in marked.lake.garbage}
+    assert told["planned_bytes"] == sum(sizes.values()) > 0
+    assert told["in_short"].startswith("Dry run: nothing was deleted. ")
 
 
 def test_every_asset_shows_counts_bytes_and_tables(marked: Marked) -> None:
@@ -63,21 +66,29 @@ def test_every_asset_shows_counts_bytes_and_tables(marked: Marked) -> None:
         found = _metadata(marked.result, stage)
         assert {"dagster/row_count", "seconds", "artifact_bytes", "digest", "artifacts"} <= set(found)
         assert found["summary"].startswith("| ")
-        assert found["datasets"].startswith("| ")
+        datasets = rows_of(found["datasets"])
+        assert found["dagster/row_count"] == datasets[0]["rows"] > 0 and datasets[0]["files"] > 0
         lines = found["artifacts"].split("  \n")
         assert "".join(line.strip("`") for line in lines).endswith(f"/_lakefs/retention/gc/lakegc/marks/m1/{stage}")
         assert max(map(len, lines)) <= 50  # with its backticks: what the page of a partition has room for
+        name = marked.lake.repository
+        assert found["lakefs"] == f"[{name}]({os.environ['LAKECTL_SERVER_ENDPOINT_URL']}/repositories/{name})"
     expired = _metadata(marked.result, "expired_addresses")
     assert expired["expired_objects"] == len(marked.lake.garbage)
     assert expired["expired_bytes"] > 0
     assert "blast-radius" in expired["guards"]
-    assert "| deleted |" in _metadata(marked.result, "swept_report")["outcomes"]
+    assert {"outcome": "deleted", "objects": 0, "size": "0 B", "meaning": "gone from the store"} in rows_of(
+        _observed(marked.result)["outcomes"]
+    )
+    causes = rows_of(expired["largest_causes"])
+    assert sum(row["objects"] for row in causes) == len(marked.lake.garbage)
+    assert sum(row["bytes"] for row in causes) == expired["expired_bytes"]
 
 
 def test_the_first_that_each_asset_shows_is_a_sentence_about_what_it_found(marked: Marked) -> None:
     said = {}
     for stage in (*STAGES, "swept_report"):
-        found = _metadata(marked.result, stage)
+        found = _observed(marked.result) if stage == "swept_report" else _metadata(marked.result, stage)
         assert next(iter(found)) == "in_short"
         said[stage] = found["in_short"]
     garbage = f"{len(marked.lake.garbage):,} objects"
@@ -89,7 +100,8 @@ def test_the_first_that_each_asset_shows_is_a_sentence_about_what_it_found(marke
 
 def test_everything_that_the_marking_assets_show_is_short_enough_to_be_shown_in_place(marked: Marked) -> None:
     for stage in STAGES:
-        long = {name for name, value in _metadata(marked.result, stage).items() if len(str(value)) >= SHOWN}
+        texts = {name: value for name, value in _metadata(marked.result, stage).items() if isinstance(value, str)}
+        long = {name for name, value in texts.items() if len(value) >= SHOWN}
         assert not long
     assert "█" in _metadata(marked.result, "expired_addresses")["by_age"]
 
@@ -157,7 +169,7 @@ def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_
     cost = pytest.approx(swept["bytes_deleted"] / 1e9 * PRICE, rel=1e-3)
     assert swept["freed_per_month"] == found["garbage_per_month"] == cost
     assert swept["currency"] == "EUR" and "EUR a month" in swept["in_short"]
-    assert "freed_per_month" not in _metadata(marked.result, "swept_report")  # a dry run
+    assert "freed_per_month" not in _observed(marked.result)  # a dry run
     again = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert again.success
     assert _metadata(again, "swept_report")["deleted"] == 0
@@ -184,7 +196,7 @@ def test_a_guard_that_needs_a_persons_word_only_warns_and_stops_the_sweep_in_its
     assert rich.objects() == before
     accept = {"blast_radius": "the drop was meant"}
     dry = rich.run("gc_sweep", "m1", sweep={"accept": accept})
-    assert _metadata(dry, "swept_report")["planned"] == len(rich.garbage)
+    assert _observed(dry)["planned"] == len(rich.garbage)
     early = rich.run("gc_sweep", "m1", sweep={"dry_run": False, "accept": accept})
     assert "Sweep it in 15 minutes or later" in failure_of(early, "swept_report")
     assert rich.objects() == before
@@ -208,6 +220,19 @@ def test_the_sweep_itself_refuses_although_every_check_is_green(rich: Lake) -> N
     swept = rich.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert "blast-radius" in failure_of(swept, "swept_report")
     assert rich.objects() == before
+
+
+def rows_of(table: dg.TableMetadataValue) -> list[dict[str, Any]]:
+    """The rows of a table."""
+    return [dict(record.data) for record in table.records]
+
+
+def _observed(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """The one observation of a dry run."""
+    (event,) = result.get_asset_observation_events()
+    found = event.asset_observation_data.asset_observation
+    assert found.asset_key == dg.AssetKey("swept_report") and found.partition
+    return {name: value.value for name, value in found.metadata.items()}
 
 
 def _metadata(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:

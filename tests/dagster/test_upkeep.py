@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,33 @@ def test_rounds_that_were_kept_are_no_failure(site: Site) -> None:
     site.create("alpha")
     site.says_marked("alpha", "20261230T0200Z", started=SLOT, ready=SLOT)
     assert site.run("gc_watch").success
+
+
+def test_a_run_that_is_at_work_excuses_a_missed_round_for_a_day_and_no_longer(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.create("alpha")
+    site.says_marked("alpha", "20261228T0200Z", started=SLOT - 2 * DAY, ready=SLOT)
+    run = site.instance.create_run_for_job(
+        site.defs.resolve_job_def("gc_mark"),
+        status=dg.DagsterRunStatus.STARTED,
+        tags={"dagster/partition/repository": "alpha", "dagster/partition/mark_id": "20261230T0200Z"},
+    )
+    now = time.time()  # of Dagster's own records
+    monkeypatch.setenv("LAKEGC_NOW", str(now + 23 * 3_600))
+    assert site.run("gc_watch").success
+    monkeypatch.setenv("LAKEGC_NOW", str(NOW + 2 * DAY))
+    said = failure_of(site.run("gc_watch"), "watch")
+    assert f"Run {run.run_id} has not ended for more than a day: if its process is dead, terminate it" in said
+
+
+def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail(site: Site) -> None:
+    site.create("alpha", "beta")
+    site.configure("  - {match: alpha, sweep: true}\n")
+    for name in ("alpha", "beta"):
+        site.says_marked(name, "20261230T0200Z", started=SLOT, ready=SLOT, stopped_by="blast-radius")
+    result = site.run("gc_watch")
+    found = metadata(result, "watch")
+    assert result.success and (found["waiting"], found["overdue"]) == (1, 0)
+    (row,) = found["waiting_for_a_person"].records
+    assert row.data == {"repository": "alpha", "stopped by": "blast-radius"}

@@ -19,7 +19,7 @@ import requests
 
 from lakegc_core.names import Outcome
 from lakegc_dagster import records
-from lakegc_dagster.rounds import slot_of
+from lakegc_dagster.rounds import Marked, slot_of
 from lakegc_sandbox.api.server import BASE_PATH
 from tests.soak.figures import PAGE_LIMIT_SECONDS, percentile
 from tests.soak.night import MARKING, OPTIONS, SWEEPING, UPKEEP, Night, slot_before
@@ -133,7 +133,7 @@ class Proof:
     def _cell(self, chain: Chain) -> tuple[str, str]:
         return chain.first.tags[records.MARK_TAG], chain.first.tags[records.REPOSITORY_TAG]
 
-    def _marked(self, name: str) -> list[records.Marked]:
+    def _marked(self, name: str) -> list[Marked]:
         return records.marked(self.night.site.instance, OPTIONS, name)
 
     # --- no double sweep ---

@@ -144,7 +144,7 @@ def open_site(folder: Path, sandbox: Sandbox, *, cron: str, policy: str) -> Iter
         lake = stack.enter_context(SandboxServer(sandbox))
         home, code_port, port = folder / "dagster", *free_ports(2)
         _write_home(home, database, policy)
-        whole = os.environ | surroundings(home, lake) | database.environment() | _JAVA
+        whole = os.environ | surroundings(home, lake, ()) | database.environment() | _JAVA
         whole |= {CRON: cron, ALERTS: str(folder / "alerts")}
         outside = {name: value for name, value in whole.items() if not name.startswith(("LAKECTL_", "LAKEGC_"))}
         workspace = _workspace(folder, code_port)

@@ -1,0 +1,75 @@
+"""Where the work on a mark is done: in the process of the step, or in an external one.
+
+Opening a mark, authorising a sweep and what Dagster shows belong to the assets. None of that needs Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import dagster as dg
+
+from lakegc_core import pipeline
+from lakegc_core.copies import backup as copies
+from lakegc_core.copies.backup import CopyResult
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.stage_run import StageResult
+from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_dagster.resources import LakegcResource
+
+
+class Workplace(Protocol):
+    """What needs Spark. All raise errors of lakegc, or `dg.Failure`."""
+
+    def stage(
+        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, stage: str
+    ) -> StageResult:
+        """Run a marking stage, by its name."""
+        ...
+
+    def backup(
+        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, place: str
+    ) -> CopyResult:
+        """Copy what the mark would delete to `place`, a URI or an absolute folder."""
+        ...
+
+    def sweep(
+        self,
+        context: dg.AssetExecutionContext,
+        lakegc: LakegcResource,
+        mark: MarkContext,
+        *,
+        dry_run: bool,
+        accepted: Mapping[str, str],
+    ) -> SweepResult:
+        """Sweep the mark. `accepted`: reasons by guard."""
+        ...
+
+
+class Here:
+    """In the process of the step, on the resource's Spark session."""
+
+    def stage(
+        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, stage: str
+    ) -> StageResult:
+        """Run a marking stage, by its name."""
+        return pipeline.MARKING[stage](lakegc.spark, mark)
+
+    def backup(
+        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, place: str
+    ) -> CopyResult:
+        """Copy what the mark would delete to `place`."""
+        return copies.backup(lakegc.spark, mark, place)
+
+    def sweep(
+        self,
+        context: dg.AssetExecutionContext,
+        lakegc: LakegcResource,
+        mark: MarkContext,
+        *,
+        dry_run: bool,
+        accepted: Mapping[str, str],
+    ) -> SweepResult:
+        """Sweep the mark."""
+        return pipeline.sweep(lakegc.spark, mark, dry_run=dry_run, accepted=accepted)
