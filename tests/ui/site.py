@@ -72,7 +72,7 @@ def open_site(folder: Path) -> Iterator[Site]:
     log, port = folder / "dagster.log", free_port(0)
     with SandboxServer(sandbox) as server, log.open("wb") as out:
         home = prepare_home(folder / "dagster", REPOSITORIES, marks, policy)
-        with dagster_dev(port, os.environ | surroundings(home, server) | _JAVA, out) as child:
+        with dagster_dev(port, os.environ | surroundings(home, server, REPOSITORIES) | _JAVA, out) as child:
             site = Site(f"http://{HOST}:{port}", sandbox, marks, log)
             _await(site, child)
             yield site

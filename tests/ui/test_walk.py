@@ -141,3 +141,53 @@ def test_the_sensor_opens_a_round_in_which_a_broken_repository_fails_alone(walk:
     walker.page.get_by_text("fetching statuses").first.wait_for(state="hidden")
     walker.shot("graph")
     assert walk.site.files() == walk.before
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "said"),
+    [
+        ("analytics", "Succeeded", "are garbage"),
+        ("finance", "Failed", "blast-radius"),  # in yellow: the UI has one word for both severities
+        ("damaged", "Failed", "range"),
+    ],
+)
+def test_each_repository_has_a_page_of_its_own_that_says_how_it_stands(
+    walk: Walk, name: str, check: str, said: str
+) -> None:
+    walker = walk.walker
+    walker.open(f"/assets/lakefs/{name}?view=checks")
+    assert walker.checks(1) == {"last_mark": check}
+    walker.see(said)
+    walker.shot(f"check-of-{name}")
+    walker.open(f"/assets/lakefs/{name}")
+    if name != "damaged":  # no mark of it ended
+        walker.see("in_short", exact=True)
+        walker.see("garbage_bytes", exact=True)
+        walker.lakefs_page(name).first.wait_for()
+    text = walker.page.locator("body").inner_text()
+    others = {"analytics", "finance", "damaged", "events", "orders"} - {name}
+    assert not [other for other in others if walker.lakefs_page(other).count() or f"|{other}" in text]
+    walker.shot(f"repository-{name}")
+
+
+def test_a_sweep_deletes_the_garbage_and_its_repository_shows_what_it_freed(walk: Walk) -> None:
+    walker = walk.walker
+    pad = walker.configure_sweep(walk.cell("orders", 1))
+    pad.get_by_role("button", name="Materialize").click()
+    walker.page.wait_for_url("**/runs/**")
+    assert walker.end_of_run() == "Success"
+    gone = {name: files - walk.site.files()[name] for name, files in walk.before.items()}
+    assert {name: len(files) for name, files in gone.items() if files} == {"orders": 3}
+    assert all("left-behind" in file for file in gone["orders"])
+    walker.open("/assets/swept_report")
+    for shown in ("in_short", "outcomes", "gone from the store"):
+        walker.see(shown, exact=True)
+    walker.shot("swept")
+    walker.open("/assets/lakefs/orders?view=events")
+    walker.see("3 objects deleted: 1.5 kB freed", exact=False)
+    walker.shot("events-of-orders")
+    walker.open("/assets/lakefs/orders")
+    walker.see("Plots", exact=True).click()
+    for curve in ("garbage_bytes", "deleted_bytes"):
+        walker.see(curve, exact=True)
+    walker.shot("plots-of-orders", height=1_500)

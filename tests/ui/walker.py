@@ -76,6 +76,10 @@ class Walker:
         found.wait_for(timeout=seconds * 1_000)
         return found
 
+    def lakefs_page(self, repository: str) -> Locator:
+        """The links to lakeFS's page of a repository."""
+        return self.page.locator(f"a[href$='/repositories/{repository}']")
+
     def sideways(self) -> list[str]:
         """How what can be scrolled sideways begins."""
         found: list[str] = self.page.evaluate(_SIDEWAYS)
