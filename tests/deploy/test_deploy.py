@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import re
 import shlex
+import socket
+import subprocess
+import sys
+import threading
 from fnmatch import fnmatchcase
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -128,6 +134,69 @@ def test_only_the_code_location_is_given_credentials_of_lakefs() -> None:
     assert asked == set(offered)
 
 
+def test_no_container_of_lakegc_has_rights_that_it_does_not_need_and_each_says_whether_it_is_well() -> None:
+    compose = read_yaml("docker-compose.yaml")["services"]
+    for name in ("lakegc", "webserver", "daemon"):
+        assert compose[name]["cap_drop"] == ["ALL"] and compose[name]["security_opt"] == ["no-new-privileges:true"]
+        assert compose[name]["healthcheck"]["test"][0] == "CMD"
+        assert "storage:/opt/dagster/storage" in compose[name]["volumes"], "else the UI cannot show what runs print"
+    for name in ("webserver", "daemon"):
+        assert compose[name]["depends_on"]["lakegc"] == {"condition": "service_healthy"}
+
+
+def test_what_the_store_needs_reaches_the_code_location_alone() -> None:
+    compose = read_yaml("docker-compose.yaml")["services"]
+    assert {name for name, service in compose.items() if "env_file" in service} == {"lakegc"}
+    ((file,),) = (service["env_file"] for service in compose.values() if "env_file" in service)
+    assert file == {"path": "store.env", "required": False}
+    ignored = [(ROOT / name).read_text(encoding="utf-8").split() for name in (".gitignore", ".dockerignore")]
+    assert "deploy/store.env" in ignored[0] and "**/store.env" in ignored[1]
+
+
+def health_check(name: str) -> list[str]:
+    """The command by which a container is asked whether it is well, as this environment runs it."""
+    _, program, *rest = read_yaml("docker-compose.yaml")["services"][name]["healthcheck"]["test"]
+    return [str(Path(sys.executable).with_name(program)), *map(str, rest)]
+
+
+def test_the_webserver_is_well_where_it_answers() -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/server_info" else 404)
+            self.end_headers()
+
+    *command, program = health_check("webserver")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        there = program.replace(":3000/", f":{server.server_port}/")
+        well = subprocess.run([*command, there], check=False)
+        lost = subprocess.run([*command, there.replace("server_info", "x")], capture_output=True, check=False)
+        server.shutdown()
+    assert (well.returncode, lost.returncode) == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["lakegc", "daemon"])
+def test_what_has_not_been_started_is_not_well(name: str, tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        command = [str(free.getsockname()[1]) if each == "4000" else each for each in health_check(name)]
+    env = os.environ | {"DAGSTER_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "No such command" not in done.stderr
+
+
+def test_dagster_takes_the_bucket_for_what_runs_print_that_the_file_offers() -> None:
+    """It stands there as a comment, to be taken out of it."""
+    text = (DEPLOY / "dagster.yaml").read_text(encoding="utf-8")
+    block = re.search(r"^# compute_logs:\n(?:#  .*\n)+", text, re.MULTILINE)
+    assert block
+    found = yaml.safe_load(re.sub(r"^# ", "", block[0], flags=re.MULTILINE))["compute_logs"]
+    manager = getattr(importlib.import_module(found["module"]), found["class"])
+    assert process_config(manager.config_type(), found["config"] | {"bucket": "logs"}).success
+    assert found["config"]["bucket"] == {"env": "LAKEGC_LOG_BUCKET"}
+
+
 def test_the_settings_of_the_example_are_settings(tmp_path: Path) -> None:
     settings = Settings.load(str(DEPLOY / "lakegc.yaml"), {"HOME": str(tmp_path)})
     assert settings.policy_for("any").safety == "full"
@@ -135,7 +204,11 @@ def test_the_settings_of_the_example_are_settings(tmp_path: Path) -> None:
 
 def test_the_image_copies_what_there_is_and_warms_java_up() -> None:
     lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-    copied = [source for line in lines if line.startswith("COPY ") for source in shlex.split(line)[1:-1]]
+    second = len(lines) - 1 - lines[::-1].index("FROM python:3.12-slim")
+    copies = {at: shlex.split(line)[1:-1] for at, line in enumerate(lines) if line.startswith("COPY ")}
+    copied = [source for sources in copies.values() if sources[0] != "--from=wheel" for source in sources]
+    of_source = [at for at, sources in copies.items() if any(each.startswith("lakegc_") for each in sources)]
+    assert of_source and max(of_source) < second, "the image has the wheel, not the source"
     assert copied and all((ROOT / source).exists() for source in copied)
     assert "RUN python -m lakegc_core.spark.java" in lines
     user = lines.index("USER lakegc")
@@ -233,5 +306,7 @@ def test_data_is_deleted_by_a_sweep_alone_and_marks_by_retirement_alone(verb: st
 
 def test_the_guide_speaks_of_every_file() -> None:
     guide = (DEPLOY / "README.md").read_text(encoding="utf-8")
-    files = [path for path in DEPLOY.rglob("*") if path.is_file() and path.name not in ("README.md", ".env")]
+    files = [
+        path for path in DEPLOY.rglob("*") if path.is_file() and path.name not in ("README.md", ".env", "store.env")
+    ]
     assert files and all(os.fspath(path.relative_to(DEPLOY)) in guide for path in files)
