@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.lakegc-setup
+DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-ui test-soak test-golden ui bench bench-big lint format lock clean
+.PHONY: help setup demo test test-slow test-ui test-soak test-golden ui bench bench-big docs lint format lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,20 +50,38 @@ bench: $(STAMP)  ## measure, and print a table
 bench-big: $(STAMP)  ## measure what it costs to ask lakeFS about 100,000 files that look alike
 	@$(BIN)/python -m benchmarks big
 
-lint: $(STAMP)  ## style, formatting, types, and which room imports which
+$(DOCS)/.stamp: requirements-docs.lock
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-docs.lock
+	@touch $@
+
+docs: $(DOCS)/.stamp  ## make a site of the documents in build/site; its tools get an environment of their own
+	rm -rf build/docs build/site
+	mkdir -p build/docs/docs build/docs/deploy
+	cp README.md SAFETY.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE build/docs
+	cp docs/*.md docs/*.png build/docs/docs
+	cp -r deploy/README.md deploy/policies build/docs/deploy
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet
+	@! grep -rlE '<(script|link)[^>]+(src|href)="https?:' build/site --include=*.html  # must load nothing from elsewhere
+	@echo "build/site/index.html"
+
+lint: $(STAMP)  ## style, formatting, types, which room imports which, and where the documents link
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.support.links
 
 format: $(STAMP)  ## format the code
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-lock: $(STAMP)  ## resolve the dependencies anew into requirements.lock
+lock: $(STAMP)  ## resolve the dependencies anew into requirements.lock and requirements-docs.lock
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header \
 		--group dev pyproject.toml --output-file requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header \
+		--group docs --output-file requirements-docs.lock
 
 clean:  ## remove what the other verbs made
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis .dagster_home .demo

@@ -13,11 +13,8 @@ import yaml
 
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import SettingsError
+from tests.support.links import DOCUMENTS, LINKING, ROOT, broken, prose
 
-ROOT = Path(__file__).parents[2]
-NAMED = ("README.md", "ARCHITECTURE.md", "SAFETY.md", "CONTRIBUTING.md")
-DOCUMENTS = [ROOT / name for name in NAMED] + sorted((ROOT / "docs").glob("*.md"))
-LINKING = [*DOCUMENTS, ROOT / "CHANGELOG.md", ROOT / "deploy" / "README.md"]
 LONGEST = 200
 """Lines of README."""
 SECTIONS: dict[str, dict[str, object]] = {
@@ -27,14 +24,12 @@ SECTIONS: dict[str, dict[str, object]] = {
     "spark": {},
     "scale": {},
     "price": {"per_gb_month": 1},
+    "metrics": {},
     "neighbours": {},
     "repositories": {"match": "*"},
 }
 """Mappings of lakegc.yaml whose keys are fixed, each with the keys that it needs; "" is the top level."""
 
-_LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
-_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(r"[\w*-][\w.*-]*(?:/[\w.*-]+)*/?")
 _ENDINGS = (".py", ".md", ".toml", ".lock", ".example", ".png")
 _FUNCTION = re.compile(r"`([\w/]+\.py)`: `(\w+)(?:\.(\w+))?`")
@@ -42,11 +37,6 @@ _FUNCTION = re.compile(r"`([\w/]+\.py)`: `(\w+)(?:\.(\w+))?`")
 
 def names(documents: list[Path]) -> list[str]:
     return [document.relative_to(ROOT).as_posix() for document in documents]
-
-
-def prose(document: Path) -> str:
-    """A document without its blocks of code."""
-    return _BLOCK.sub("", document.read_text(encoding="utf-8"))
 
 
 @cache
@@ -72,20 +62,10 @@ def is_path(text: str) -> bool:
     return text.endswith(_ENDINGS) or ("/" in text and text.partition("/")[0] in top_folders())
 
 
-def headings(document: Path) -> set[str]:
-    """The headings of a document, as links name them."""
-    return {anchor(heading) for heading in _HEADING.findall(prose(document))}
-
-
 def exists(path: str) -> bool:
     """Whether a file or a folder is called so, from the root or below some folder."""
     wanted = path if path in files() or path.endswith(_ENDINGS) else f"{path.rstrip('/')}/"
     return any(name == wanted or name.endswith(f"/{wanted}") for name in files())
-
-
-def anchor(heading: str) -> str:
-    """What a link to a heading ends in, as GitHub makes it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def keys_of(section: str, folder: Path) -> set[str]:
@@ -117,16 +97,7 @@ def test_readme_is_short() -> None:
 
 @pytest.mark.parametrize("name", names(LINKING))
 def test_every_relative_link_leads_to_a_file_and_a_heading(name: str) -> None:
-    document = ROOT / name
-    broken = []
-    for target in _LINK.findall(prose(document)):
-        if re.match(r"[a-z]+:", target):
-            continue
-        path, _, heading = target.partition("#")
-        file = (document.parent / path).resolve() if path else document
-        if not file.exists() or (heading and heading not in headings(file)):
-            broken.append(target)
-    assert broken == []
+    assert broken(ROOT / name) == []
 
 
 @pytest.mark.parametrize("name", names(DOCUMENTS))
