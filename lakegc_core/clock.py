@@ -34,6 +34,11 @@ def now() -> datetime:
         raise SettingsError(f"LAKEGC_NOW must be unix seconds, not {fixed!r}.") from None
 
 
+def is_replaced() -> bool:
+    """Whether another time stands in for the present, so that no clock of a server can agree with it."""
+    return bool(os.environ.get("LAKEGC_NOW"))
+
+
 def instant(seconds: float) -> str:
     """Unix seconds as an ISO 8601 instant, UTC, as reports and lists show every time."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -134,7 +134,7 @@ class _Question:
     def rows(self) -> int:
         """Of all artifacts that are read for the answer, but for commits."""
         sources = [source for layer in self.layers for source in layer.sources(STAGE, INDEX)]
-        sources += [*sources_of_origins(self.layers[-1]), *(source for _, source in self.records)]
+        sources += [*sources_of_origins(self.layers), *(source for _, source in self.records)]
         parts = [*self.layers[0].parts(STAGE, RANGES), *(source.part for source in sources)]
         return rows_of(parts)
 
@@ -181,7 +181,7 @@ class _Question:
                 more, retained = search.retained(wish, hits)
                 hits += more
                 wish = _without(wish, retained)
-                origins = origins_of(workers, self.layers[-1], wish.addresses)
+                origins = origins_of(workers, self.layers, wish.addresses)
                 wish = _without(wish, set(hashes_of([each["address"] for each in origins]).tolist()))
             if wish.path is not None or wish.addresses:
                 hits += search.anywhere(wish)

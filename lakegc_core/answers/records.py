@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 from lakegc_core.answers.workers import Workers
 from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
+from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.spark.session import Json
 from lakegc_core.stages.committed_addresses.held_paths import HELD
 from lakegc_core.stages.committed_addresses.range_files import STAGE
@@ -63,20 +65,23 @@ def records_of(workers: Workers, work: Named, addresses: Sequence[str]) -> Mappi
     return found
 
 
-def origins_of(workers: Workers, clean: Layer, addresses: Sequence[str]) -> list[Json]:
-    """Where a clean mark found that addresses were last shown: `address`, `path` and `commit_id`, of those it knew."""
+def origins_of(workers: Workers, layers: Sequence[Layer], addresses: Sequence[str]) -> list[Json]:
+    """Where a mark found that addresses were last shown: `address`, `path` and `commit_id`, of those it knew."""
     wanted = pa.array(addresses, pa.string())
 
     def task(source: Source) -> Iterator[Json]:
         yield from _rows(source, wanted, ("address", "path", "commit_id"))
 
-    return workers.run(sources_of_origins(clean), task) if addresses else []
+    return workers.run(sources_of_origins(layers), task) if addresses else []
 
 
-def sources_of_origins(clean: Layer) -> list[Source]:
-    """The parts of a clean mark's origins; none of marks from before there were origins."""
-    parts = clean.manifests[EXPIRED].datasets.get(ORIGINS, ())
-    return sources_of(clean.mark.config, clean.mark.stage_folder(EXPIRED, ORIGINS), parts, clean.mark_id)
+def sources_of_origins(layers: Sequence[Layer]) -> list[Source]:
+    """The parts of the origins that a mark knows: those of the newest of its layers that looked for them."""
+    for layer in layers:
+        if facts_of(layer.manifests, ExpiredFacts).origins is not None:
+            parts = layer.manifests[EXPIRED].datasets.get(ORIGINS, ())
+            return sources_of(layer.mark.config, layer.mark.stage_folder(EXPIRED, ORIGINS), parts, layer.mark_id)
+    return []
 
 
 def stored(context: MarkContext, addresses: Sequence[str]) -> Mapping[str, ObjectInfo]:

@@ -202,7 +202,7 @@ class ScaleSettings:
     store_heads: _Count = 0
     """HEADs of objects that one mark makes to ask lakeFS less, at most."""
     origin_entries: _Count = 0
-    """Entries of old commits that one clean mark reads to find the paths of garbage, at most."""
+    """Entries of old commits that one mark reads to find the paths of garbage, at most."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class RepositoryPolicy:
     clean_every: Annotated[int, Strict(), Field(ge=1)] = CLEAN_EVERY
     """How many marks, the clean one among them, rest on one another at most; 1: every mark is a clean one."""
     origins: Flag = True
-    """Whether clean marks find out under which paths garbage was last shown. false: no logical path is stored."""
+    """Whether marks find out under which paths garbage was last shown. false: no logical path is stored."""
     collect_unknown_names: Flag = False
     """Whether what lies below data/ under a name that lakeFS never gives is collected like its own data."""
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from lakegc_core.config.settings import ServerSettings
@@ -86,6 +88,14 @@ class LakeFSClient:
             raise asked.odd("`storage_config` is missing, or a `blockstore_type` is empty")
         said = answer.version_config
         return ServerConfig(version=said.version, storages=answer.storages, edition=said.version_context)
+
+    def clock(self) -> datetime | None:
+        """The time of the server that answers, to the second; None if its answer has no date that reads."""
+        reply = self._http.send(Request("GET", path("config"), action=_READ_CONFIG))
+        try:
+            return parsedate_to_datetime(reply.date).astimezone(UTC)
+        except ValueError:
+            return None
 
     def grace_period(self) -> int:
         """Seconds for which the server lets an uploaded object be linked: no minimum age may be below it."""

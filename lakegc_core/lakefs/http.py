@@ -93,6 +93,7 @@ class Reply:
     body: bytes
     retry_after: str | None = None
     location: str = ""
+    date: str = ""
 
     @property
     def is_busy(self) -> bool:
@@ -176,6 +177,7 @@ class Http:
                 body=response.content if wanted else b"",
                 retry_after=response.headers.get("Retry-After"),
                 location=response.headers.get("Location", ""),
+                date=response.headers.get("Date", ""),
             )
 
     def elements(self, request: Request, shape: type[Page[T]]) -> Iterator[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,6 +37,24 @@ def largest(facts: ExpiredFacts) -> str:
     """The largest causes as a sentence with a blank before it; "" where nobody looked."""
     said = ", ".join(_each(facts))
     return f" Of the bytes, {said}." if said else ""
+
+
+def missing(facts: ExpiredFacts) -> str:
+    """The folders in which most of the missing objects were that are named with their paths, as a sentence with a blank
+    before it; "" where no path is known."""
+    paths = [each["path"] for each in facts.missing_paths if each["path"]]
+    folders = Counter(two_deep(path) or "(root)" for path in paths)
+    said = ", ".join(f"{count:,} in {folder}" for folder, count in sorted(folders.items(), key=_most)[:_NAMED])
+    return f" Of {len(paths):,} whose paths were looked up: {said}." if said else ""
+
+
+def two_deep(path: str) -> str:
+    """The folder of a path by which it is counted: two deep; "" for what lies in the root."""
+    return "".join(f"{folder}/" for folder in path.split("/")[:-1][:2])
+
+
+def _most(counted: tuple[str, int]) -> tuple[int, str]:
+    return -counted[1], counted[0]
 
 
 def _each(facts: ExpiredFacts) -> Iterator[str]:

@@ -95,13 +95,14 @@ def live_in_listing(evidence: Evidence) -> Finding:
         return False, (
             f"{missing:,} live objects are not in the store ({share:.2%} of {live + missing:,}; limit "
             f"{evidence.level.missing_live:.2%}): reads of them fail. Either data was lost before, or listing and "
-            "references do not speak of the same place. The mark's dataset expired_addresses/missing names them. "
-            f"{_if_meant('live-in-listing')}"
+            f"references do not speak of the same place.{causes.missing(evidence.expired)} The mark's dataset "
+            f"expired_addresses/missing names all of them. {_if_meant('live-in-listing')}"
         )
     if missing:
         return (
             True,
-            f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already.",
+            f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already."
+            f"{causes.missing(evidence.expired)}",
         )
     return True, f"All {live:,} live objects are in the store."
 

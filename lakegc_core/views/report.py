@@ -66,8 +66,7 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
 
 
 def _origins_json(facts: ExpiredFacts) -> Json | None:
-    """Why objects are garbage, and under which folders they were shown; None where nobody looked, as in optimized
-    marks."""
+    """Why objects are garbage, and under which folders they were shown; None where nobody looked."""
     if facts.origins is None:
         return None
     return {

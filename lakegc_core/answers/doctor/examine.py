@@ -13,7 +13,7 @@ from lakegc_core.answers.doctor.newest_mark import examine_newest_mark
 from lakegc_core.answers.doctor.policies import MOST, examine_patterns, examine_places
 from lakegc_core.answers.doctor.rules import examine_rules
 from lakegc_core.answers.doctor.server import about, examine_server
-from lakegc_core.answers.doctor.store_rights import UNREACHABLE, try_clock, try_store
+from lakegc_core.answers.doctor.store_rights import UNREACHABLE, try_clock, try_server_clock, try_store
 from lakegc_core.answers.doctor.store_settings import examine_settings
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import LakegcError
@@ -87,7 +87,7 @@ def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
     level = safety.level(context.policy.safety or safety.FULL.name)
     answers = try_lakefs(context.client, context.repository, found.say)
     found.look("rights in lakeFS", lambda: answers.findings)
-    found.look("clocks", lambda: try_clock(context, level))
+    found.look("clocks", lambda: [*try_clock(context, level), *try_server_clock(context.client, level)])
     if any(finding.name == UNREACHABLE for finding in found.findings):
         return  # that nothing can be told of it goes without saying
     told = connect(context.data).settings()

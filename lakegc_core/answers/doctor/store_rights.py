@@ -15,6 +15,7 @@ from lakegc_core import clock
 from lakegc_core.answers.doctor.finding import Finding, Level, Need, Trials
 from lakegc_core.answers.doctor.lakefs_rights import Answers
 from lakegc_core.errors import IncompleteError, LakegcError, ObjectNotFoundError, PreconditionFailedError, StoreError
+from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.artifacts import HOME, marks
 from lakegc_core.marks.context import RepositoryContext, output_key
 from lakegc_core.names import Outcome
@@ -57,6 +58,15 @@ def try_clock(context: RepositoryContext, level: SafetyLevel) -> list[Finding]:
     return trials.findings if now is None else judge_clock((now - before).total_seconds(), level)
 
 
+def try_server_clock(client: LakeFSClient, level: SafetyLevel) -> list[Finding]:
+    """What lakeFS's clock shows, as far as its answers have a date. A second of the difference is in that date."""
+    before = clock.now()
+    now = client.clock()
+    if now is None or clock.is_replaced():
+        return []
+    return judge_server_clock((now - before).total_seconds(), level)
+
+
 def try_store(context: RepositoryContext, answers: Answers, *, versions: bool) -> list[Finding]:
     """Try the store of the data, and the one in which marks lie. `versions`: whether old versions may stay there."""
     trials = Trials()
@@ -86,6 +96,22 @@ def judge_clock(skew: float, level: SafetyLevel) -> list[Finding]:
             "A wrong clock makes young objects look old. "
             + ("The guard `clocks` stops every sweep." if is_over else "Beyond the limit no mark is swept."),
             "Set the clocks right (NTP), then make a new mark.",
+        )
+    ]
+
+
+def judge_server_clock(skew: float, level: SafetyLevel) -> list[Finding]:
+    """`skew`: seconds by which lakeFS's clock is ahead of this machine's. The limit is the store's; no guard has one."""
+    if abs(skew) <= level.clock_skew.total_seconds():
+        return []
+    return [
+        Finding(
+            "server-clock",
+            Level.WARNING,
+            f"lakeFS's clock and that of this machine differ by {skew:.0f} s.",
+            "lakeFS dates commits and names objects by its own clock. If that is behind, rules drop commits too early, "
+            "and young objects look old.",
+            "Set the clocks right (NTP), also of what stands between lakeFS and this machine, if that dates answers.",
         )
     ]
 

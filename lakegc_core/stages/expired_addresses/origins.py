@@ -1,14 +1,13 @@
 """The past of what nothing refers to: the last path and commit that showed it, and what became of it then.
 
-Only clean marks look: an optimized one does not see all that became garbage. What an earlier clean mark found is
-carried on, and no range is read for paths twice. It is for people, and decides nothing.
+What earlier marks found is carried on, and no range is read for paths twice. It is for people, and decides nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, rests_on
 from lakegc_core.marks.previous import previous_mark
-from lakegc_core.policy.facts import NOTHING, Amount, Cause, Folder, OriginFacts
+from lakegc_core.policy.facts import NOTHING, Amount, Cause, ExpiredFacts, Folder, OriginFacts
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.stages.committed_addresses import range_files
 from lakegc_core.stages.committed_addresses.range_files import reading, tasks_for
@@ -34,7 +33,7 @@ from lakegc_core.stages.expired_addresses.old_ranges import (
     Budget,
     OldRanges,
 )
-from lakegc_core.stages.expired_addresses.past_commits import LOST_BRANCHES, PASTS, PASTS_SCHEMA, PastWalk
+from lakegc_core.stages.expired_addresses.past_commits import LOST_BRANCHES, PASTS, PASTS_SCHEMA, Dataset, PastWalk
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, REFS
 from lakegc_core.stages.retention_commits.known_walk import Place
@@ -69,7 +68,7 @@ def find_origins(spark: SparkSession, context: MarkContext, own: Layer, parts: M
         return _found(_Search(spark, context, _Before.of(context)), own, parts)
     except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
         context.say(f"{STAGE}: what an earlier mark found of the past of objects does not read ({error})")
-        return _found(_Search(spark, context, _Before(None, None)), own, parts)
+        return _found(_Search(spark, context, _Before()), own, parts)
 
 
 def _found(search: _Search, own: Layer, parts: Mapping[str, Sequence[Part]]) -> Origins:
@@ -79,15 +78,15 @@ def _found(search: _Search, own: Layer, parts: Mapping[str, Sequence[Part]]) -> 
     ranges, until = search.choose(own, walked[PASTS])
     found = search.origins(ranges, parts)
     left = sum(result.get("unread", 0) for result in results) + (until is not None)
-    datasets = {ORIGINS: found, LOOKED: search.note(walked[PASTS], ranges, until), LOST_BRANCHES: walked[LOST_BRANCHES]}
+    noted = search.note(walked[PASTS], ranges, until, whole=not rests_on(search.context.mark))
+    datasets = {ORIGINS: found, LOOKED: noted, LOST_BRANCHES: walked[LOST_BRANCHES]}
     return Origins(search.facts(found, parts[STAGE], left), datasets)
 
 
 def garbage_with_origins(spark: SparkSession, context: MarkContext) -> DataFrame:
     """The garbage of a complete mark: the columns of `expired_addresses`, and those of `origins`, null where no commit
-    is known to have shown an object. For an optimized mark the clean mark says it that it rests on."""
-    before = _Before.of_mark(context, context.mark)
-    folder, parts = before.place(ORIGINS)
+    is known to have shown an object."""
+    folder, parts = _Before.of_mark(context, context.mark).origins
     origins = read(spark, context.workspace, folder, parts, ORIGINS_SCHEMA)
     expired = context.mark.require(STAGE).datasets[STAGE]
     garbage = read(spark, context.workspace, context.mark.stage_folder(STAGE), expired, SCHEMA)
@@ -96,34 +95,52 @@ def garbage_with_origins(spark: SparkSession, context: MarkContext) -> DataFrame
 
 @dataclass(frozen=True)
 class _Before:
-    """What the last clean mark found, and the refs that it and the last mark saw. Nothing of these, if none is left."""
+    """The last complete mark and those that it rests on, newest first; none, if none is left."""
 
-    clean: MarkArtifacts | None
-    last: MarkArtifacts | None
+    marks: tuple[MarkArtifacts, ...] = ()
 
     @classmethod
     def of(cls, context: MarkContext) -> _Before:
         last = previous_mark(context)
-        return cls(None, None) if last is None else cls.of_mark(context, last)
+        return cls() if last is None else cls.of_mark(context, last)
 
     @classmethod
     def of_mark(cls, context: MarkContext, last: MarkArtifacts) -> _Before:
-        """A complete mark, and the clean one that it is or rests on."""
-        below = rests_on(last)
-        return cls(context.artifacts(below[-1]) if below else last, last)
+        """A complete mark, and those that it rests on."""
+        return cls((last, *map(context.artifacts, rests_on(last))))
 
-    def place(self, dataset: str) -> tuple[str, tuple[Part, ...]]:
-        """The folder and the parts of a dataset; of marks that did not look there are none."""
-        if self.clean is None:
-            return "", ()
-        return self.clean.stage_folder(STAGE, dataset), tuple(self.clean.require(STAGE).datasets.get(dataset, ()))
+    @property
+    def origins(self) -> Dataset:
+        """What the last of them that looked knows of the past of objects."""
+        return self._last(ORIGINS)
 
-    def refs(self) -> tuple[tuple[str, tuple[Part, ...]], ...]:
-        """Folders and parts of refs, the newest first."""
-        marks = {mark.mark_id: mark for mark in (self.last, self.clean) if mark is not None}
+    @property
+    def lost(self) -> Dataset:
+        """The branches that it knows to be gone."""
+        return self._last(LOST_BRANCHES)
+
+    @property
+    def looked(self) -> tuple[Dataset, ...]:
+        """What was read for paths. A mark notes what it has read itself, and a clean one all that was read before."""
+        return tuple(_dataset(mark, LOOKED) for mark in self.marks)
+
+    @property
+    def refs(self) -> tuple[Dataset, ...]:
+        """The refs that the last of them and the clean one saw."""
+        ends = {mark.mark_id: mark for mark in (*self.marks[:1], *self.marks[-1:])}
         return tuple(
-            (mark.stage_folder(COMMITS, REFS), tuple(mark.require(COMMITS).datasets[REFS])) for mark in marks.values()
+            (mark.stage_folder(COMMITS, REFS), tuple(mark.require(COMMITS).datasets[REFS])) for mark in ends.values()
         )
+
+    def _last(self, dataset: str) -> Dataset:
+        looked = (mark for mark in self.marks if mark.facts(ExpiredFacts).origins is not None)
+        mark = next(looked, None)
+        return ("", ()) if mark is None else _dataset(mark, dataset)
+
+
+def _dataset(mark: MarkArtifacts, dataset: str) -> Dataset:
+    """The folder and the parts of a dataset; of a mark that did not look there are none."""
+    return mark.stage_folder(STAGE, dataset), tuple(mark.require(STAGE).datasets.get(dataset, ()))
 
 
 @dataclass(frozen=True)
@@ -139,9 +156,9 @@ class _Search:
         return PastWalk(
             place=Place.of(self.context),
             folders={name: self._folder(name) for name in (LOST_BRANCHES, PASTS)},
-            looked=self.before.place(LOOKED),
-            lost=self.before.place(LOST_BRANCHES),
-            former=self.before.refs(),
+            looked=self.before.looked,
+            lost=self.before.lost,
+            former=self.before.refs,
             most=MOST_METARANGES,
         )
 
@@ -156,7 +173,7 @@ class _Search:
         tasks = tasks_for(rows_of(pasts), 64, 4 * spark_width(self.spark))
         read_by = Mapped(self._read(PASTS, pasts, PASTS_SCHEMA).repartition(tasks), RANGES_SCHEMA, self._old.ranges)
         retained = own.frame(self.spark, range_files.STAGE, range_files.RANGES, range_files.RANGES_SCHEMA)
-        looked = self._read_before(LOOKED, LOOKED_SCHEMA)
+        looked = self._looked()
         new = (
             read_by.as_frame()
             .join(many(retained.select("range_id")), "range_id", "left_anti")
@@ -177,13 +194,14 @@ class _Search:
 
         places = tuple((self.context.mark.stage_folder(STAGE, name), parts[name]) for name in (STAGE, KEPT))
         wanted = Wanted(self.context.workspace, places)
-        _, former = self.before.place(ORIGINS)
+        folder, former = self.before.origins
         if not wanted.rows or not (ranges or former):
             return []
         tasks = tasks_for(len(ranges) and rows_of(ranges), 4, 4 * spark_width(self.spark))
         chosen = self._read(RANGES, ranges, RANGES_SCHEMA).repartition(tasks)
         new = among(self.spark, Mapped(chosen, ORIGINS_SCHEMA, self._old.entries), wanted)
-        old = among(self.spark, Mapped(self._read_before(ORIGINS, ORIGINS_SCHEMA), ORIGINS_SCHEMA), wanted)
+        known = read(self.spark, self.context.workspace, folder, former, ORIGINS_SCHEMA)
+        old = among(self.spark, Mapped(known, ORIGINS_SCHEMA), wanted)
         names = ORIGINS_SCHEMA.names[1:]
         every = (
             new.as_frame()
@@ -194,15 +212,18 @@ class _Search:
         )
         return write(every, self.context.workspace, {ORIGINS: self._folder(ORIGINS)}, ORIGINS_SCHEMA)[ORIGINS]
 
-    def note(self, pasts: Sequence[Part], ranges: Sequence[Part], until: int | None) -> list[Part]:
-        """Write which metaranges and ranges were read, by this mark or before: no other reads them again."""
-        _, former = self.before.place(LOOKED)
+    def note(self, pasts: Sequence[Part], ranges: Sequence[Part], until: int | None, *, whole: bool) -> list[Part]:
+        """Write which metaranges and ranges this mark has read: no other reads them again. `whole`: and those that
+        were read before, for a mark that rests on no other."""
+        former = whole and any(parts for _, parts in self.before.looked)
         if not (pasts or former):
             return []
         metaranges = self._read(PASTS, pasts, PASTS_SCHEMA)
         done = metaranges if until is None else metaranges.where(metaranges["moment"] > until)
-        every = self._read_before(LOOKED, LOOKED_SCHEMA).union(done.select("metarange_id"))
-        every = every.union(self._read(RANGES, ranges, RANGES_SCHEMA).select("range_id"))
+        every = done.selectExpr("metarange_id AS id").union(
+            self._read(RANGES, ranges, RANGES_SCHEMA).select("range_id")
+        )
+        every = every.union(self._looked()) if former else every
         return write(every, self.context.workspace, {LOOKED: self._folder(LOOKED)}, LOOKED_SCHEMA)[LOOKED]
 
     def facts(self, found: Sequence[Part], expired: Sequence[Part], left: int) -> OriginFacts:
@@ -262,6 +283,8 @@ class _Search:
     ) -> DataFrame:
         return read(self.spark, self.context.workspace, self._folder(dataset), parts, schema, columns)
 
-    def _read_before(self, dataset: str, schema: pa.Schema) -> DataFrame:
-        folder, parts = self.before.place(dataset)
-        return read(self.spark, self.context.workspace, folder, parts, schema)
+    def _looked(self) -> DataFrame:
+        """What was read before."""
+        places = [place for place in self.before.looked if place[1]] or [("", ())]
+        frames = (read(self.spark, self.context.workspace, *place, LOOKED_SCHEMA) for place in places)
+        return reduce(lambda one, other: one.union(other), frames)

@@ -37,7 +37,7 @@ LOST_SCHEMA = pa.schema(
 )
 _MOST_LOST = 10_000  # branches that are remembered, the newest; no sum depends on them
 
-Place = tuple[str, tuple[Part, ...]]
+Dataset = tuple[str, tuple[Part, ...]]
 """A folder, and the parts in it."""
 
 
@@ -50,9 +50,9 @@ class PastWalk(KnowingWalk):
     """
 
     folders: Mapping[str, str]
-    looked: Place
-    lost: Place
-    former: tuple[Place, ...]
+    looked: tuple[Dataset, ...]
+    lost: Dataset
+    former: tuple[Dataset, ...]
     most: int
 
     def run(self) -> Iterator[Json]:
@@ -84,7 +84,7 @@ class PastWalk(KnowingWalk):
         config = self.place.artifacts
         others = column_at(config, self.place.others, "metarange_id")
         kept = column_at(config, self.place.commits, "metarange_id")
-        return others - kept - column_at(config, self.looked, "id") - {""}
+        return others.difference(kept, *(column_at(config, looked, "id") for looked in self.looked), {""})
 
     def _branch_of(self, known: Known) -> dict[int, Json]:
         """For each commit of the history of a branch that is gone that branch; of several the one that went last."""

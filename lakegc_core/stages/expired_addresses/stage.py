@@ -33,7 +33,7 @@ from lakegc_core.stages.expired_addresses.measure import previous_of, staged_los
 from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, References, read_references
 from lakegc_core.stages.expired_addresses.optimized import against_changes
-from lakegc_core.stages.expired_addresses.origins import Origins, find_origins
+from lakegc_core.stages.expired_addresses.origins import find_origins
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
 from lakegc_core.stages.expired_addresses.reasons import Judge
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
@@ -73,7 +73,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
     parts[MISSING] = _not_stored(context, known.missing, folders[MISSING])
     asked = _without_reuploads(spark, context, parts, folders, known.misstated, own.manifests[STAGES[2]].finished_at)
     parts = asked.parts
-    origins = find_origins(spark, context, own, parts) if not layers else Origins()
+    origins = find_origins(spark, context, own, parts)
     prefixes, foreign_prefixes = _largest_folders(spark, context, parts, folders)
     sums = sums_of(parts)
     groups, previous = groups_of(sums, facts_of(manifests, ListingFacts), known.learnt), previous_of(context)

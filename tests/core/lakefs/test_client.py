@@ -6,12 +6,13 @@ How it asks, and asks again, is in `test_http.py`; what a real server answers in
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from lakegc_core.errors import IncompleteError, ServerError
-from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.lakefs.http import Http, LakeFSError, Reply
 from lakegc_core.lakefs.models import Commit, DumpRefs, GcRules, ObjectStats, PreparedCommits, StagedDump
 from tests.support.scripted_lakefs import (
     COMMIT,
@@ -126,6 +127,21 @@ def test_a_configuration_without_a_storage_is_an_error(server: Scripted) -> None
     server.on("GET", "/config", config([]))
     with pytest.raises(ServerError, match="storage_config"):
         server.client.config()
+
+
+@pytest.mark.parametrize(
+    ("date", "clock"),
+    [
+        ("Tue, 24 Nov 2026 22:10:18 GMT", datetime(2026, 11, 24, 22, 10, 18, tzinfo=UTC)),
+        ("", None),
+        ("yesterday", None),
+    ],
+)
+def test_the_servers_clock_is_the_date_of_its_answer_if_that_reads(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch, date: str, clock: datetime | None
+) -> None:
+    monkeypatch.setattr(Http, "send", lambda http, request: Reply(200, b"", date=date))
+    assert server.client.clock() == clock
 
 
 # ---- rules (T10) ----

@@ -47,6 +47,20 @@ def test_what_no_commit_is_known_to_have_shown_is_called_never_committed_only_on
     assert text == " Of the bytes, 100% were never committed, or in commits that later marks read."
 
 
+def missing(*paths: str) -> ExpiredFacts:
+    told = [{"address": f"data/{number}", "path": path} for number, path in enumerate(paths)]
+    return read_facts(ExpiredFacts, whole_facts("expired_addresses", {"missing_paths": told}))
+
+
+def test_the_three_folders_with_most_of_the_missing_objects_are_named() -> None:
+    found = missing("t/a/1", "t/a/x/2", "t/b/3", "t/b/4", "t/b/5", "u/6", "7", "8", "")
+    assert causes.missing(found) == " Of 8 whose paths were looked up: 3 in t/b/, 2 in (root), 2 in t/a/."
+
+
+def test_where_no_path_is_known_no_folder_is_named() -> None:
+    assert causes.missing(missing()) == causes.missing(missing("", "")) == ""
+
+
 @pytest.mark.parametrize("found", [facts(None), facts(origins(), 0, 0)])
 def test_where_nobody_looked_or_nothing_is_garbage_there_is_no_cause(found: ExpiredFacts) -> None:
     assert causes.shares(found) == [] and causes.largest(found) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -231,6 +232,20 @@ def test_a_clock_that_nears_the_limit_is_a_warning() -> None:
     assert judge_clock(200, FULL) == judge_clock(-299, FULL) == []
     assert [each.level for each in judge_clock(-400, FULL)] == [Level.WARNING]
     assert [each.level for each in judge_clock(-601, FULL)] == [Level.ALARM]
+
+
+@pytest.mark.parametrize("minutes", [-11, 11])
+def test_a_wrong_clock_of_lakefs_is_a_warning(
+    on_folder: Patient, monkeypatch: pytest.MonkeyPatch, minutes: int
+) -> None:
+    monkeypatch.setattr(on_folder.server.sandbox, "clock", lambda: time.time() + minutes * 60)
+    finding = on_folder.finding("server-clock")
+    assert finding.level is Level.WARNING and re.search(r"differ by -?6[56]\d s", finding.what)
+
+
+def test_a_lakefs_without_dates_says_nothing_of_its_clock(on_folder: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(on_folder.client), "clock", lambda client: None)
+    assert "server-clock" not in {each.name for each in on_folder.examine().findings}
 
 
 def test_a_store_is_asked_under_names_that_it_never_had(on_s3: Patient) -> None:

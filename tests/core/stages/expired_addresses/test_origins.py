@@ -18,7 +18,7 @@ from lakegc_core.config.settings import RepositoryPolicy, ScaleSettings
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.policy import causes
-from lakegc_core.policy.facts import Amount, Cause, ExpiredFacts, Folder, OriginFacts
+from lakegc_core.policy.facts import Amount, Cause, ExpiredFacts, Folder, ListingFacts, OriginFacts
 from lakegc_core.stages.expired_addresses.old_ranges import LOOKED, ORIGINS
 from lakegc_core.stages.expired_addresses.origins import DATASETS
 from lakegc_core.stages.expired_addresses.since import STAGE
@@ -182,13 +182,55 @@ def test_what_a_hold_keeps_has_its_past_once_the_hold_is_gone(here: Marking) -> 
     assert origins(mark) == {kept: ("legal/a", "replaced", "main")} and facts(mark).found == Amount(1, 1)
 
 
-def test_an_optimized_mark_does_not_look_and_the_next_clean_one_finds_what_it_knew(here: Marking) -> None:
+def test_optimized_marks_look_for_what_became_garbage_since(here: Marking) -> None:
+    root = here.repo.refs.branches["main"].commit_id
+    first = here.commit("main", 60, tables_a=b"1")
+    second = here.commit("main", 50, tables_a=b"22")
+    here.repo.create_branch("exp", root)
+    left = here.commit("exp", 40, runs_model=b"3" * 1000)
+    clean = here.mark("m1")
+    assert origins(clean) == {first: ("tables/a", "replaced", "main")}
+    here.commit("main", 30, tables_a=b"333")
+    one = here.mark("m2", mode=INCREMENTAL)
+    assert one.mark.facts(ListingFacts).rests_on
+    known = {first: ("tables/a", "replaced", "main"), second: ("tables/a", "replaced", "main")}
+    assert origins(one) == known
+    here.repo.delete_branch("exp")
+    two = here.mark("m3", mode=INCREMENTAL)
+    assert origins(two) == known | {left: ("runs/model", "deleted", "exp")}
+    said = [(share.words, share.amount.objects) for share in causes.shares(two.mark.facts(ExpiredFacts))]
+    assert said == [
+        ("were left by branch exp, which was gone on 31 March 2025", 1),
+        ("were replaced or deleted on branch main", 2),
+    ]
+    assert origins(here.mark("m4")) == origins(two)
+
+
+def test_optimized_marks_read_no_range_for_paths_twice_and_note_only_what_they_read(here: Marking) -> None:
+    for number in range(4):
+        here.commit("main", 60 - number, a=b"%d" % number, b=b"same")
+    marks = [here.mark("m1")]
+    for number in range(3):
+        here.commit("main", 50 - number, a=b"%d" % (10 + number))
+        marks.append(here.mark(f"o{number}", mode=INCREMENTAL))
+    read = [{row["id"] for row in rows(mark, LOOKED)} for mark in marks]
+    assert all(read) and sum(map(len, read)) == len(set.union(*read))
+    for file in here.lake.files("lake").glob("_lakefs/*"):
+        if file.name in set.union(*read):
+            file.unlink()  # a second reading of it would find nothing
+    last = here.mark("m5", mode=INCREMENTAL)
+    assert origins(last) == origins(marks[-1]) and not rows(last, LOOKED)
+    again = here.mark("m6")
+    assert origins(again) == origins(last) and {row["id"] for row in rows(again, LOOKED)} == set.union(*read)
+
+
+def test_a_mark_that_did_not_look_is_passed_over(here: Marking) -> None:
     old = here.commit("main", 60, a=b"1")
     here.commit("main", 50, a=b"2")
     here.mark("m1")
-    optimized = here.mark("m2", mode=INCREMENTAL)
-    assert optimized.mark.facts(ExpiredFacts).origins is None and not origins(optimized)
-    assert origins(here.mark("m3")) == {old: ("a", "replaced", "main")}
+    private = here.mark("m2", mode=INCREMENTAL, policy=RepositoryPolicy(match="*", origins=False))
+    assert private.mark.facts(ExpiredFacts).origins is None and not origins(private)
+    assert origins(here.mark("m3", mode=INCREMENTAL)) == {old: ("a", "replaced", "main")}
 
 
 def test_the_garbage_is_written_as_a_table_with_where_it_was_last_shown(here: Marking) -> None:

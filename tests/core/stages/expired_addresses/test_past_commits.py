@@ -83,7 +83,7 @@ class Walked:
         walk = PastWalk(
             place=place,
             folders={PASTS: PASTS, LOST_BRANCHES: LOST_BRANCHES},
-            looked=self.place("looked", LOOKED_SCHEMA, [{"id": each} for each in looked]),
+            looked=tuple(self.place(f"looked-{each}", LOOKED_SCHEMA, [{"id": each}]) for each in looked),
             lost=self.place("lost", LOST_SCHEMA, lost),
             former=(self.refs("former", former or {}),),
             most=most,
