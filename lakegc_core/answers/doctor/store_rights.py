@@ -101,7 +101,7 @@ def judge_clock(skew: float, level: SafetyLevel) -> list[Finding]:
 
 
 def judge_server_clock(skew: float, level: SafetyLevel) -> list[Finding]:
-    """`skew`: seconds by which lakeFS's clock is ahead of this machine's. The limit is the store's; no guard has one."""
+    """`skew`: seconds by which lakeFS's clock is ahead of this machine's. Stores have the same limit."""
     if abs(skew) <= level.clock_skew.total_seconds():
         return []
     return [
