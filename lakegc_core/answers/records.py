@@ -14,13 +14,11 @@ from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.committed_addresses.held_paths import HELD
-from lakegc_core.stages.committed_addresses.range_files import STAGE
-from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
-from lakegc_core.stages.expired_addresses.old_ranges import ORIGINS
-from lakegc_core.stages.expired_addresses.since import KEPT
-from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
-from lakegc_core.stages.namespace_listing.inventory import journals
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import HELD
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
+from lakegc_core.stages.expired_addresses.stage import KEPT, NEIGHBOURS, ORIGINS
+from lakegc_core.stages.namespace_listing.stage import journals
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import ObjectInfo, connect
 from lakegc_core.tables.key_scan import Source, sources_of
@@ -37,10 +35,10 @@ def records(context: MarkContext, own: Layer) -> Named:
     """What a mark and the sweeps of all marks have on record of addresses."""
     named = (
         ("staged", own.sources(uncommitted_addresses.STAGE)),
-        ("held", own.sources(STAGE, HELD)),
-        ("neighbour", own.sources(EXPIRED, NEIGHBOURS)),
-        ("expired", own.sources(EXPIRED)),
-        ("kept", own.sources(EXPIRED, KEPT)),
+        ("held", own.sources(committed_addresses.STAGE, HELD)),
+        ("neighbour", own.sources(expired_addresses.STAGE, NEIGHBOURS)),
+        ("expired", own.sources(expired_addresses.STAGE)),
+        ("kept", own.sources(expired_addresses.STAGE, KEPT)),
     )
     work = [(name, source) for name, sources in named for source in sources]
     for mark_id, folder, parts in journals(context, 0.0):
@@ -75,8 +73,9 @@ def origins_of(workers: Workers, clean: Layer, addresses: Sequence[str]) -> list
 
 def sources_of_origins(clean: Layer) -> list[Source]:
     """The parts of a clean mark's origins; none of marks from before there were origins."""
-    parts = clean.manifests[EXPIRED].datasets.get(ORIGINS, ())
-    return sources_of(clean.mark.config, clean.mark.stage_folder(EXPIRED, ORIGINS), parts, clean.mark_id)
+    stage = expired_addresses.STAGE
+    parts = clean.manifests[stage].datasets.get(ORIGINS, ())
+    return sources_of(clean.mark.config, clean.mark.stage_folder(stage, ORIGINS), parts, clean.mark_id)
 
 
 def stored(context: MarkContext, addresses: Sequence[str]) -> Mapping[str, ObjectInfo]:

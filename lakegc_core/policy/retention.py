@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakegc_core.policy.holds import BRANCH, COMMIT, PATH, TAG, matching_names
 
@@ -28,6 +29,16 @@ class Rules:
     def days(self, branch: str) -> int:
         """The days a branch keeps. A branch rule of 0 is a rule."""
         return self.branch_days.get(branch, self.default_days)
+
+
+def rules_json(rules: Rules | None) -> dict[str, Any] | None:
+    """Rules as they stand in artifacts."""
+    return None if rules is None else {"default": rules.default_days, "branches": dict(rules.branch_days)}
+
+
+def rules_of(told: Mapping[str, Any] | None) -> Rules | None:
+    """Rules as artifacts have them."""
+    return None if told is None else Rules(told["default"], dict(told["branches"]))
 
 
 @dataclass(frozen=True)

@@ -284,3 +284,8 @@ def spark_width(spark: SparkSession) -> int:
     """How many tasks run side by side, as far as the session tells."""
     shuffle = spark.conf.get("spark.sql.shuffle.partitions", "8") or "8"
     return max(1, int(shuffle) // 2)
+
+
+def tasks_for(files: int, each: int, most: int) -> int:
+    """How many tasks share the reading of files: the work is in the files, not in the few rows that name them."""
+    return max(1, min(most, -(-files // each)))

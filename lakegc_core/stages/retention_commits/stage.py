@@ -24,14 +24,44 @@ from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.previous import former_state
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.policy.facts import CommitsFacts
-from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.retention import Rules, rules_json
 from lakegc_core.spark.session import Json, run_tasks
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
-from lakegc_core.stages.retention_commits.rules_memory import remember, rules_json
+from lakegc_core.stages.retention_commits.commit_walk import (
+    COMMITS,
+    COMMITS_SCHEMA,
+    OTHERS,
+    REFS,
+    REFS_SCHEMA,
+    CommitWalk,
+    Walk,
+)
+from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, Place, column_at, rows_at
+from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules, remember
 from lakegc_core.tables.parts import Part, PartWriter, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = [
+    "COMMITS",
+    "COMMITS_SCHEMA",
+    "OTHERS",
+    "REFS",
+    "REFS_SCHEMA",
+    "KnowingWalk",
+    "Place",
+    "Seen",
+    "column_at",
+    "effective_rules",
+    "fetch_commit",
+    "find_retained",
+    "heads_digest",
+    "retention_commits",
+    "rows_at",
+    "rules_in_force",
+    "walk_until_known",
+    "write_heads",
+]
 
 Run = Callable[[Sequence[Walk], Callable[[Walk], Iterator[Json]]], list[Json]]
 """Runs tasks, and gives back what they yield."""
