@@ -138,9 +138,8 @@ def _read_metaranges(
         rows,
         context.workspace,
         {name: f"{folder}/{name}" for name in (METARANGES, _FORMER, CHECKSUMS)},
-        METARANGES_SCHEMA,
+        {METARANGES: METARANGES_SCHEMA, _FORMER: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA},
         split=_split_metaranges,
-        schemas={CHECKSUMS: CHECKSUMS_SCHEMA},
         summarise=sum_metaranges,
     )
 

@@ -105,9 +105,8 @@ def _read_metaranges(
         Mapped(unknown.repartition(tasks), METARANGES_SCHEMA, reading(context, folder).metaranges),
         context.workspace,
         {name: f"{folder}/{name}" for name in (METARANGES, CHECKSUMS)},
-        METARANGES_SCHEMA,
+        {METARANGES: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA},
         split=split_metaranges,
-        schemas={CHECKSUMS: CHECKSUMS_SCHEMA},
         summarise=sum_metaranges,
     )
     check_metaranges(found[CHECKSUMS], expected)

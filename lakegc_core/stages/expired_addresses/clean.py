@@ -97,9 +97,8 @@ def _write_named(spark: SparkSession, context: MarkContext, own: Layer, listed_f
         rows,
         context.workspace,
         {name: context.mark.stage_folder(STAGE, name) for name in (ABSENT, MISSTATED)},
-        _ADDRESS,
+        {ABSENT: _ADDRESS, MISSTATED: MISSTATED_SCHEMA},
         split=partial(_split_named, listed_from),
-        schemas={MISSTATED: MISSTATED_SCHEMA},
     )
 
 

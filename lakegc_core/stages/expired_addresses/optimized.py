@@ -179,8 +179,7 @@ class _ChangedAddresses:
 
     def _write(self, rows: Mapped, schemas: Mapping[str, pa.Schema], split: Any) -> dict[str, list[Part]]:
         folders = {name: self._folder(name) for name in schemas}
-        first = next(iter(schemas.values()))
-        return write(rows, self.context.workspace, folders, first, split=split, schemas=schemas, summarise=_sizes)
+        return write(rows, self.context.workspace, folders, schemas, split=split, summarise=_sizes)
 
     def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> DataFrame:
         if not parts:

@@ -7,7 +7,7 @@ keeps it. What no reason keeps is expired.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -184,8 +184,7 @@ def _judged(
         context.workspace,
         {name: folders[name] for name in (STAGE, KEPT)},
         SCHEMA,
-        prepare=Judge.of(context, xid_times),
-        split=_split,
+        split=_Division(Judge.of(context, xid_times)),
         summarise=Summary.of(context),
     )
 
@@ -224,8 +223,7 @@ def _without_reuploads(
         context.workspace,
         {name: folders[name] for name in (STAGE, KEPT)},
         SCHEMA,
-        prepare=_Answers(read_at, found.asked_at),
-        split=_split,
+        split=_Division(_Answers(read_at, found.asked_at)),
         summarise=Summary.of(context),
     )
     moved = {**parts, STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]]}
@@ -286,6 +284,16 @@ def _missing(addresses: DataFrame) -> DataFrame:
         F.lit(MISSING).alias("reason"),
         moment(0).alias("since"),
     )
+
+
+@dataclass(frozen=True)
+class _Division:
+    """Divides rows among the datasets by what keeps them, which `judge` says; a picklable value that tasks carry."""
+
+    judge: Callable[[pa.Table], pa.Table]
+
+    def __call__(self, rows: pa.Table) -> dict[str, pa.Table]:
+        return _split(self.judge(rows))
 
 
 def _split(table: pa.Table) -> dict[str, pa.Table]:

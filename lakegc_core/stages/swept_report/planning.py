@@ -173,14 +173,13 @@ class Planner:
             ordered,
             self.context.workspace,
             {"plan": f"{here}/plan", "outcomes": self.record.journal, "rescues": sweeps.rescues_folder(self.context)},
-            PLAN_SCHEMA,
+            {"plan": PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
             split=_SplitPlan(
                 self.context.data if may_be_gone else None,
                 MinimumAge.of(self.context, xid_times),
                 None if unknown_names(self.context) else self.context.namespace.unknown,
                 self.record.is_begun,
             ),
-            schemas={"outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
         )
         return parts["plan"]
 
