@@ -98,29 +98,29 @@ def find_retained(
     and count as well.
     """
     began = clock.now().timestamp()
-    told = _Told.ask(context)
+    said = _RulesAndDump.ask(context)
     digest, refs = _refs(context, f"{folder}/{REFS}")
     refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
-    walk = _walk(context, told, folder, refs, former)
+    walk = _commit_walk(context, said, folder, refs, former)
     results = walk_until_known(partial(run_tasks, spark), context, walk)
     facts = CommitsFacts(
         **next(result["facts"] for result in results if "facts" in result),
         began_at=began,
         heads=digest,
-        rules=rules_json(told.in_force),
-        judged_by=rules_json(told.judged_by),
-        rules_remembered=told.memories,
-        dump=told.dump.commits_metarange_id,
-        run_id=told.prepared.run_id if told.prepared else None,
+        rules=rules_json(said.in_force),
+        judged_by=rules_json(said.judged_by),
+        rules_remembered=said.memories,
+        dump=said.dump.commits_metarange_id,
+        run_id=said.prepared.run_id if said.prepared else None,
     )
     parts = parts_of(results, [STAGE, OTHERS, REFS])
     return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: [*refs, *parts[REFS]]}, facts)
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What lakeFS said of its commits: the rules in force, its own list of retained commits, and its dump. `judged_by`:
-    the rules to judge by, united from so many `memories`."""
+class _RulesAndDump:
+    """What lakeFS says of its commits: the rules in force, its own list of retained commits (None without rules), and
+    its dump. `judged_by`: the rules to judge by; `memories`: from how many they are united."""
 
     in_force: Rules | None
     judged_by: Rules | None
@@ -129,8 +129,8 @@ class _Told:
     dump: DumpRefs
 
     @classmethod
-    def ask(cls, context: MarkContext) -> _Told:
-        """Ask lakeFS, in this order."""
+    def ask(cls, context: MarkContext) -> _RulesAndDump:
+        """Ask lakeFS, and remember its rules."""
         client, repository = context.client, context.header.repository
         in_force = rules_in_force(context)
         judged_by, memories = remember(context, in_force)
@@ -138,10 +138,10 @@ class _Told:
         return cls(in_force, judged_by, memories, prepared, client.dump(repository))
 
 
-def _walk(
-    context: MarkContext, told: _Told, folder: str, refs: Sequence[Part], former: MarkArtifacts | None
+def _commit_walk(
+    context: MarkContext, said: _RulesAndDump, folder: str, refs: Sequence[Part], former: MarkArtifacts | None
 ) -> CommitWalk:
-    header, dump, prepared = context.header, told.dump, told.prepared
+    header, dump, prepared = context.header, said.dump, said.prepared
     return CommitWalk(
         outputs=context.outputs,
         data=context.data,
@@ -153,7 +153,7 @@ def _walk(
         branches_metarange=dump.branches_metarange_id,
         tags_metarange=dump.tags_metarange_id,
         server_csv=output_key(context, prepared.commits_location) if prepared else None,
-        rules=told.judged_by,
+        rules=said.judged_by,
         protect_tags=header.protect_tags,
         holds=tuple(sorted({*header.holds, *context.policy.holds})),
         former_folder=former.stage_folder(STAGE, REFS) if former else "",
