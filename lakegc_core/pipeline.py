@@ -19,20 +19,15 @@ from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.marks.sweeps import finished_sweeps
+from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.session import clear_errors
 from lakegc_core.stages.committed_addresses.stage import committed_addresses
-from lakegc_core.stages.expired_addresses.origins import garbage_with_origins
-from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
-from lakegc_core.stages.expired_addresses.stage import expired_addresses
+from lakegc_core.stages.expired_addresses.stage import expired_addresses, garbage_with_origins
 from lakegc_core.stages.namespace_listing.stage import namespace_listing
-from lakegc_core.stages.retention_commits.stage import STAGE as COMMITS
-from lakegc_core.stages.retention_commits.stage import retention_commits, rules_in_force
-from lakegc_core.stages.swept_report.authorize import judge
-from lakegc_core.stages.swept_report.other_tools import ForeignMark
-from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import close_sweep, swept_report
+from lakegc_core.stages.retention_commits.stage import COMMITS, retention_commits, rules_in_force
+from lakegc_core.stages.swept_report.stage import ForeignMark, SweepResult, close_sweep, judge, swept_report
 from lakegc_core.stages.uncommitted_addresses.stage import uncommitted_addresses
 from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import read_part
@@ -167,9 +162,9 @@ def page_of(context: MarkContext, report: Json, *, most_retired: int | None = No
 
 def expired_of(context: MarkContext) -> Iterator[str]:
     """The expired addresses of a mark, relative to the namespace, streamed part by part."""
-    manifest = context.mark.require(EXPIRED)
-    folder = context.mark.stage_folder(EXPIRED)
-    for part in manifest.datasets[EXPIRED]:
+    manifest = context.mark.require(STAGES[-1])
+    folder = context.mark.stage_folder(STAGES[-1])
+    for part in manifest.datasets[STAGES[-1]]:
         for batch in read_part(context.workspace, folder, part, ["address"]):
             yield from batch.column(0).to_pylist()
 

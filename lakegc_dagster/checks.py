@@ -16,8 +16,7 @@ from lakegc_core.marks.context import open_mark
 from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Guard, Verdict
-from lakegc_core.stages.swept_report.authorize import judge
-from lakegc_core.stages.swept_report.what_counts import effective_level
+from lakegc_core.stages.swept_report.stage import effective_level, judge
 from lakegc_dagster.config import BACKUP, OVER_BACKUPS, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.entries import STOPS

@@ -20,7 +20,7 @@ from lakegc_core.names import Outcome
 from lakegc_core.pipeline import Review
 from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.stages.swept_report.stage import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import counted, freed
 from lakegc_dagster.config import LakegcConfig

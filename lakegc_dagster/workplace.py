@@ -15,7 +15,7 @@ from lakegc_core.copies import backup as copies
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.stages.swept_report.stage import SweepResult
 from lakegc_dagster.resources import LakegcResource
 
 

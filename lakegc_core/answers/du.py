@@ -18,7 +18,7 @@ from lakegc_core.marks.layers import layers_of
 from lakegc_core.names import Reason
 from lakegc_core.policy.facts import NOTHING, Amount, CommitsFacts
 from lakegc_core.policy.holds import BRANCH, TAG
-from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.retention import Rules, rules_of
 from lakegc_core.policy.scenarios import (
     NEVER,
     Columns,
@@ -29,7 +29,6 @@ from lakegc_core.policy.scenarios import (
     owners,
     set_columns,
 )
-from lakegc_core.stages.retention_commits.known_walk import rules_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,10 +19,9 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, layers_of
 from lakegc_core.names import Reason
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.committed_addresses.range_files import INDEX, RANGES, STAGE
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS
-from lakegc_core.stages.retention_commits.known_walk import Place
-from lakegc_core.stages.retention_commits.stage import walk_until_known
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES
+from lakegc_core.stages.retention_commits.stage import COMMITS, OTHERS, REFS, Place, walk_until_known
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.tables.parts import Part, rows_of
 
@@ -133,9 +132,9 @@ class _Question:
     @property
     def rows(self) -> int:
         """Of all artifacts that are read for the answer, but for commits."""
-        sources = [source for layer in self.layers for source in layer.sources(STAGE, INDEX)]
+        sources = [source for layer in self.layers for source in layer.sources(committed_addresses.STAGE, INDEX)]
         sources += [*sources_of_origins(self.layers), *(source for _, source in self.records)]
-        parts = [*self.layers[0].parts(STAGE, RANGES), *(source.part for source in sources)]
+        parts = [*self.layers[0].parts(committed_addresses.STAGE, RANGES), *(source.part for source in sources)]
         return rows_of(parts)
 
     @property

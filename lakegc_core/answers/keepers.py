@@ -27,20 +27,13 @@ from lakegc_core.names import Reason
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.scenarios import NEVER, Columns
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, runs_here
-from lakegc_core.stages.committed_addresses.range_files import (
-    INDEX,
-    RANGES,
-    RANGES_SCHEMA,
-    STAGE,
-    RangeReader,
-    reading,
-    tasks_for,
-)
-from lakegc_core.stages.namespace_listing.inventory import journals
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES, RANGES_SCHEMA, RangeReader, reading
+from lakegc_core.stages.namespace_listing.stage import journals
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, only, partitions_for, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Source, read_named, sources_of
-from lakegc_core.tables.parts import Part, parts_of, read, rows_of, spark_width, write
+from lakegc_core.tables.parts import Part, parts_of, read, rows_of, spark_width, tasks_for, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,7 +169,7 @@ class _RangesOf:
 
 
 def _index_of_marks(layers: Sequence[Layer]) -> list[Source]:
-    return [source for layer in layers for source in layer.sources(STAGE, INDEX)]
+    return [source for layer in layers for source in layer.sources(committed_addresses.STAGE, INDEX)]
 
 
 def _index_read(
@@ -185,7 +178,7 @@ def _index_read(
     """The index of the ranges that the mark does not know, which are read for it."""
     from pyspark.sql import functions as F
 
-    known = own.frame(spark, STAGE, RANGES, RANGES_SCHEMA).select("range_id")
+    known = own.frame(spark, committed_addresses.STAGE, RANGES, RANGES_SCHEMA).select("range_id")
     wanted = read(spark, aside.config, f"{aside.folder}/{RANGES}", ranges, pa.schema(_RANGE))
     unknown = wanted.join(many(known), "range_id", "left_anti").withColumn("references", F.lit(1).cast("long"))
     with clear_errors():
@@ -195,7 +188,7 @@ def _index_read(
     target = f"{aside.folder}/{_READ}"
     tasks = tasks_for(count, 32, 8 * spark_width(spark))
     results = run_on_rows(unknown.repartition(tasks), reading(aside.of(context), target).ranges)
-    parts = parts_of(results, [STAGE, INDEX, ELSEWHERE, RANGES])[INDEX]
+    parts = parts_of(results, [committed_addresses.STAGE, INDEX, ELSEWHERE, RANGES])[INDEX]
     return sources_of(aside.config, f"{target}/{INDEX}", parts, context.header.mark_id)
 
 

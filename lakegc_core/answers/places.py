@@ -16,15 +16,9 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.committed_addresses.protected import protected_rows
-from lakegc_core.stages.committed_addresses.range_files import (
-    INDEX,
-    RANGES,
-    STAGE,
-    RangeReader,
-    reading,
-)
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES, RangeReader, protected_rows, reading
+from lakegc_core.stages.retention_commits.stage import COMMITS, OTHERS
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Source
@@ -76,7 +70,7 @@ class Search:
 
     def indexed(self, wish: Wish) -> list[Part]:
         """Entries of ranges that marks have read, by the hashes of their addresses: parts of HITS_SCHEMA."""
-        sources = [source for layer in self.layers for source in layer.sources(STAGE, INDEX)]
+        sources = [source for layer in self.layers for source in layer.sources(committed_addresses.STAGE, INDEX)]
         task = _InIndex(self.aside.config, self.aside.folder, wish.hashes)
         return parts_of(self.workers.run(sources, task), [HITS])[HITS]
 
@@ -118,7 +112,8 @@ class Search:
     def _retained(self) -> Column:
         """The retained ranges."""
         own = self.layers[0]
-        return Column(own.mark.config, own.mark.stage_folder(STAGE, RANGES), own.parts(STAGE, RANGES), "range_id")
+        stage = committed_addresses.STAGE
+        return Column(own.mark.config, own.mark.stage_folder(stage, RANGES), own.parts(stage, RANGES), "range_id")
 
     @property
     def _metaranges(self) -> Values:

@@ -16,13 +16,11 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.committed_addresses.held_paths import HELD
-from lakegc_core.stages.committed_addresses.range_files import STAGE
-from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
-from lakegc_core.stages.expired_addresses.old_ranges import ORIGINS
-from lakegc_core.stages.expired_addresses.since import KEPT
-from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
-from lakegc_core.stages.namespace_listing.inventory import journals
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import HELD
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
+from lakegc_core.stages.expired_addresses.stage import KEPT, NEIGHBOURS, ORIGINS
+from lakegc_core.stages.namespace_listing.stage import journals
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import ObjectInfo, connect
 from lakegc_core.tables.key_scan import Source, sources_of
@@ -39,10 +37,10 @@ def records(context: MarkContext, own: Layer) -> Named:
     """What a mark and the sweeps of all marks have on record of addresses."""
     named = (
         ("staged", own.sources(uncommitted_addresses.STAGE)),
-        ("held", own.sources(STAGE, HELD)),
-        ("neighbour", own.sources(EXPIRED, NEIGHBOURS)),
-        ("expired", own.sources(EXPIRED)),
-        ("kept", own.sources(EXPIRED, KEPT)),
+        ("held", own.sources(committed_addresses.STAGE, HELD)),
+        ("neighbour", own.sources(expired_addresses.STAGE, NEIGHBOURS)),
+        ("expired", own.sources(expired_addresses.STAGE)),
+        ("kept", own.sources(expired_addresses.STAGE, KEPT)),
     )
     work = [(name, source) for name, sources in named for source in sources]
     for mark_id, folder, parts in journals(context, 0.0):
@@ -77,10 +75,11 @@ def origins_of(workers: Workers, layers: Sequence[Layer], addresses: Sequence[st
 
 def sources_of_origins(layers: Sequence[Layer]) -> list[Source]:
     """The parts of the origins that a mark knows: those of the newest of its layers that looked for them."""
+    stage = expired_addresses.STAGE
     for layer in layers:
         if facts_of(layer.manifests, ExpiredFacts).origins is not None:
-            parts = layer.manifests[EXPIRED].datasets.get(ORIGINS, ())
-            return sources_of(layer.mark.config, layer.mark.stage_folder(EXPIRED, ORIGINS), parts, layer.mark_id)
+            parts = layer.manifests[stage].datasets.get(ORIGINS, ())
+            return sources_of(layer.mark.config, layer.mark.stage_folder(stage, ORIGINS), parts, layer.mark_id)
     return []
 
 

@@ -13,9 +13,10 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.facts import Amount
 from lakegc_core.spark.session import Mapped, clear_errors, many
-from lakegc_core.stages.committed_addresses.range_files import STAGE, RangeReader, reading, tasks_for
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import RangeReader, reading
 from lakegc_core.tables.gather import Feed, rows_of_feeds
-from lakegc_core.tables.parts import spark_width
+from lakegc_core.tables.parts import spark_width, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ def shown_by(
     feeds = [
         Feed(source, ("range_id", "exact", "size"), _Sums(layer.mark_id))
         for layer in layers
-        for source in layer.sources(STAGE)
+        for source in layer.sources(committed_addresses.STAGE)
     ]
     sums = rows_of_feeds(spark, feeds, _SUMS).as_frame().groupBy("mark_id", "range_id")
     # A range that several marks have read has the same sums in each.

@@ -15,12 +15,10 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.names import STAGES, Outcome, Reason
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.spark.session import Mapped
-from lakegc_core.stages.committed_addresses import held_paths
-from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
-from lakegc_core.stages.expired_addresses.reasons import Judge
-from lakegc_core.stages.expired_addresses.since import KEPT
-from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
-from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.stages.committed_addresses.stage import held_by_path
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
+from lakegc_core.stages.expired_addresses.stage import KEPT, NEIGHBOURS, Judge
+from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.tables.gather import Feed, rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
@@ -42,7 +40,7 @@ SCHEMA = pa.schema(
 _DELETED = "deleted"
 _ASIDE = "kept_by_mark"
 _STAGED = "named_as_staged"
-_ADDRESS = pa.schema([inventory.SCHEMA.field("address")])
+_ADDRESS = pa.schema([namespace_listing.SCHEMA.field("address")])
 
 
 def objects_of(
@@ -52,14 +50,14 @@ def objects_of(
     rests on; `commits`: parts of all commits in the folder OTHERS of `aside`."""
     own = layers[0]
     folder = aside.folder
-    held = held_paths.held_by_path(spark, aside.of(context), folder, commits, f"{folder}/held", f"{folder}/elsewhere")
+    held = held_by_path(spark, aside.of(context), folder, commits, f"{folder}/held", f"{folder}/elsewhere")
     keepers = {
         _STAGED: own.wanted(uncommitted_addresses.STAGE),
         Reason.HELD: Wanted(aside.config, ((f"{folder}/held", held.parts),)),
-        Reason.NEIGHBOUR: own.wanted(EXPIRED, NEIGHBOURS),
-        _ASIDE: own.wanted(EXPIRED, KEPT),
+        Reason.NEIGHBOUR: own.wanted(expired_addresses.STAGE, NEIGHBOURS),
+        _ASIDE: own.wanted(expired_addresses.STAGE, KEPT),
     }
-    rows = inventory.find(spark, layers)
+    rows = namespace_listing.find(spark, layers)
     rows = among(spark, rows, _deleted_since(spark, context, own, aside), found=False)
     for reason, wanted in keepers.items():
         rows = flagged(spark, rows, reason, wanted)
@@ -70,7 +68,7 @@ def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside:
     """What sweeps have deleted since the mark was begun."""
     feeds = [
         Feed(Source(context.workspace, journal, part, mark_id), ("address", "outcome"), _gone)
-        for mark_id, journal, parts in inventory.journals(context, own.manifests[STAGES[0]].started_at)
+        for mark_id, journal, parts in namespace_listing.journals(context, own.manifests[STAGES[0]].started_at)
         for part in parts
     ]
     if not feeds:

@@ -21,7 +21,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Reason
 from lakegc_core.policy.facts import Amount, CommitsFacts
 from lakegc_core.policy.holds import BRANCH, matching_names
-from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.retention import Rules, rules_of
 from lakegc_core.policy.scenarios import (
     DEFAULT,
     NEVER,
@@ -35,8 +35,7 @@ from lakegc_core.policy.scenarios import (
     owners,
     whatif_columns,
 )
-from lakegc_core.stages.retention_commits.known_walk import rules_of
-from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules
+from lakegc_core.stages.retention_commits.stage import Seen, effective_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

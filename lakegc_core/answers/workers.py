@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import LakegcError
 from lakegc_core.spark.session import Json, many, run_on_rows, run_tasks, runs_here
-from lakegc_core.stages.committed_addresses.range_files import tasks_for
-from lakegc_core.tables.parts import Part, read, read_part, rows_of, spark_width
+from lakegc_core.tables.parts import Part, read, read_part, rows_of, spark_width, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -37,10 +37,13 @@ from lakegc_core.marks.previous import unfinished_mark
 from lakegc_core.marks.sweeps import finished_sweeps, sweeps_of
 from lakegc_core.names import FAILED
 from lakegc_core.policy import guards
-from lakegc_core.stages.swept_report import other_tools
-from lakegc_core.stages.swept_report.authorize import ready_at
-from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.what_counts import check_level
+from lakegc_core.stages.swept_report.stage import (
+    SweepResult,
+    check_level,
+    find_foreign_mark,
+    parse_foreign_mark,
+    ready_at,
+)
 from lakegc_core.store.base import connect
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
@@ -221,7 +224,7 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     repository, accepted = opened(options, reporter), _accepted(options)
     if options.close:
         return _close(options, open_mark(repository, own_mark(options.mark_id), any_version=True), reporter)
-    only = other_tools.find(repository, options.mark_id) if other_tools.parse(options.mark_id) else None
+    only = find_foreign_mark(repository, options.mark_id) if parse_foreign_mark(options.mark_id) else None
     context = _judge_of(options, repository, reporter) if only else open_mark(repository, options.mark_id)
     check_level(context)  # before anybody is asked
     with metered(options, context) as told:

@@ -14,7 +14,7 @@ from lakegc_core.config.settings import Settings
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark, open_repository
-from lakegc_core.stages.swept_report import other_tools
+from lakegc_core.stages.swept_report.stage import parse_foreign_mark
 from lakegc_core.views.progress import Reporter
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def complete_mark(context: RepositoryContext, mark_id: str | None = None) -> Mar
 
 def own_mark(mark_id: str) -> str:
     """The id of a mark of lakegc's own. SettingsError for those of other tools."""
-    if other_tools.parse(mark_id):
+    if parse_foreign_mark(mark_id):
         raise SettingsError(
             f"{mark_id} is a list that another tool left: it can only be swept, as far as lakegc's own mark agrees."
         )

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, get_args
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -23,13 +22,13 @@ from lakegc_core.config.credentials import AzureAccess, S3Access
 from lakegc_core.config.fields import Duration, Flag, Items, Seconds, SparkConf, Text, WaitingTime, flag_by, told
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
 from lakegc_core.config.reach import unreachable
+from lakegc_core.config.urls import normalise_endpoint, pushgateway_url
 from lakegc_core.errors import SettingsError
 from lakegc_core.policy.holds import HOLD, problem_of
 from lakegc_core.policy.safety import CLEAN_EVERY, KEEP_MARKS, LEAST_MARKS, NEIGHBOURS
 
 CONFIG = "LAKEGC_CONFIG"
 CONFIG_FILE = "lakegc.yaml"
-API = "/api/v1"
 
 Rules = Literal["required", "keep-all-commits"]
 RULES_MODES: tuple[Rules, ...] = get_args(Rules)
@@ -64,30 +63,6 @@ def _reachable(policies: tuple[RepositoryPolicy, ...]) -> tuple[RepositoryPolicy
         if problem := unreachable([policy.match for policy in policies[: number + 1]]):
             raise PydanticCustomError("unreachable", "{error}", {"error": problem, "below": (number,)})
     return policies
-
-
-def normalise_endpoint(url: str) -> str:
-    """`http(s)://host[:port][/path]`, without `/api/v1` and slashes at its end. Empty stays empty.
-
-    SettingsError for another scheme, for credentials inside the URL, and for a query or fragment.
-    """
-    text = url.strip()
-    if not text:
-        return ""
-    try:
-        parts = urlsplit(text)
-        host = parts.hostname
-        _ = parts.port  # raises on a port that is none
-    except ValueError:
-        parts, host = urlsplit(""), None
-    if "@" in parts.netloc:
-        raise SettingsError(
-            f"the endpoint of lakeFS must not hold credentials; they belong in ~/{FILE} or {SECRET_KEY}"
-        )
-    if parts.scheme.lower() not in ("http", "https") or not host or parts.query or parts.fragment:
-        shown = text.split("@")[-1].split("?")[0]
-        raise SettingsError(f"the endpoint of lakeFS must read like https://lakefs.example.com, not {shown!r}")
-    return text.rstrip("/").removesuffix(API).rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -158,19 +133,6 @@ class Price:
     """Price of 10^9 bytes kept for a month."""
     currency: Text = "USD"
     """Currency of the price."""
-
-
-def pushgateway_url(url: str) -> str:
-    """The URL of a Pushgateway. SettingsError if it is no plain `http(s)://host[:port][/path]`."""
-    try:
-        parts = urlsplit(url)
-        plain = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
-        _ = parts.port  # raises on a port that is none
-    except ValueError:
-        plain = False
-    if not plain or "@" in url:
-        raise SettingsError("the URL of a Pushgateway must read like http://pushgateway:9091, without credentials")
-    return url
 
 
 @dataclass(frozen=True)

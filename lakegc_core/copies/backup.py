@@ -21,8 +21,8 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.spark.session import clear_errors, many
-from lakegc_core.stages.committed_addresses.held_paths import addresses_at
-from lakegc_core.stages.expired_addresses import since
+from lakegc_core.stages.committed_addresses.stage import addresses_at
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import Part, read, spark_width
 
@@ -64,7 +64,7 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
     started = time.monotonic()
     target = place_of(context, place)
     with context.lease("backup"):
-        stage = context.mark.require(since.STAGE)
+        stage = context.mark.require(expired_addresses.STAGE)
         folder = folder_of(context)
         copied = copy_objects(
             spark,
@@ -127,10 +127,10 @@ def restore(
 
 
 def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:
-    stage = context.mark.require(since.STAGE)
-    folder = context.mark.stage_folder(since.STAGE)
-    parts = stage.datasets[since.STAGE]
-    return read(spark, context.workspace, folder, parts, since.SCHEMA, ["address", "size"])
+    stage = context.mark.require(expired_addresses.STAGE)
+    folder = context.mark.stage_folder(expired_addresses.STAGE)
+    parts = stage.datasets[expired_addresses.STAGE]
+    return read(spark, context.workspace, folder, parts, expired_addresses.SCHEMA, ["address", "size"])
 
 
 def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -> DataFrame:

@@ -26,7 +26,8 @@ from urllib3.util import Retry
 
 from lakegc_core import __version__
 from lakegc_core.backoff import Backoff
-from lakegc_core.config.settings import API, ServerSettings
+from lakegc_core.config.settings import ServerSettings
+from lakegc_core.config.urls import API
 from lakegc_core.errors import IncompleteError, ServerError, SettingsError
 from lakegc_core.lakefs.models import Page
 from lakegc_core.shapes import problems

@@ -13,13 +13,14 @@ from datetime import timedelta
 
 from lakegc_core import clock
 from lakegc_core.config.settings import RULES_MODES, RepositoryPolicy, Settings
-from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedError, ServerError, SettingsError
+from lakegc_core.errors import IncompleteError, MarkError, RefusedError, ServerError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Repository, ServerConfig
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import AUTO, MODES, Header, MarkArtifacts
 from lakegc_core.marks.ids import check_mark_id
 from lakegc_core.marks.lease import Lease
+from lakegc_core.marks.local_folder import local_folder
 from lakegc_core.marks.workspaces import check_workspace
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
@@ -94,7 +95,7 @@ def open_repository(
     repository = client.repository(name)
     policy = settings.policy_for(name)
     namespace = Namespace(repository.storage_namespace)
-    folder = _local_folder(client, settings, name, namespace) if namespace.is_local else None
+    folder = local_folder(client, settings, name, namespace) if namespace.is_local else None
     data = config_for(namespace, settings, local_folder=folder)
     outputs = data
     if namespace.path != (inner := namespace.path.strip("/")):
@@ -193,35 +194,54 @@ def begin_mark(
     below the server's grace period.
     """
     check_mark_id(mark_id)
-    policy, repository = context.policy, context.repository
+    policy = context.policy
     rules = rules or policy.rules or "required"
-    _check_choices(repository, rules, mode)
+    _check_choices(context.repository, rules, mode)
     level = safety.level(safety_level or policy.safety or safety.FULL.name)
     age, grace = _ages(context, min_age, level)
+    tags = next((said for said in (protect_tags, policy.protect_tags) if said is not None), True)
+    choices = _Choices(age, grace, level.name, rules, tags, mode)
+    return _with_header(context, context.artifacts(mark_id).begin(_header(context, mark_id, choices)))
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """What a mark is begun with: its options, and the policy where they are left out."""
+
+    min_age: timedelta
+    grace_period: timedelta
+    safety: str
+    rules: str
+    protect_tags: bool
+    mode: str
+
+
+def _header(context: RepositoryContext, mark_id: str, choices: _Choices) -> Header:
+    """The header of a mark that begins. One that stands under this id keeps its start."""
+    policy, repository = context.policy, context.repository
     standing = context.artifacts(mark_id).header()
     started = standing.started_at if standing else clock.now().timestamp()
     server = context.client.config()
-    header = Header(
+    return Header(
         repository=repository.id,
         mark_id=mark_id,
         storage_namespace=repository.storage_namespace,
         repository_created=repository.creation_date,
         started_at=started,
-        cutoff=started - age.total_seconds(),
-        min_age=age.total_seconds(),
-        grace_period=grace.total_seconds(),
-        safety=level.name,
-        protect_tags=next((said for said in (protect_tags, policy.protect_tags) if said is not None), True),
+        cutoff=started - choices.min_age.total_seconds(),
+        min_age=choices.min_age.total_seconds(),
+        grace_period=choices.grace_period.total_seconds(),
+        safety=choices.safety,
+        protect_tags=choices.protect_tags,
         holds=policy.holds,
-        rules=rules,
+        rules=choices.rules,
         server_version=server.version,
         blockstore_type=_blockstore_type(server, repository, context.namespace),
         block_prefix=block_prefix(context.client, repository.id),
         allow_list=ALLOW_LIST_VERSION,
-        mode=mode,
+        mode=choices.mode,
         collect_unknown_names=policy.collect_unknown_names,
     )
-    return _with_header(context, context.artifacts(mark_id).begin(header))
 
 
 def _check_choices(repository: Repository, rules: str, mode: str) -> None:
@@ -288,46 +308,3 @@ def output_key(context: RepositoryContext, location: str) -> str:
             "What it wrote cannot be read, so nothing can be called garbage."
         )
     return key
-
-
-def _local_folder(client: LakeFSClient, settings: Settings, name: str, namespace: Namespace) -> str | None:
-    """Where a `local://` namespace lies, learnt from what the server says of itself: the only place that knows."""
-    mapping = settings.store_for(namespace.uri)
-    if mapping and mapping.root:
-        return None
-    below = "/".join(part for part in (namespace.authority, namespace.path.strip("/")) if part)
-    for location in _known_locations(client, name):
-        path = location.partition("://")[2]
-        # By what lakeFS puts below every namespace: a folder above may well be called like the namespace itself.
-        for inside in ("_lakefs/", "data/", ""):
-            folder, found, _ = path.rpartition(f"/{below}/{inside}")
-            if found and folder:
-                return f"{_undouble(folder)}/{below}"
-    return None
-
-
-def _known_locations(client: LakeFSClient, name: str) -> list[str]:
-    def of_commits() -> list[str]:
-        return [client.prepare_commits(name).commits_location]
-
-    def of_staged() -> list[str]:
-        return list(client.prepare_uncommitted(name).locations)
-
-    def of_objects() -> list[str]:
-        branch = client.repository(name).default_branch
-        return [stats.physical_address for page in client.objects(name, branch) for stats in page]
-
-    for ask in (of_commits, of_staged, of_objects):
-        try:
-            found = [location for location in ask() if location]
-        except LakegcError:
-            continue  # without rules the first cannot answer; the next one may
-        if found:
-            return found
-    return []
-
-
-def _undouble(folder: str) -> str:
-    """Addresses of uploads on `local` carry the server's folder twice."""
-    half, odd = divmod(len(folder), 2)
-    return folder[:half] if not odd and folder[:half] == folder[half:] else folder

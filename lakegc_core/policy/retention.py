@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakegc_core.policy.holds import BRANCH, COMMIT, PATH, TAG, matching_names
 
@@ -28,6 +29,16 @@ class Rules:
     def days(self, branch: str) -> int:
         """The days a branch keeps. A branch rule of 0 is a rule."""
         return self.branch_days.get(branch, self.default_days)
+
+
+def rules_json(rules: Rules | None) -> dict[str, Any] | None:
+    """Rules as they stand in artifacts."""
+    return None if rules is None else {"default": rules.default_days, "branches": dict(rules.branch_days)}
+
+
+def rules_of(told: Mapping[str, Any] | None) -> Rules | None:
+    """Rules as artifacts have them."""
+    return None if told is None else Rules(told["default"], dict(told["branches"]))
 
 
 @dataclass(frozen=True)
@@ -87,61 +98,55 @@ def threshold(now: int, days: int, margin: int) -> int:
     return now - days * _DAY - margin
 
 
+@dataclass(frozen=True)
+class NamedCommits:
+    """Names with rows of the graph: heads of branches (a branch that moved meanwhile may stand twice), tags that
+    protect, holds with what they keep. `forgotten` are heads of branches that are gone for so long that their commits
+    do not count as dangling any more."""
+
+    heads: Sequence[tuple[str, int]]
+    tags: Sequence[tuple[str, int]] = ()
+    held: Sequence[tuple[str, int]] = ()
+    forgotten: Sequence[tuple[str, int]] = ()
+
+
 def retain(
-    graph: Graph,
-    heads: Sequence[tuple[str, int]],
-    tags: Sequence[tuple[str, int]],
-    rules: Rules | None,
-    now: int,
-    *,
-    margin: int = 0,
-    held: Iterable[tuple[str, int]] = (),
-    server: Iterable[int] = (),
-    forgotten: Iterable[tuple[str, int]] = (),
+    graph: Graph, named: NamedCommits, rules: Rules | None, now: int, *, margin: int = 0, server: Iterable[int] = ()
 ) -> Retained:
     """The commits that count.
 
-    `heads` and `tags` are names with rows (a branch that moved meanwhile may stand twice); `held` are holds with the
-    rows they keep; `rules` None means that every commit counts; `now` and `margin` are microseconds; `server` are the
-    rows that lakeFS itself retains, which are united with ours; `forgotten` are heads of branches that are gone for so
-    long that their commits do not count as dangling any more.
+    `rules` None means that every commit counts; `now` and `margin` are microseconds; `server` are the rows that lakeFS
+    itself retains, which are united with ours.
 
     With T(b) = now - days(b): a commit is kept if it is a head or a tag, or the main parent of a commit younger than
     the oldest T of all branches on whose main ancestry that child lies, or a dangling commit younger than the default.
     """
     kept: dict[int, str] = {}
-    for name, row in heads:
+    for name, row in named.heads:
         kept.setdefault(row, f"head:{name}")
-    for name, row in tags:
+    for name, row in named.tags:
         kept.setdefault(row, f"tag:{name}")
-    for name, row in held:
+    for name, row in named.held:
         kept.setdefault(row, f"{HOLD}:{name}")
     if rules is None:
         for row in range(len(graph.commit_ids)):
             kept.setdefault(row, "all")
         return Retained(kept)
-    for row, why in _kept_by_rules(graph, heads, forgotten, rules, now, margin).items():
+    for row, why in _kept_by_rules(graph, named, rules, now, margin).items():
         kept.setdefault(row, why)
     for row in server:
         kept.setdefault(row, "server")
     return Retained(kept)
 
 
-def _kept_by_rules(
-    graph: Graph,
-    heads: Sequence[tuple[str, int]],
-    forgotten: Iterable[tuple[str, int]],
-    rules: Rules,
-    now: int,
-    margin: int,
-) -> dict[int, str]:
+def _kept_by_rules(graph: Graph, named: NamedCommits, rules: Rules, now: int, margin: int) -> dict[int, str]:
     """The commits that the rules keep, beside heads and tags."""
     kept: dict[int, str] = {}
     default = threshold(now, rules.default_days, margin)
-    head_rows = {row for _, row in (*heads, *forgotten)}
+    head_rows = {row for _, row in (*named.heads, *named.forgotten)}
     has_child = set(graph.main_parent)
     dangling = [row for row in range(len(graph.commit_ids)) if row not in has_child and row not in head_rows]
-    starts = [(threshold(now, rules.days(name), margin), row) for name, row in heads]
+    starts = [(threshold(now, rules.days(name), margin), row) for name, row in named.heads]
     starts += [(default, row) for row in dangling]
     for row in dangling:
         if graph.created[row] > default:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakegc_core.policy.holds import BRANCH, TAG, matching_names
-from lakegc_core.policy.retention import HOLD, Graph, Rules, held_rows, retain, threshold
+from lakegc_core.policy.retention import HOLD, Graph, NamedCommits, Rules, held_rows, retain, threshold
 
 NEVER = 2**31 - 1
 """Stands in a column where nothing keeps a commit."""
@@ -97,17 +97,13 @@ def _kept(known: Known, change: Change, rules: Rules | None, *, at_once: bool = 
     """The rows that would be retained. At once, what a deleted branch leaves counts as dangling."""
     heads, tags = left_of(known.heads, BRANCH, change.without), left_of(known.tags, TAG, change.without)
     gone = [each for each in known.heads if each not in set(heads)]
-    return retain(
-        known.graph,
+    named = NamedCommits(
         heads,
-        tags if change.protect_tags else [],
-        rules,
-        known.now,
-        margin=known.margin,
+        tags=tags if change.protect_tags else [],
         held=held_rows(known.graph, heads, tags, known.holds),
-        server=known.server,
         forgotten=[] if at_once else gone,
-    ).kept_by
+    )
+    return retain(known.graph, named, rules, known.now, margin=known.margin, server=known.server).kept_by
 
 
 def left_of(names: Named, kind: str, without: Iterable[str]) -> Named:

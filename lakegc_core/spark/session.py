@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +27,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.spark import java, preload, shipping
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Item = TypeVar("Item")
 Json = dict[str, Any]
@@ -223,6 +224,13 @@ def many(frame: DataFrame, rows: int | None = None) -> DataFrame:
     every task. That is done only with few rows, of which it saves the shuffle of both sides.
     """
     return frame.hint("broadcast" if rows is not None and rows <= FEW else "shuffle_hash")
+
+
+def moment(seconds: float) -> Column:
+    """A column that holds this moment (unix seconds) as a timestamp."""
+    from pyspark.sql import functions as F
+
+    return F.lit(datetime.fromtimestamp(seconds, UTC))
 
 
 def collect_results(frame: DataFrame) -> list[Json]:

@@ -122,27 +122,23 @@ def write(
     rows: DataFrame | Mapped,
     config: StoreConfig,
     folders: Mapping[str, str],
-    schema: pa.Schema,
+    schema: pa.Schema | Mapping[str, pa.Schema],
     *,
-    prepare: Callable[[pa.Table], pa.Table] | None = None,
     split: Callable[[pa.Table], Mapping[str, pa.Table]] | None = None,
-    schemas: Mapping[str, pa.Schema] | None = None,
     summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
 ) -> dict[str, list[Part]]:
     """Write rows as one or several datasets in one pass and return the parts of each.
 
-    `folders` maps the name of a dataset to its folder. `prepare` makes other rows out of them; `split` divides a
-    table among the datasets; without it there is one.
-    `schemas` names datasets whose schema is not `schema`; all take their columns by name from the rows.
+    `folders` maps the name of a dataset to its folder. `split` divides a table among the datasets; without it there is
+    one. `schema` is that of all datasets, or of each by its name; all take their columns by name from the rows.
     """
-    shapes = dict.fromkeys(folders, schema) | dict(schemas or {})
+    schemas = dict(schema) if isinstance(schema, Mapping) else dict.fromkeys(folders, schema)
     only = next(iter(folders))
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        writers = {name: PartWriter(config, folder, shapes[name], summarise) for name, folder in folders.items()}
+        writers = {name: PartWriter(config, folder, schemas[name], summarise) for name, folder in folders.items()}
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            table = prepare(table) if prepare else table
             for name, share in (split(table) if split else {only: table}).items():
                 for piece in share.to_batches():
                     writers[name].write(piece)
@@ -284,3 +280,8 @@ def spark_width(spark: SparkSession) -> int:
     """How many tasks run side by side, as far as the session tells."""
     shuffle = spark.conf.get("spark.sql.shuffle.partitions", "8") or "8"
     return max(1, int(shuffle) // 2)
+
+
+def tasks_for(files: int, each: int, most: int) -> int:
+    """How many tasks share the reading of files: the work is in the files, not in the few rows that name them."""
+    return max(1, min(most, -(-files // each)))

@@ -20,7 +20,7 @@ from lakegc_core.marks.retire import freed_by
 from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
 from lakegc_core.names import COMPLETE, RETIRED, STAGES, SWEPT, Outcome
 from lakegc_core.policy.facts import ExpiredFacts
-from lakegc_core.stages.swept_report.authorize import judge, ready_at
+from lakegc_core.stages.swept_report.stage import judge, ready_at
 from lakegc_core.store.base import connect
 from lakegc_core.views.report import price_json
 from lakegc_core.views.words import ago, human_bytes, monthly_cost, to_the_minute

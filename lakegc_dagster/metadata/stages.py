@@ -23,11 +23,11 @@ from lakegc_core.policy.facts import (
     StageFacts,
     read_facts,
 )
-from lakegc_core.stages.committed_addresses import range_files
-from lakegc_core.stages.expired_addresses import since
-from lakegc_core.stages.namespace_listing import inventory
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA
-from lakegc_core.stages.swept_report.authorize import confirmed_at, ready_at
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
+from lakegc_core.stages.namespace_listing import stage as namespace_listing
+from lakegc_core.stages.retention_commits.stage import COMMITS_SCHEMA
+from lakegc_core.stages.swept_report.stage import confirmed_at, ready_at
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.views.words import human_bytes
 from lakegc_dagster.config import OVER_BACKUPS
@@ -36,11 +36,11 @@ from lakegc_dagster.metadata.in_short import in_short
 from lakegc_dagster.metadata.shown import Facts, Metadata, amounts, bars, cost, lakefs_page, place, records, table
 
 _SCHEMAS: dict[str, pa.Schema] = {
-    "namespace_listing": inventory.SCHEMA,
+    "namespace_listing": namespace_listing.SCHEMA,
     "uncommitted_addresses": uncommitted_addresses.SCHEMA,
     "retention_commits": COMMITS_SCHEMA,
-    "committed_addresses": range_files.SCHEMA,
-    "expired_addresses": since.SCHEMA,
+    "committed_addresses": committed_addresses.SCHEMA,
+    "expired_addresses": expired_addresses.SCHEMA,
 }
 _COLUMNS = {
     "address": "key, relative to the storage namespace",

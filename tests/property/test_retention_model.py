@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from lakegc_core.policy.namespace import Namespace, xid_times
-from lakegc_core.policy.retention import retain
+from lakegc_core.policy.retention import NamedCommits, retain
 from tests.support import oracle
 from tests.support.oracle import Version, World
 from tests.support.small_worlds import BYTES, HOUR, graph_of, rules_of, world
@@ -30,7 +30,7 @@ def kept(world: World, *, tags: bool, margin: int = 0) -> set[str]:
     """What lakegc keeps; the commits come in the order of their ids, as in lakeFS."""
     graph, heads, tagged = graph_of(world)
     rules = rules_of(world)
-    found = retain(graph, heads, tagged if tags else [], rules, world.now, margin=margin)
+    found = retain(graph, NamedCommits(heads, tagged if tags else []), rules, world.now, margin=margin)
     return {graph.commit_ids[row] for row in found.kept_by}
 
 

@@ -18,7 +18,7 @@ from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.policy.retention import Graph, Rules, retain
+from lakegc_core.policy.retention import Graph, NamedCommits, Rules, retain
 from lakegc_core.policy.safety import Level
 from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules
 from tests.support.facts import whole_facts
@@ -240,7 +240,8 @@ class Collector:
             [each.parents[0] if each.parents else -1 for each in commits],
         )
         margin = int(self.level.retention_margin.total_seconds()) * SECOND
-        kept = retain(graph, sorted(refs), sorted(tags), judged_by, self.now * SECOND, margin=margin).kept_by
+        named = NamedCommits(sorted(refs), sorted(tags))
+        kept = retain(graph, named, judged_by, self.now * SECOND, margin=margin).kept_by
         return rules, set(kept), dict(sorted(refs)), len(commits)
 
     def _trees(self, commits: set[int]) -> set[int]:

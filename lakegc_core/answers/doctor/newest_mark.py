@@ -11,7 +11,7 @@ from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME
-from lakegc_core.stages.swept_report.authorize import judge
+from lakegc_core.stages.swept_report.stage import judge
 
 _ICEBERG = "_lakefs_tables/iceberg/"
 """Where lakeFS's own Iceberg catalog commits pointers to its tables, by path."""

@@ -20,7 +20,7 @@ from lakegc_core.policy.holds import PATH, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_on_rows
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA, protected_rows
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS
+from lakegc_core.stages.retention_commits.stage import COMMITS, COMMITS_SCHEMA, OTHERS
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read, spark_width
 

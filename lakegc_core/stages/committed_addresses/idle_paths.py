@@ -20,7 +20,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.stages.committed_addresses.held_paths import may_hold
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS
+from lakegc_core.stages.retention_commits.stage import COMMITS
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import Part, read_part
 

@@ -39,14 +39,13 @@ from lakegc_core.stages.committed_addresses.range_files import (
     sum_metaranges,
     sum_ranges,
     summary,
-    tasks_for,
 )
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS
+from lakegc_core.stages.retention_commits.stage import COMMITS
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import sources_of
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of, spark_width, write
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of, spark_width, tasks_for, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,9 +138,8 @@ def _read_metaranges(
         rows,
         context.workspace,
         {name: f"{folder}/{name}" for name in (METARANGES, _FORMER, CHECKSUMS)},
-        METARANGES_SCHEMA,
+        {METARANGES: METARANGES_SCHEMA, _FORMER: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA},
         split=_split_metaranges,
-        schemas={CHECKSUMS: CHECKSUMS_SCHEMA},
         summarise=sum_metaranges,
     )
 

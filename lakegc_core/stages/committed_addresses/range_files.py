@@ -258,11 +258,6 @@ def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([rows["range_id"], hashes, rows["size"], marks], schema=INDEX_SCHEMA)
 
 
-def tasks_for(files: int, each: int, most: int) -> int:
-    """How many tasks share the reading of files: the work is in the files, not in the few rows that name them."""
-    return max(1, min(most, -(-files // each)))
-
-
 def total(parts: Sequence[Part], name: str) -> int:
     """The sum of a total over parts."""
     return sum(part.sums.get(name, 0) for part in parts)

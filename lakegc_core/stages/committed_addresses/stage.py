@@ -14,15 +14,54 @@ from lakegc_core.marks.layers import below
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
 from lakegc_core.policy.holds import PATH
-from lakegc_core.stages.committed_addresses.held_paths import HELD, held_by_path
+from lakegc_core.stages.committed_addresses.held_paths import HELD, addresses_at, held_by_path
 from lakegc_core.stages.committed_addresses.idle_paths import idle_paths
+from lakegc_core.stages.committed_addresses.protected import protected_rows
 from lakegc_core.stages.committed_addresses.range_counts import read_changes
-from lakegc_core.stages.committed_addresses.range_files import STAGE
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS
+from lakegc_core.stages.committed_addresses.range_files import (
+    DROPPED,
+    INDEX,
+    INDEX_SCHEMA,
+    MD5,
+    METARANGES_SCHEMA,
+    RANGES,
+    RANGES_SCHEMA,
+    SCHEMA,
+    STAGE,
+    RangeReader,
+    by_reading,
+    reading,
+    reading_keys,
+)
+from lakegc_core.stages.committed_addresses.unknown_ranges import ReadSince, read_unknown
+from lakegc_core.stages.retention_commits.stage import COMMITS, OTHERS
 from lakegc_core.tables.parts import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = [
+    "DROPPED",
+    "HELD",
+    "INDEX",
+    "INDEX_SCHEMA",
+    "MD5",
+    "METARANGES_SCHEMA",
+    "RANGES",
+    "RANGES_SCHEMA",
+    "SCHEMA",
+    "STAGE",
+    "RangeReader",
+    "ReadSince",
+    "addresses_at",
+    "by_reading",
+    "committed_addresses",
+    "held_by_path",
+    "protected_rows",
+    "read_unknown",
+    "reading",
+    "reading_keys",
+]
 
 
 def committed_addresses(spark: SparkSession, context: MarkContext) -> StageResult:

@@ -30,11 +30,10 @@ from lakegc_core.stages.committed_addresses.range_files import (
     split_metaranges,
     sum_metaranges,
     summary,
-    tasks_for,
     total,
 )
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA
-from lakegc_core.tables.parts import Part, parts_of, read, spark_width, write
+from lakegc_core.stages.retention_commits.stage import COMMITS, COMMITS_SCHEMA
+from lakegc_core.tables.parts import Part, parts_of, read, spark_width, tasks_for, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,9 +105,8 @@ def _read_metaranges(
         Mapped(unknown.repartition(tasks), METARANGES_SCHEMA, reading(context, folder).metaranges),
         context.workspace,
         {name: f"{folder}/{name}" for name in (METARANGES, CHECKSUMS)},
-        METARANGES_SCHEMA,
+        {METARANGES: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA},
         split=split_metaranges,
-        schemas={CHECKSUMS: CHECKSUMS_SCHEMA},
         summarise=sum_metaranges,
     )
     check_metaranges(found[CHECKSUMS], expected)

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from lakegc_core.names import Reason
 from lakegc_core.policy.namespace import xid_times
-from lakegc_core.stages.committed_addresses.range_files import reading_keys
+from lakegc_core.stages.committed_addresses.stage import reading_keys
 from lakegc_core.stages.expired_addresses.clean import MISSTATED
-from lakegc_core.stages.namespace_listing import inventory
-from lakegc_core.stages.namespace_listing.inventory import Units, unit_of
+from lakegc_core.stages.namespace_listing import stage as namespace_listing
+from lakegc_core.stages.namespace_listing.stage import Units, unit_of
 from lakegc_core.tables.gather import HASH, KIND, only
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
@@ -23,7 +23,7 @@ from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
 BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
 CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
 VERDICTS = (CANDIDATES, FREED, ASKED, SWEPT, MISSTATED)
-OBJECT_FIELDS = [field.with_nullable(True) for field in inventory.SCHEMA]
+OBJECT_FIELDS = [field.with_nullable(True) for field in namespace_listing.SCHEMA]
 ROWS = pa.schema(
     [
         KIND,
@@ -38,7 +38,7 @@ ROWS = pa.schema(
 COUNTED_SCHEMA = pa.schema([KIND, HASH, ROWS.field("range_id"), ROWS.field("asks")])
 SOUGHT_SCHEMA = pa.schema(
     [
-        inventory.SCHEMA.field("address"),
+        namespace_listing.SCHEMA.field("address"),
         HASH,
         ROWS.field("range_id"),
         pa.field("live", pa.bool_(), nullable=False),  # held by a retained range, or staged
@@ -49,7 +49,7 @@ DECIDED = pa.schema(
 )
 COLUMNS = {
     BEFORE: ("address", "size", "last_modified", "etag", "reason"),
-    ANEW: tuple(inventory.SCHEMA.names),
+    ANEW: tuple(namespace_listing.SCHEMA.names),
     GONE_SINCE: ("address",),
     DROPPED_SINCE: ("address",),
     NEW: ("address", "exact", "size"),  # the size that the entry claims
@@ -86,7 +86,7 @@ class AddressRows:
         return told | {"asks": asks}
 
 
-_OBJECT_NAMES = tuple(inventory.SCHEMA.names)
+_OBJECT_NAMES = tuple(namespace_listing.SCHEMA.names)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Mapped, many
-from lakegc_core.stages.committed_addresses.range_files import INDEX_SCHEMA, METARANGES_SCHEMA, reading
+from lakegc_core.stages.committed_addresses.stage import INDEX_SCHEMA, METARANGES_SCHEMA, reading
 from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, ranked
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import ALIKE

@@ -22,14 +22,14 @@ from lakegc_core.lakefs.http import PAGE, LakeFSError
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as PROTECTED
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.stages.uncommitted_addresses.stage import has_vanished, protect_listed
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.key_scan import Wanted, sieve_of
 from lakegc_core.tables.parts import PartWriter, part_results
 
 SHOWN = "shown"
-SHOWN_SCHEMA = pa.schema([PROTECTED.field("address")])
+SHOWN_SCHEMA = pa.schema([uncommitted_addresses.SCHEMA.field("address")])
 
 INTERVALS = pa.schema(
     [

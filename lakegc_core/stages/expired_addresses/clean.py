@@ -20,11 +20,10 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.spark.session import Mapped
-from lakegc_core.stages.committed_addresses import range_files
-from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA
-from lakegc_core.stages.committed_addresses.range_files import INDEX
-from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
-from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import INDEX
+from lakegc_core.stages.expired_addresses.since import STAGE
+from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.tables.gather import Feed, columns_of, feeds_of
 from lakegc_core.tables.hashing import hash_strings, mixed
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 MISSING, ABSENT = "missing", "absent"
 MISSTATED = "misstated"
 """Dataset of addresses whose entry claims another size than the object has that lies there, or was not listed yet."""
-MISSTATED_SCHEMA = pa.schema([inventory.SCHEMA.field("address"), ROWS_SCHEMA.field("size")])
-_ADDRESS = pa.schema([inventory.SCHEMA.field("address")])
+MISSTATED_SCHEMA = pa.schema([namespace_listing.SCHEMA.field("address"), committed_addresses.SCHEMA.field("size")])
+_ADDRESS = pa.schema([namespace_listing.SCHEMA.field("address")])
 _NAMED = pa.schema([_ADDRESS.field("address"), pa.field("size", pa.int64())])  # of staged entries nobody tells it
 _LIES = "lies"
 
@@ -63,39 +62,43 @@ class Unreferenced:
 def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_from: float) -> Unreferenced:
     """All that the mark listed, without all that it read. What was named since `listed_from` (unix seconds) is not
     missing where it does not lie there, but new."""
-    if own.rows(range_files.STAGE, INDEX) != own.rows(range_files.STAGE):
+    if own.rows(committed_addresses.STAGE, INDEX) != own.rows(committed_addresses.STAGE):
         raise MarkError(f"The index of mark {own.mark_id} does not hold every address that was read. Make a new mark.")
-    live = own.wanted(range_files.STAGE, INDEX, columns=("hash",))
-    listed = feeds_of(own.sources(inventory.STAGE), inventory.SCHEMA)
+    live = own.wanted(committed_addresses.STAGE, INDEX, columns=("hash",))
+    listed = feeds_of(own.sources(namespace_listing.STAGE), namespace_listing.SCHEMA)
     partitions = context.settings.scale.address_num_partitions
-    objects = scan(spark, listed, inventory.SCHEMA, live, found=False, partitions=partitions)
+    objects = scan(spark, listed, namespace_listing.SCHEMA, live, found=False, partitions=partitions)
     parts = _write_named(spark, context, own, listed_from)
     missing = parts[ABSENT]
     return Unreferenced(
         objects=objects,
-        missing=own.read(spark, FINDINGS, ABSENT, missing, _ADDRESS).distinct() if missing else None,
-        holding=lambda: own.frame(spark, range_files.STAGE, "", range_files.SCHEMA).select("address", "range_id"),
+        missing=own.read(spark, STAGE, ABSENT, missing, _ADDRESS).distinct() if missing else None,
+        holding=lambda: _held_by_ranges(spark, own),
         misstated=parts[MISSTATED],
     )
 
 
+def _held_by_ranges(spark: SparkSession, own: Layer) -> DataFrame:
+    rows = own.frame(spark, committed_addresses.STAGE, "", committed_addresses.SCHEMA)
+    return rows.select("address", "range_id")
+
+
 def _write_named(spark: SparkSession, context: MarkContext, own: Layer, listed_from: float) -> dict[str, list[Part]]:
     """What is referred to and does not lie there (ABSENT), or lies there with another size (MISSTATED), in parts."""
-    feeds = [Feed(each, ("address", "exact", "size"), _exact) for each in own.sources(range_files.STAGE)]
+    feeds = [Feed(each, ("address", "exact", "size"), _exact) for each in own.sources(committed_addresses.STAGE)]
     feeds += [Feed(each, ("address", "exact"), _exact) for each in own.sources(uncommitted_addresses.STAGE)]
     if not feeds:
         return {ABSENT: [], MISSTATED: []}
     partitions = context.settings.scale.address_num_partitions
-    sized = own.wanted(inventory.STAGE, columns=("address", "size"), keys=_with_size)
+    sized = own.wanted(namespace_listing.STAGE, columns=("address", "size"), keys=_with_size)
     rows = scan(spark, feeds, _NAMED, sized, found=False, partitions=partitions)
-    rows = flagged(spark, rows, _LIES, own.wanted(inventory.STAGE), partitions=partitions)
+    rows = flagged(spark, rows, _LIES, own.wanted(namespace_listing.STAGE), partitions=partitions)
     return write(
         rows,
         context.workspace,
-        {name: context.mark.stage_folder(FINDINGS, name) for name in (ABSENT, MISSTATED)},
-        _ADDRESS,
+        {name: context.mark.stage_folder(STAGE, name) for name in (ABSENT, MISSTATED)},
+        {ABSENT: _ADDRESS, MISSTATED: MISSTATED_SCHEMA},
         split=partial(_split_named, listed_from),
-        schemas={MISSTATED: MISSTATED_SCHEMA},
     )
 
 

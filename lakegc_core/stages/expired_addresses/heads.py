@@ -16,14 +16,12 @@ from lakegc_core.marks.layers import Layer, all_layers
 from lakegc_core.names import Reason
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, StagedFacts
 from lakegc_core.spark.session import many
-from lakegc_core.stages.committed_addresses.range_files import INDEX, RANGES, RANGES_SCHEMA, STAGE
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES, RANGES_SCHEMA
 from lakegc_core.stages.expired_addresses.clean import MISSTATED
-from lakegc_core.stages.expired_addresses.since import KEPT
-from lakegc_core.stages.expired_addresses.since import SCHEMA as FOUND
-from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
-from lakegc_core.stages.uncommitted_addresses.stage import SCHEMA as DUMPED
-from lakegc_core.stages.uncommitted_addresses.stage import STAGE as STAGED
+from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE
+from lakegc_core.stages.retention_commits.stage import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.tables.key_scan import Source, Wanted, sources_of
 from lakegc_core.tables.parts import Part, read
 
@@ -95,15 +93,15 @@ def heads_of_mark(
     found = Heads(
         branches=lambda: _branches_of_mark(spark, context),
         refs=sources_of(config, mark.stage_folder(COMMITS, REFS), commits.datasets[REFS], mark.mark_id),
-        sources=[source for layer in layers for source in layer.sources(STAGE, INDEX)],
-        outside=[source for layer in layers for source in layer.sources(STAGE, ELSEWHERE)],
+        sources=[source for layer in layers for source in layer.sources(committed_addresses.STAGE, INDEX)],
+        outside=[source for layer in layers for source in layer.sources(committed_addresses.STAGE, ELSEWHERE)],
         ranges=lambda: _ranges_of_mark(spark, layers),
         misstated=_misstated(context, layers, misstated),
         folder=folder,
         names=mark.facts(CommitsFacts).branches,
         entries=mark.facts(CommittedFacts).entries,
         staged=mark.facts(StagedFacts).rows,
-        dumped=lambda: read(spark, config, mark.stage_folder(STAGED), mark.require(STAGED).datasets[STAGED], DUMPED),
+        dumped=lambda: _dumped(spark, context),
         listed_staged=lambda: _listed_staged(spark, context, kept),
     )
     return found if since is None else _with(spark, context, found, since)
@@ -148,19 +146,26 @@ def _branches_of_mark(spark: SparkSession, context: MarkContext) -> DataFrame:
 
 
 def _ranges_of_mark(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
-    rows = layers[0].frame(spark, STAGE, RANGES, RANGES_SCHEMA).withColumnRenamed("read_in", "layer")
-    return rows.select("range_id", "count", "layer")
+    rows = layers[0].frame(spark, committed_addresses.STAGE, RANGES, RANGES_SCHEMA)
+    return rows.withColumnRenamed("read_in", "layer").select("range_id", "count", "layer")
+
+
+def _dumped(spark: SparkSession, context: MarkContext) -> DataFrame:
+    """What the mark found staged."""
+    stage = uncommitted_addresses.STAGE
+    parts = context.mark.require(stage).datasets[stage]
+    return read(spark, context.workspace, context.mark.stage_folder(stage), parts, uncommitted_addresses.SCHEMA)
 
 
 def _listed_staged(spark: SparkSession, context: MarkContext, kept: Sequence[Part] | None) -> DataFrame:
     """What the mark listed, no commit refers to, and is staged: address, size."""
-    parts = context.mark.require(FINDINGS).datasets[KEPT] if kept is None else kept
-    rows = read(spark, context.workspace, context.mark.stage_folder(FINDINGS, KEPT), parts, FOUND)
+    parts = context.mark.require(STAGE).datasets[KEPT] if kept is None else kept
+    rows = read(spark, context.workspace, context.mark.stage_folder(STAGE, KEPT), parts, SCHEMA)
     return rows.where(rows["reason"] == str(Reason.STAGED)).select("address", "size")
 
 
 def _misstated(context: MarkContext, layers: Sequence[Layer], new: Sequence[Part]) -> Wanted:
     """Addresses of which an entry claims another size than the object has, in any layer."""
-    odd = [(layer.mark.stage_folder(FINDINGS, MISSTATED), tuple(layer.parts(FINDINGS, MISSTATED))) for layer in layers]
-    odd.append((context.mark.stage_folder(FINDINGS, MISSTATED), tuple(new)))
+    odd = [(layer.mark.stage_folder(STAGE, MISSTATED), tuple(layer.parts(STAGE, MISSTATED))) for layer in layers]
+    odd.append((context.mark.stage_folder(STAGE, MISSTATED), tuple(new)))
     return Wanted(context.workspace, tuple(odd))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import PAGE
-from lakegc_core.stages.committed_addresses.range_files import METARANGES_SCHEMA, RANGES_SCHEMA
+from lakegc_core.stages.committed_addresses.stage import METARANGES_SCHEMA, RANGES_SCHEMA
 from lakegc_core.stages.expired_addresses.asking import INTERVALS
 from lakegc_core.store.base import StoreConfig, connect
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Json, clear_errors, run_tasks
-from lakegc_core.stages.committed_addresses.protected import protected_rows
+from lakegc_core.stages.committed_addresses.stage import protected_rows
 from lakegc_core.store.base import connect
 
 if TYPE_CHECKING:

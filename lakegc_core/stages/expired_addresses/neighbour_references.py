@@ -24,8 +24,8 @@ from lakegc_core.marks.neighbours import Neighbour, Sighting, neighbours_of, sig
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
-from lakegc_core.stages.committed_addresses import range_files
-from lakegc_core.stages.committed_addresses.range_files import RANGES, by_reading, reading_keys
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import RANGES, by_reading, reading_keys
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.key_scan import Source, Wanted, dealt, filter_of
@@ -105,8 +105,8 @@ def _read(
 
 def _pieces(namespace: Namespace, neighbour: Neighbour, layers: Sequence[Layer]) -> Iterator[_Piece]:
     newest = layers[0]
-    held = newest.wanted(range_files.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
-    noted = [(held, each.sources(range_files.STAGE, ELSEWHERE)) for each in layers]
+    held = newest.wanted(committed_addresses.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
+    noted = [(held, each.sources(committed_addresses.STAGE, ELSEWHERE)) for each in layers]
     for wanted, sources in (*noted, (None, newest.sources(uncommitted_addresses.STAGE, ELSEWHERE))):
         for source in sources:
             if may_refer(namespace, authorities([source.part])):

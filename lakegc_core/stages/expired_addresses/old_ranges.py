@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.committed_addresses.protected import protected_rows
-from lakegc_core.stages.committed_addresses.range_files import RangeReader
+from lakegc_core.stages.committed_addresses.stage import RangeReader, protected_rows
 from lakegc_core.stages.expired_addresses.past_commits import PAST
 from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import PartWriter, part_results

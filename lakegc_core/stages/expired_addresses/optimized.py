@@ -19,8 +19,8 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Mapped, empty
-from lakegc_core.stages.committed_addresses import range_files
-from lakegc_core.stages.committed_addresses.range_files import DROPPED, INDEX, RANGES, by_reading
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import DROPPED, INDEX, RANGES, by_reading
 from lakegc_core.stages.expired_addresses.address_rows import (
     ANEW,
     ASKED,
@@ -47,10 +47,9 @@ from lakegc_core.stages.expired_addresses.address_rows import (
     decide,
 )
 from lakegc_core.stages.expired_addresses.clean import ABSENT, MISSING, MISSTATED, MISSTATED_SCHEMA, Unreferenced
-from lakegc_core.stages.expired_addresses.since import KEPT
-from lakegc_core.stages.expired_addresses.since import STAGE as FINDINGS
-from lakegc_core.stages.namespace_listing import inventory
-from lakegc_core.stages.namespace_listing.inventory import GONE, LEARNT, Units, unit_of
+from lakegc_core.stages.expired_addresses.since import KEPT, STAGE
+from lakegc_core.stages.namespace_listing import stage as namespace_listing
+from lakegc_core.stages.namespace_listing.stage import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.gather import Feed, columns_of, feeds_of, few, gather, partitions_for, rows_in, rows_of_feeds
@@ -90,12 +89,12 @@ class _ChangedAddresses:
         found: dict[str, list[Part]] = {_FOUND: [], _LEFT: []}
         parts = {CANDIDATES: decided[CANDIDATES], _LEFT: [], LEARNT: [], _LOOSE: [], ABSENT: []}
         if decided[FREED] or decided[ASKED]:
-            lying = inventory.find(
+            lying = namespace_listing.find(
                 self.spark, (self.own, *self.layers), self._wanted(decided, FREED, ASKED), gone=False
             )
             for name in (FREED, ASKED):
                 lying = flagged(self.spark, lying, name, self._wanted(decided, name))
-            found = self._write(lying, dict.fromkeys((_FOUND, _LEFT), inventory.SCHEMA), _split_lying)
+            found = self._write(lying, dict.fromkeys((_FOUND, _LEFT), namespace_listing.SCHEMA), _split_lying)
         if decided[ASKED] or decided[SWEPT]:
             parts |= self._ask(decided, found[_FOUND])
         parts[_LEFT] = found[_LEFT]
@@ -110,7 +109,7 @@ class _ChangedAddresses:
             return self._read(ABSENT, parts[ABSENT], _ABSENT_SCHEMA).where(which)
 
         return Unreferenced(
-            objects=rows_of_feeds(self.spark, feeds_of(objects, inventory.SCHEMA), inventory.SCHEMA),
+            objects=rows_of_feeds(self.spark, feeds_of(objects, namespace_listing.SCHEMA), namespace_listing.SCHEMA),
             missing=absent("live").select("address") if parts[ABSENT] else None,
             holding=lambda: absent("range_id is not null").select("address", "range_id"),
             learnt=parts[LEARNT],
@@ -122,13 +121,13 @@ class _ChangedAddresses:
         base, every = self.layers[0], (self.own, *self.layers)
         units = Units.of_top(every)
         told = [
-            (BEFORE, base, FINDINGS, ""),
-            (BEFORE, base, FINDINGS, KEPT),
-            (MISSED, base, FINDINGS, MISSING),
-            (ANEW, self.own, inventory.STAGE, ""),
-            (GONE_SINCE, self.own, inventory.STAGE, GONE),
-            (DROPPED_SINCE, self.own, range_files.STAGE, DROPPED),
-            (NEW, self.own, range_files.STAGE, ""),
+            (BEFORE, base, STAGE, ""),
+            (BEFORE, base, STAGE, KEPT),
+            (MISSED, base, STAGE, MISSING),
+            (ANEW, self.own, namespace_listing.STAGE, ""),
+            (GONE_SINCE, self.own, namespace_listing.STAGE, GONE),
+            (DROPPED_SINCE, self.own, committed_addresses.STAGE, DROPPED),
+            (NEW, self.own, committed_addresses.STAGE, ""),
             (STAGED, self.own, uncommitted_addresses.STAGE, ""),
         ]
         feeds = [
@@ -141,11 +140,11 @@ class _ChangedAddresses:
             for _, layer, stage, dataset in told
         )
         sought = Wanted(self.context.workspace, places)
-        held = self.own.wanted(range_files.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
+        held = self.own.wanted(committed_addresses.STAGE, RANGES, columns=("range_id", "read_in"), keys=by_reading)
         index: list[Feed] = []
         for layer in every:
             make = IndexRows(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought)
-            sources = layer.sources(range_files.STAGE, INDEX)
+            sources = layer.sources(committed_addresses.STAGE, INDEX)
             index += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in sources]
         # Of what is sought ranges hold about as much again, and some of the index comes along.
         rows = 2 * sought.rows + int(rows_in(index) * Sieve.share(sought.rows))
@@ -154,7 +153,7 @@ class _ChangedAddresses:
         feeds += index
         partitions = self.context.settings.scale.address_num_partitions or partitions_for(rows)
         frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
-        schemas = {CANDIDATES: inventory.SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), SOUGHT_SCHEMA)}
+        schemas = {CANDIDATES: namespace_listing.SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), SOUGHT_SCHEMA)}
         schemas[MISSTATED] = MISSTATED_SCHEMA
         return self._write(frame, schemas, _by_verdict)
 
@@ -175,13 +174,12 @@ class _ChangedAddresses:
         width = min(4 * spark_width(self.spark), 1 + asked // _ASKED_PER_TASK)
         unknown = among(self.spark, Mapped(rows.repartition(width), SOUGHT_SCHEMA), known, found=False)
         answers = unknown.then(_ANSWER, _Asking(self.context.data, self.context.namespace).ask)
-        schemas = {LEARNT: inventory.SCHEMA, _LOOSE: inventory.SCHEMA, ABSENT: _ABSENT_SCHEMA}
+        schemas = {LEARNT: namespace_listing.SCHEMA, _LOOSE: namespace_listing.SCHEMA, ABSENT: _ABSENT_SCHEMA}
         return self._write(answers, schemas, _by_answer)
 
     def _write(self, rows: Mapped, schemas: Mapping[str, pa.Schema], split: Any) -> dict[str, list[Part]]:
         folders = {name: self._folder(name) for name in schemas}
-        first = next(iter(schemas.values()))
-        return write(rows, self.context.workspace, folders, first, split=split, schemas=schemas, summarise=_sizes)
+        return write(rows, self.context.workspace, folders, schemas, split=split, summarise=_sizes)
 
     def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> DataFrame:
         if not parts:
@@ -193,7 +191,7 @@ class _ChangedAddresses:
         return Wanted(self.context.workspace, places, ("hash",))
 
     def _folder(self, name: str) -> str:
-        return self.context.mark.stage_folder(FINDINGS, name)
+        return self.context.mark.stage_folder(STAGE, name)
 
 
 def _by_verdict(table: pa.Table) -> dict[str, pa.Table]:

@@ -19,8 +19,8 @@ from lakegc_core.marks.layers import Layer, rests_on
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.policy.facts import NOTHING, Amount, Cause, ExpiredFacts, Folder, OriginFacts
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
-from lakegc_core.stages.committed_addresses import range_files
-from lakegc_core.stages.committed_addresses.range_files import reading, tasks_for
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import reading
 from lakegc_core.stages.expired_addresses.old_ranges import (
     FOLDERS,
     LOOKED,
@@ -35,12 +35,10 @@ from lakegc_core.stages.expired_addresses.old_ranges import (
 )
 from lakegc_core.stages.expired_addresses.past_commits import LOST_BRANCHES, PASTS, PASTS_SCHEMA, Dataset, PastWalk
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, REFS
-from lakegc_core.stages.retention_commits.known_walk import Place
-from lakegc_core.stages.retention_commits.stage import walk_until_known
+from lakegc_core.stages.retention_commits.stage import COMMITS, REFS, Place, walk_until_known
 from lakegc_core.tables.joins import among
 from lakegc_core.tables.key_scan import Wanted
-from lakegc_core.tables.parts import Part, parts_of, read, rows_of, spark_width, write
+from lakegc_core.tables.parts import Part, parts_of, read, rows_of, spark_width, tasks_for, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -172,7 +170,8 @@ class _Search:
         names = RANGES_SCHEMA.names[1:]
         tasks = tasks_for(rows_of(pasts), 64, 4 * spark_width(self.spark))
         read_by = Mapped(self._read(PASTS, pasts, PASTS_SCHEMA).repartition(tasks), RANGES_SCHEMA, self._old.ranges)
-        retained = own.frame(self.spark, range_files.STAGE, range_files.RANGES, range_files.RANGES_SCHEMA)
+        stage, dataset = committed_addresses.STAGE, committed_addresses.RANGES
+        retained = own.frame(self.spark, stage, dataset, committed_addresses.RANGES_SCHEMA)
         looked = self._looked()
         new = (
             read_by.as_frame()

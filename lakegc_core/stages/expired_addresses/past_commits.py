@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakegc_core.policy.holders import DELETED, Holders, Past
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, column_at, rows_at
+from lakegc_core.stages.retention_commits.stage import KnowingWalk, column_at, rows_at
 from lakegc_core.tables.parts import Part, PartWriter, part_results
 
 PASTS = "pasts"

@@ -21,7 +21,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.safety import PAGES_BEFORE_HEADS
 from lakegc_core.spark.session import Mapped, clear_errors, many
-from lakegc_core.stages.committed_addresses.range_files import MD5
+from lakegc_core.stages.committed_addresses.stage import MD5
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, DIFFERENT, RangePaths
 from lakegc_core.stages.expired_addresses.since import SCHEMA
 from lakegc_core.store.base import MD5_DIGEST, ObjectInfo, StoreConfig, connect

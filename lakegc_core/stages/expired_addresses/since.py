@@ -22,14 +22,14 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.previous import later_marks, previous_findings, read_at
-from lakegc_core.spark.session import Mapped, many
+from lakegc_core.spark.session import Mapped, many, moment
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, read_named
 from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 STAGE = "expired_addresses"
 KEPT = "kept"
@@ -53,15 +53,8 @@ may still be linked, as most are, and what refers to it then may be hidden from 
 commit."""
 
 
-def moment(seconds: float) -> Column:
-    """A column that holds this moment (unix seconds) as a timestamp."""
-    from pyspark.sql import functions as F
-
-    return F.lit(datetime.fromtimestamp(seconds, UTC))
-
-
 def instant(seconds: float) -> pa.Scalar:
-    """The same moment as a value of Arrow."""
+    """A moment (unix seconds) as a value of Arrow."""
     return pa.scalar(datetime.fromtimestamp(seconds, UTC), pa.timestamp("us", tz="UTC"))
 
 

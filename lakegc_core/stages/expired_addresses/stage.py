@@ -7,7 +7,7 @@ keeps it. What no reason keeps is expired.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,24 +23,27 @@ from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
 from lakegc_core.policy.facts import NOTHING, CommittedFacts, ExpiredFacts, Folder, ListingFacts, StagedFacts
 from lakegc_core.policy.namespace import xid_times
-from lakegc_core.spark.session import Mapped, many, run_tasks
-from lakegc_core.stages.committed_addresses import held_paths, range_files
+from lakegc_core.spark.session import Mapped, many, moment, run_tasks
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import HELD
 from lakegc_core.stages.expired_addresses import statistics
 from lakegc_core.stages.expired_addresses.alike import Candidates
+from lakegc_core.stages.expired_addresses.classes import PLANNED
 from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, Unreferenced, against_all
-from lakegc_core.stages.expired_addresses.heads import heads_of_mark
+from lakegc_core.stages.expired_addresses.heads import Since, branches_of, heads_of_mark
 from lakegc_core.stages.expired_addresses.measure import previous_of, staged_lost
 from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, References, read_references
+from lakegc_core.stages.expired_addresses.old_ranges import FOLDERS, MOST_ENTRIES, ORIGINS, entries_of
 from lakegc_core.stages.expired_addresses.optimized import against_changes
-from lakegc_core.stages.expired_addresses.origins import find_origins
+from lakegc_core.stages.expired_addresses.origins import find_origins, garbage_with_origins
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
-from lakegc_core.stages.expired_addresses.reasons import Judge
+from lakegc_core.stages.expired_addresses.reasons import Judge, MinimumAge, Names
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
-from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, moment, with_since
+from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, with_later_findings, with_since
 from lakegc_core.stages.expired_addresses.summary import STRANGE, Summary, amount_of, groups_of, sums_of
 from lakegc_core.stages.expired_addresses.text_lists import TEXT_FOLDER, TextLists
-from lakegc_core.stages.namespace_listing.inventory import LEARNT
+from lakegc_core.stages.namespace_listing.stage import LEARNT
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.tables.joins import flagged
 from lakegc_core.tables.key_scan import Source, Wanted, sources_of
@@ -48,6 +51,33 @@ from lakegc_core.tables.parts import Part, read, remove_leftovers, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "DIGESTS",
+    "FOLDERS",
+    "KEPT",
+    "MOST_ENTRIES",
+    "NEIGHBOURS",
+    "ORIGINS",
+    "PLANNED",
+    "SCHEMA",
+    "STAGE",
+    "WAITING",
+    "Candidates",
+    "Judge",
+    "Known",
+    "MinimumAge",
+    "Names",
+    "Since",
+    "branches_of",
+    "entries_of",
+    "expired_addresses",
+    "find_reuploads",
+    "garbage_with_origins",
+    "heads_of_mark",
+    "read_references",
+    "with_later_findings",
+]
 
 _ROW_GROUPS = (STAGE, KEPT, MISSING)
 
@@ -143,7 +173,7 @@ def _judged(
     """The objects in parts, by what keeps them."""
     keepers = {
         Reason.STAGED: own.wanted(uncommitted_addresses.STAGE),
-        Reason.HELD: own.wanted(range_files.STAGE, held_paths.HELD),
+        Reason.HELD: own.wanted(committed_addresses.STAGE, HELD),
         Reason.NEIGHBOUR: Wanted(context.workspace, ((neighbours.folder, neighbours.parts),)),
     }
     rows = with_since(spark, context, objects, own.manifests[STAGES[2]].finished_at)
@@ -154,8 +184,7 @@ def _judged(
         context.workspace,
         {name: folders[name] for name in (STAGE, KEPT)},
         SCHEMA,
-        prepare=Judge.of(context, xid_times),
-        split=_split,
+        split=_Division(Judge.of(context, xid_times)),
         summarise=Summary.of(context),
     )
 
@@ -194,8 +223,7 @@ def _without_reuploads(
         context.workspace,
         {name: folders[name] for name in (STAGE, KEPT)},
         SCHEMA,
-        prepare=_Answers(read_at, found.asked_at),
-        split=_split,
+        split=_Division(_Answers(read_at, found.asked_at)),
         summarise=Summary.of(context),
     )
     moved = {**parts, STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]]}
@@ -256,6 +284,16 @@ def _missing(addresses: DataFrame) -> DataFrame:
         F.lit(MISSING).alias("reason"),
         moment(0).alias("since"),
     )
+
+
+@dataclass(frozen=True)
+class _Division:
+    """Divides rows among the datasets by what keeps them, which `judge` says; a picklable value that tasks carry."""
+
+    judge: Callable[[pa.Table], pa.Table]
+
+    def __call__(self, rows: pa.Table) -> dict[str, pa.Table]:
+        return _split(self.judge(rows))
 
 
 def _split(table: pa.Table) -> dict[str, pa.Table]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakegc_core.policy.facts import AgeOrSize, Folder
 from lakegc_core.spark.session import run_on_rows
-from lakegc_core.stages.namespace_listing.inventory import unit_of
+from lakegc_core.stages.namespace_listing.stage import unit_of
 from lakegc_core.tables.gather import HASH, KIND, Feed, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Source

@@ -26,12 +26,16 @@ from lakegc_core.stages.namespace_listing.inventory import (
     COUNTS,
     DATA,
     GONE,
+    LEARNT,
     SCHEMA,
     SHARDED,
     STAGE,
     UNITS,
     UNITS_SCHEMA,
+    Units,
     carried_units,
+    find,
+    journals,
     known_slices,
     unit_of,
     write_gone,
@@ -42,6 +46,18 @@ from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, s
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = [
+    "GONE",
+    "LEARNT",
+    "SCHEMA",
+    "STAGE",
+    "Units",
+    "find",
+    "journals",
+    "namespace_listing",
+    "unit_of",
+]
 
 _FOLDERS_PER_TASK = 4  # a slice holds up to 50,000 objects
 

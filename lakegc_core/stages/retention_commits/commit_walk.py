@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.policy.retention import Rules, held_rows, idle_holds, retain
+from lakegc_core.policy.retention import NamedCommits, Rules, held_rows, idle_holds, retain
 from lakegc_core.spark.session import Json
 from lakegc_core.stages.retention_commits.dump_files import DumpFiles
 from lakegc_core.store.base import StoreConfig, connect
@@ -90,10 +90,9 @@ class CommitWalk(Walk):
         yield from self._write_refs(unlisted)
         protected = tags if self.protect_tags else []
         held = held_rows(graph, heads, tags, self.holds)
-        kept = retain(
-            graph, heads, protected, self.rules, self.now, margin=self.margin, held=held, server=server
-        ).kept_by
-        ours = retain(graph, heads, protected, self.rules, self.now, margin=self.margin, held=held).kept_by
+        counting = NamedCommits(heads, protected, held)
+        kept = retain(graph, counting, self.rules, self.now, margin=self.margin, server=server).kept_by
+        ours = retain(graph, counting, self.rules, self.now, margin=self.margin).kept_by
         yield from self._write(COMMITS, self.folder, ids, metaranges, kept)
         others = {number: "not retained" for number in range(len(ids)) if number not in kept}
         yield from self._write(OTHERS, f"{self.folder}/{OTHERS}", ids, metaranges, others)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.facts import CommitsFacts
-from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.retention import rules_of
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.spark.session import Json
 from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS, Walk
@@ -98,8 +97,3 @@ def column_at(config: StoreConfig, place: tuple[str, tuple[Part, ...]], column: 
     folder, parts = place
     batches = (batch for part in parts for batch in read_part(config, folder, part, [column]))
     return {value for batch in batches for value in batch.column(0).to_pylist()}
-
-
-def rules_of(told: Mapping[str, Any] | None) -> Rules | None:
-    """Rules as facts have them."""
-    return None if told is None else Rules(told["default"], dict(told["branches"]))

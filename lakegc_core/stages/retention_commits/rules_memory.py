@@ -10,13 +10,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, digest, encode
-from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.retention import Rules, rules_json
 from lakegc_core.store.base import connect
 
 FOLDER = "rules"
@@ -63,11 +62,6 @@ def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, i
     if not memory:
         return rules, 1
     return effective_rules(seen, now, memory), len(seen)
-
-
-def rules_json(rules: Rules | None) -> dict[str, Any] | None:
-    """Rules as they stand in artifacts."""
-    return None if rules is None else {"default": rules.default_days, "branches": dict(rules.branch_days)}
 
 
 def _read(context: MarkContext) -> list[Seen]:

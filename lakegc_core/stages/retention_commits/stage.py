@@ -18,20 +18,50 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, RefusedError, ServerError
 from lakegc_core.lakefs.http import LakeFSError
-from lakegc_core.lakefs.models import Commit, Ref
+from lakegc_core.lakefs.models import Commit, DumpRefs, PreparedCommits, Ref
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.previous import former_state
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.policy.facts import CommitsFacts
-from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.retention import Rules, rules_json
 from lakegc_core.spark.session import Json, run_tasks
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
-from lakegc_core.stages.retention_commits.rules_memory import remember, rules_json
+from lakegc_core.stages.retention_commits.commit_walk import (
+    COMMITS,
+    COMMITS_SCHEMA,
+    OTHERS,
+    REFS,
+    REFS_SCHEMA,
+    CommitWalk,
+    Walk,
+)
+from lakegc_core.stages.retention_commits.known_walk import KnowingWalk, Place, column_at, rows_at
+from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules, remember
 from lakegc_core.tables.parts import Part, PartWriter, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = [
+    "COMMITS",
+    "COMMITS_SCHEMA",
+    "OTHERS",
+    "REFS",
+    "REFS_SCHEMA",
+    "KnowingWalk",
+    "Place",
+    "Seen",
+    "column_at",
+    "effective_rules",
+    "fetch_commit",
+    "find_retained",
+    "heads_digest",
+    "retention_commits",
+    "rows_at",
+    "rules_in_force",
+    "walk_until_known",
+    "write_heads",
+]
 
 Run = Callable[[Sequence[Walk], Callable[[Walk], Iterator[Json]]], list[Json]]
 """Runs tasks, and gives back what they yield."""
@@ -68,14 +98,51 @@ def find_retained(
     and count as well.
     """
     began = clock.now().timestamp()
-    client, header = context.client, context.header
-    in_force = rules_in_force(context)
-    judged_by, memories = remember(context, in_force)
-    prepared = client.prepare_commits(header.repository) if in_force is not None else None
-    dump = client.dump(header.repository)
+    said = _RulesAndDump.ask(context)
     digest, refs = _refs(context, f"{folder}/{REFS}")
     refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
-    walk = CommitWalk(
+    walk = _commit_walk(context, said, folder, refs, former)
+    results = walk_until_known(partial(run_tasks, spark), context, walk)
+    facts = CommitsFacts(
+        **next(result["facts"] for result in results if "facts" in result),
+        began_at=began,
+        heads=digest,
+        rules=rules_json(said.in_force),
+        judged_by=rules_json(said.judged_by),
+        rules_remembered=said.memories,
+        dump=said.dump.commits_metarange_id,
+        run_id=said.prepared.run_id if said.prepared else None,
+    )
+    parts = parts_of(results, [STAGE, OTHERS, REFS])
+    return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: [*refs, *parts[REFS]]}, facts)
+
+
+@dataclass(frozen=True)
+class _RulesAndDump:
+    """What lakeFS says of its commits: the rules in force, its own list of retained commits (None without rules), and
+    its dump. `judged_by`: the rules to judge by; `memories`: from how many they are united."""
+
+    in_force: Rules | None
+    judged_by: Rules | None
+    memories: int
+    prepared: PreparedCommits | None
+    dump: DumpRefs
+
+    @classmethod
+    def ask(cls, context: MarkContext) -> _RulesAndDump:
+        """Ask lakeFS, and remember its rules."""
+        client, repository = context.client, context.header.repository
+        in_force = rules_in_force(context)
+        judged_by, memories = remember(context, in_force)
+        prepared = client.prepare_commits(repository) if in_force is not None else None
+        return cls(in_force, judged_by, memories, prepared, client.dump(repository))
+
+
+def _commit_walk(
+    context: MarkContext, said: _RulesAndDump, folder: str, refs: Sequence[Part], former: MarkArtifacts | None
+) -> CommitWalk:
+    header, dump, prepared = context.header, said.dump, said.prepared
+    return CommitWalk(
         outputs=context.outputs,
         data=context.data,
         artifacts=context.workspace,
@@ -86,7 +153,7 @@ def find_retained(
         branches_metarange=dump.branches_metarange_id,
         tags_metarange=dump.tags_metarange_id,
         server_csv=output_key(context, prepared.commits_location) if prepared else None,
-        rules=judged_by,
+        rules=said.judged_by,
         protect_tags=header.protect_tags,
         holds=tuple(sorted({*header.holds, *context.policy.holds})),
         former_folder=former.stage_folder(STAGE, REFS) if former else "",
@@ -94,19 +161,6 @@ def find_retained(
         now=int(clock.now().timestamp() * _SECOND),
         margin=int(context.level.retention_margin.total_seconds() * _SECOND),
     )
-    results = walk_until_known(partial(run_tasks, spark), context, walk)
-    facts = CommitsFacts(
-        **next(result["facts"] for result in results if "facts" in result),
-        began_at=began,
-        heads=digest,
-        rules=rules_json(in_force),
-        judged_by=rules_json(judged_by),
-        rules_remembered=memories,
-        dump=dump.commits_metarange_id,
-        run_id=prepared.run_id if prepared else None,
-    )
-    parts = parts_of(results, [STAGE, OTHERS, REFS])
-    return StageOutput({STAGE: parts[STAGE], OTHERS: parts[OTHERS], REFS: [*refs, *parts[REFS]]}, facts)
 
 
 def rules_in_force(context: MarkContext) -> Rules | None:

@@ -18,16 +18,22 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
-from lakegc_core.policy.retention import HOLD, Rules
+from lakegc_core.policy.retention import HOLD, Rules, rules_json
 from lakegc_core.spark.session import clear_errors
-from lakegc_core.stages.committed_addresses import range_files
-from lakegc_core.stages.committed_addresses.held_paths import HELD, held_by_path
-from lakegc_core.stages.committed_addresses.unknown_ranges import ReadSince, read_unknown
-from lakegc_core.stages.expired_addresses.heads import Since, branches_of
-from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, read_references
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
-from lakegc_core.stages.retention_commits.rules_memory import rules_json
-from lakegc_core.stages.retention_commits.stage import fetch_commit, find_retained, heads_digest, write_heads
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
+from lakegc_core.stages.committed_addresses.stage import HELD, INDEX, RANGES, ReadSince, held_by_path, read_unknown
+from lakegc_core.stages.expired_addresses.stage import NEIGHBOURS, Since, branches_of, read_references
+from lakegc_core.stages.retention_commits.stage import (
+    COMMITS,
+    COMMITS_SCHEMA,
+    OTHERS,
+    REFS,
+    REFS_SCHEMA,
+    fetch_commit,
+    find_retained,
+    heads_digest,
+    write_heads,
+)
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.stages.uncommitted_addresses.stage import dump_staged
 from lakegc_core.tables.key_scan import Wanted
@@ -112,9 +118,9 @@ class Look:
         return Since(
             branches=lambda: branches_of(self.read_refs(spark, context), self.read_commits(spark, context)),
             refs=(f"{self.folder}/commits/{REFS}", self.refs),
-            index=(f"{read.folder}/{range_files.INDEX}", read.parts[range_files.INDEX]),
+            index=(f"{read.folder}/{INDEX}", read.parts[INDEX]),
             outside=(f"{read.folder}/{ELSEWHERE}", read.parts[ELSEWHERE]),
-            ranges=(f"{read.folder}/{range_files.RANGES}", read.parts[range_files.RANGES]),
+            ranges=(f"{read.folder}/{RANGES}", read.parts[RANGES]),
             names=facts.retention_commits.branches,
             entries=facts.committed_addresses.entries,
             staged=facts.uncommitted_addresses.rows,
@@ -166,10 +172,10 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
         staged=staged.datasets[uncommitted_addresses.STAGE],
         commits=commits.datasets[COMMITS],
         refs=commits.datasets[REFS],
-        committed=tuple(reads.committed.parts[range_files.STAGE]),
+        committed=tuple(reads.committed.parts[committed_addresses.STAGE]),
         reads=reads,
         neighbours=neighbours.parts,
-        held=[*reads.held.parts[range_files.STAGE], *held.parts],
+        held=[*reads.held.parts[committed_addresses.STAGE], *held.parts],
         heads=(heads.digest, commits.facts.heads),
         facts=LookFacts(staged.facts, commits.facts, reads.committed.facts, neighbours.facts),
     )

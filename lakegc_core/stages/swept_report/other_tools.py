@@ -21,8 +21,9 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.layers import all_layers
 from lakegc_core.names import REFUSED, Outcome, Reason
 from lakegc_core.spark.session import many
-from lakegc_core.stages.expired_addresses import since
-from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
+from lakegc_core.stages.expired_addresses.stage import KEPT
+from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import read
 
@@ -48,7 +49,7 @@ class ForeignMark:
     files: tuple[str, ...]
 
 
-def parse(mark_id: str) -> tuple[str, str] | None:
+def parse_foreign_mark(mark_id: str) -> tuple[str, str] | None:
     """Kind and id of another tool's mark (`unified:ID`, …); None for the id of a mark of lakegc's own."""
     kind, separator, name = mark_id.partition(":")
     if not separator:
@@ -59,9 +60,9 @@ def parse(mark_id: str) -> tuple[str, str] | None:
     return kind, name
 
 
-def find(context: RepositoryContext, mark_id: str) -> ForeignMark:
+def find_foreign_mark(context: RepositoryContext, mark_id: str) -> ForeignMark:
     """The files of another tool's mark. MarkError if there are none."""
-    found = parse(mark_id)
+    found = parse_foreign_mark(mark_id)
     if found is None:
         raise SettingsError(f"{mark_id!r} is a mark of lakegc's own.")
     kind, name = found
@@ -98,19 +99,19 @@ def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> Dat
     from pyspark.sql import functions as F
 
     def findings_of(name: str) -> DataFrame:
-        parts = context.mark.require(since.STAGE).datasets[name]
-        folder = context.mark.stage_folder(since.STAGE, name)
-        return read(spark, context.workspace, folder, parts, since.SCHEMA, ["address", "reason"])
+        parts = context.mark.require(expired_addresses.STAGE).datasets[name]
+        folder = context.mark.stage_folder(expired_addresses.STAGE, name)
+        return read(spark, context.workspace, folder, parts, expired_addresses.SCHEMA, ["address", "reason"])
 
-    listed_objects = inventory.find(spark, all_layers(context)).as_frame().select("address", "size")
+    listed_objects = namespace_listing.find(spark, all_layers(context)).as_frame().select("address", "size")
     outcome = F.coalesce(
         *(F.when(F.col("reason") == reason, outcome) for reason, outcome in _BY_REASON.items()),
         F.when(F.col("size").isNotNull(), LIVE),
         F.lit(NOT_LISTED),
     )
     return (
-        listed.join(many(findings_of(since.STAGE).select("address")), "address", "left_anti")
-        .join(many(findings_of(since.KEPT)), "address", "left")
+        listed.join(many(findings_of(expired_addresses.STAGE).select("address")), "address", "left_anti")
+        .join(many(findings_of(KEPT)), "address", "left")
         .join(many(listed_objects), "address", "left")
         .withColumn("outcome", outcome)
         .select("address", F.coalesce("size", F.lit(0)).alias("size"), "outcome")

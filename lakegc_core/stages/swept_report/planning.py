@@ -21,15 +21,21 @@ from lakegc_core.policy import judgements
 from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import LOOKS
-from lakegc_core.spark.session import Mapped, many
-from lakegc_core.stages.expired_addresses import since
-from lakegc_core.stages.expired_addresses.alike import Candidates
-from lakegc_core.stages.expired_addresses.classes import PLANNED
-from lakegc_core.stages.expired_addresses.heads import heads_of_mark
-from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
-from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
-from lakegc_core.stages.expired_addresses.reasons import MinimumAge, Names
-from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
+from lakegc_core.spark.session import Mapped, many, moment
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
+from lakegc_core.stages.expired_addresses.stage import (
+    DIGESTS,
+    NEIGHBOURS,
+    PLANNED,
+    WAITING,
+    Candidates,
+    Known,
+    MinimumAge,
+    Names,
+    find_reuploads,
+    heads_of_mark,
+    with_later_findings,
+)
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.look import Look, Reads, take_look
@@ -85,7 +91,7 @@ class Planner:
         from pyspark.sql import functions as F
 
         if self.context.level.gap:
-            candidates = since.with_later_findings(self.spark, self.context, candidates)
+            candidates = with_later_findings(self.spark, self.context, candidates)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
         elsewhere = self.record.deleted_elsewhere
         if elsewhere is not None:
@@ -118,7 +124,7 @@ class Planner:
             F.when((F.col("live") | F.col("held")) & F.col("outcome").isin(Outcome.ALREADY_GONE, RETURNED), RETURNED)
             .when(F.col("live"), Outcome.RESCUED)
             .when(F.col("held"), Outcome.HELD)
-            .when((F.col("outcome") == _PLANNED) & (F.col("since") > since.moment(ready)), Outcome.UNCONFIRMED)
+            .when((F.col("outcome") == _PLANNED) & (F.col("since") > moment(ready)), Outcome.UNCONFIRMED)
             .otherwise(F.col("outcome"))
         )
         judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
@@ -130,8 +136,8 @@ class Planner:
             PLANNED,
         )["planned"]
         heads = heads_of_mark(self.spark, self.context, folder, look.since(self.spark, self.context))
-        waiting = self.context.mark.require(since.STAGE).datasets.get(WAITING, ())
-        waited = (self.context.mark.stage_folder(since.STAGE, WAITING), waiting)
+        waiting = self.context.mark.require(expired_addresses.STAGE).datasets.get(WAITING, ())
+        waited = (self.context.mark.stage_folder(expired_addresses.STAGE, WAITING), waiting)
         candidates = Candidates(planned, parts)
         asked = find_reuploads(self.spark, self.context, heads, candidates, waited, self._known())
         if asked is None:
@@ -148,7 +154,7 @@ class Planner:
 
     def _known(self) -> Known:
         """What the mark proved of contents. A look makes no HEADs: what is new is asked for by pages."""
-        stage, mark = since.STAGE, self.context.mark
+        stage, mark = expired_addresses.STAGE, self.context.mark
         return Known(mark.stage_folder(stage, DIGESTS), mark.require(stage).datasets.get(DIGESTS, ()), 0)
 
     def _write_plan(
@@ -156,7 +162,7 @@ class Planner:
     ) -> list[Part]:
         from pyspark.sql import functions as F
 
-        stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn("at", since.moment(clock.now().timestamp()))
+        stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(clock.now().timestamp()))
         ordered = (
             # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
             stamped.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
@@ -167,14 +173,13 @@ class Planner:
             ordered,
             self.context.workspace,
             {"plan": f"{here}/plan", "outcomes": self.record.journal, "rescues": sweeps.rescues_folder(self.context)},
-            PLAN_SCHEMA,
+            {"plan": PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
             split=_SplitPlan(
                 self.context.data if may_be_gone else None,
                 MinimumAge.of(self.context, xid_times),
                 None if unknown_names(self.context) else self.context.namespace.unknown,
                 self.record.is_begun,
             ),
-            schemas={"outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
         )
         return parts["plan"]
 

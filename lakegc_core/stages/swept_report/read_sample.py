@@ -17,8 +17,8 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
-from lakegc_core.stages.committed_addresses.protected import protected_rows
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.stages.committed_addresses.stage import protected_rows
+from lakegc_core.stages.retention_commits.stage import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import read
 

@@ -19,8 +19,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, Outcome, Stage
-from lakegc_core.spark.session import clear_errors, many
-from lakegc_core.stages.expired_addresses.since import moment
+from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.parts import Part, list_parts, read, readable

@@ -21,14 +21,14 @@ from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.spark.session import Mapped, clear_errors, many
-from lakegc_core.stages.expired_addresses import since
+from lakegc_core.spark.session import Mapped, clear_errors, many, moment
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.swept_report import lakefs_report, other_tools
-from lakegc_core.stages.swept_report.authorize import check_look_delay, judge, refusal
-from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.stages.swept_report.authorize import check_look_delay, confirmed_at, judge, ready_at, refusal
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.stages.swept_report.look import Look, Reads, take_look
 from lakegc_core.stages.swept_report.lost import absent, settled
-from lakegc_core.stages.swept_report.other_tools import ForeignMark
+from lakegc_core.stages.swept_report.other_tools import ForeignMark, find_foreign_mark, parse_foreign_mark
 from lakegc_core.stages.swept_report.planning import Plan, Planner
 from lakegc_core.stages.swept_report.read_sample import Sample, read_again, take_sample
 from lakegc_core.stages.swept_report.record import SweepRecord
@@ -48,6 +48,24 @@ from lakegc_core.tables.parts import read, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "PLAN_SCHEMA",  # with `Deletion`, `Piece` and `run_wave`: for benchmarks, which measure the deletes alone
+    "Deletion",
+    "ForeignMark",
+    "Piece",
+    "SweepResult",
+    "check_level",
+    "close_sweep",
+    "confirmed_at",
+    "effective_level",
+    "find_foreign_mark",
+    "judge",
+    "parse_foreign_mark",
+    "ready_at",
+    "run_wave",
+    "swept_report",
+]
 
 
 def swept_report(
@@ -204,15 +222,15 @@ class _Sweep:
         """Put what was decided about objects (address, size, outcome) on record."""
         from pyspark.sql import functions as F
 
-        at = since.moment(clock.now().timestamp())
+        at = moment(clock.now().timestamp())
         rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
         write(rows, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
 
     def _expired(self) -> DataFrame:
-        stage = since.STAGE
+        stage = expired_addresses.STAGE
         parts = self.context.mark.require(stage).datasets[stage]
         folder = self.context.mark.stage_folder(stage)
-        return read(self.spark, self.context.workspace, folder, parts, since.SCHEMA)
+        return read(self.spark, self.context.workspace, folder, parts, expired_addresses.SCHEMA)
 
     def _check_lease(self) -> None:
         if self.call.lease is not None:

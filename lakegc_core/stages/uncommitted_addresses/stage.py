@@ -32,6 +32,15 @@ from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = [
+    "SCHEMA",
+    "STAGE",
+    "dump_staged",
+    "has_vanished",
+    "protect_listed",
+    "uncommitted_addresses",
+]
+
 STAGE = "uncommitted_addresses"
 _COLUMN = "physical_address"
 _FULL = 2

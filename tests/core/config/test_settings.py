@@ -15,8 +15,8 @@ from lakegc_core.config.settings import (
     ServerSettings,
     Settings,
     StoreMapping,
-    normalise_endpoint,
 )
+from lakegc_core.config.urls import normalise_endpoint
 from lakegc_core.errors import SettingsError
 from tests.core.config.conftest import LAKECTL, SECRET, load
 

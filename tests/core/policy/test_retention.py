@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakegc_core.policy.retention import Graph, Rules, held_rows, idle_holds, retain, threshold
+from lakegc_core.policy.retention import Graph, NamedCommits, Rules, held_rows, idle_holds, retain, threshold
 
 DAY = 86_400 * 1_000_000
 NOW = 20_000 * DAY
@@ -68,8 +68,10 @@ def reasons(
     assert not unknown
     found = retain(
         graph,
-        [(branch, names.index(commit)) for branch, commit in heads.items()],
-        [(tag, names.index(commit)) for tag, commit in (tags or {}).items()],
+        NamedCommits(
+            [(branch, names.index(commit)) for branch, commit in heads.items()],
+            [(tag, names.index(commit)) for tag, commit in (tags or {}).items()],
+        ),
         rules,
         NOW,
         margin=margin,
@@ -231,7 +233,7 @@ def test_each_commit_says_why_it_is_kept() -> None:
 
 def test_a_branch_that_moved_meanwhile_keeps_both_of_its_heads() -> None:
     graph, _ = Graph.build(["a", "b"], ["", ""], [NOW - 90 * DAY] * 2, [[], ["a"]], [1, 1])
-    assert set(retain(graph, [("main", 0), ("main", 1)], [], Rules(0), NOW).kept_by) == {0, 1}
+    assert set(retain(graph, NamedCommits([("main", 0), ("main", 1)]), Rules(0), NOW).kept_by) == {0, 1}
 
 
 def test_holds_keep_what_their_patterns_name_and_those_that_name_nothing_are_told() -> None:

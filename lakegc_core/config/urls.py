@@ -1,0 +1,47 @@
+"""URLs that a user sets: which ones can be, and what is kept of them. Credentials are never part of one."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from lakegc_core.config.lakectl import FILE, SECRET_KEY
+from lakegc_core.errors import SettingsError
+
+API = "/api/v1"
+
+
+def normalise_endpoint(url: str) -> str:
+    """`http(s)://host[:port][/path]`, without `/api/v1` and slashes at its end. Empty stays empty.
+
+    SettingsError for another scheme, for credentials inside the URL, and for a query or fragment.
+    """
+    text = url.strip()
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname
+        _ = parts.port  # raises on a port that is none
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if "@" in parts.netloc:
+        raise SettingsError(
+            f"the endpoint of lakeFS must not hold credentials; they belong in ~/{FILE} or {SECRET_KEY}"
+        )
+    if parts.scheme.lower() not in ("http", "https") or not host or parts.query or parts.fragment:
+        shown = text.split("@")[-1].split("?")[0]
+        raise SettingsError(f"the endpoint of lakeFS must read like https://lakefs.example.com, not {shown!r}")
+    return text.rstrip("/").removesuffix(API).rstrip("/")
+
+
+def pushgateway_url(url: str) -> str:
+    """The URL of a Pushgateway. SettingsError if it is no plain `http(s)://host[:port][/path]`."""
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+        _ = parts.port  # raises on a port that is none
+    except ValueError:
+        plain = False
+    if not plain or "@" in url:
+        raise SettingsError("the URL of a Pushgateway must read like http://pushgateway:9091, without credentials")
+    return url
