@@ -89,6 +89,7 @@ def schedules(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.ScheduleDe
             cron_schedule=cron,
             description=description,
             execution_timezone="UTC",
+            tags=dict(options.tags),
             default_status=dg.DefaultScheduleStatus.STOPPED,
         )
 

@@ -104,10 +104,12 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
     stopping = [
         each.name for each in failed if each.stops and each.name != OVER_BACKUPS
     ]  # that one comes with the sweep
-    rows = [(verdict.name, "yes" if verdict.passed else f"**no** ({verdict.severity})") for verdict in review.verdicts]
+    rows = [
+        (each.name, "yes" if each.passed else "no", "" if each.passed else each.severity) for each in review.verdicts
+    ]
     why = {"guards_failed": dg.MetadataValue.md("\n".join(f"- **{each.name}**: {each.description}" for each in failed))}
     return {
-        "guards": table(("guard", "holds"), rows),
+        "guards": records(("guard", "holds", "severity"), rows),
         **(why if failed else {}),
         "authorized": review.authorized,
         **({STOPPED_BY: ", ".join(stopping)} if stopping else {}),
@@ -126,6 +128,9 @@ def _figures(facts: Facts) -> Metadata:
         elif isinstance(value, Mapping) and set(value) == {"objects", "bytes"}:
             found |= {f"{name}_objects": value["objects"], f"{name}_bytes": value["bytes"]}
     return found
+
+
+# Each `summary` stays markdown, for people: Dagster's own tables align no numbers to the right and group no digits.
 
 
 def _listing(facts: ListingFacts) -> Metadata:
@@ -158,11 +163,9 @@ def _commits(facts: CommitsFacts) -> Metadata:
     rules = facts.rules
     if rules is None:
         return found | {"rules": dg.MetadataValue.md("No rules: every commit counts.")}
-    days = [
-        ("(default)", f"{rules['default']:,}"),
-        *((name, f"{n:,}") for name, n in sorted(rules["branches"].items())),
-    ]
-    return found | {"rules": table(("branch", "days"), days, "lr")}
+    days = [("(default)", rules["default"]), *sorted(rules["branches"].items())]
+    # Their number beside them, because a table shows only the first ones.
+    return found | {"rules": records(("branch", "days"), days, ("string", "int")), "branches_with_rules": len(days) - 1}
 
 
 def _committed(facts: CommittedFacts) -> Metadata:
@@ -194,14 +197,12 @@ def _expired(facts: ExpiredFacts) -> Metadata:
     found: Metadata = {"summary": table(("", "objects", "bytes", "share"), rows, "lrrr")}
     if not facts.expired.objects:
         return found
-    largest = [
-        (f"`{each.prefix or '(root)'}`", f"{each.objects:,}", human_bytes(each.bytes)) for each in facts.prefixes
-    ]
+    largest = ((each.prefix or "(root)", Amount(each.objects, each.bytes)) for each in facts.prefixes)
     return found | {
         **causes_shown(facts),
         "by_age": bars(facts.ages, "age"),
         "by_size": bars(facts.sizes, "size of object"),
-        "largest_prefixes": table(("folder", "objects", "bytes"), largest, "lrr"),
+        "largest_prefixes": amounts("folder", largest),
     }
 
 
