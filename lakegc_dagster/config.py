@@ -17,7 +17,7 @@ SWEEP = "swept_report"
 BACKUP = "backup"
 OVER_BACKUPS = "backup"
 """The guard over backups."""
-JOBS = ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor")
+JOBS = ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor", "gc_answers")
 """The plain names of the jobs; `gc_backup` is there where `backup` is an asset."""
 RESOURCE = "lakegc"
 """The plain key of lakegc's resource."""

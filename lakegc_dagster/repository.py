@@ -160,6 +160,14 @@ def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, resu
     _report(context, dg.AssetObservation(options.repository_key(name), metadata=metadata))
 
 
+def show_answers(context: _Context, options: LakegcConfig, mark: MarkContext, answers: Metadata) -> None:
+    """What was asked about a mark, on its repository's asset, beside what the mark says itself."""
+    name = mark.header.repository
+    if name in options.repositories:
+        metadata = answers | {"answered_in": dg.MetadataValue.dagster_run(context.run_id)}
+        _report(context, dg.AssetObservation(options.repository_key(name), metadata=metadata))
+
+
 def _outcome(options: LakegcConfig, mark: MarkContext, review: Review) -> dg.AssetCheckEvaluation:
     """Whether the guards let a sweep of a complete mark begin."""
     stopping = [verdict for verdict in review.verdicts if verdict.stops]

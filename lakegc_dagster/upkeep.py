@@ -1,5 +1,5 @@
-"""The jobs beside the assets: bring objects back, retire old marks, say which repository missed its round, and ask the
-doctor.
+"""The jobs beside the assets: bring objects back, retire old marks, say which repository missed its round, ask the
+doctor, and ask what keeps the objects of a repository.
 
 Two of them have schedules, which are off until turned on. What is decided is decided in `rounds` and lakegc_core.
 """
@@ -17,6 +17,7 @@ from lakegc_core.marks.artifacts import retired_marks
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_dagster import records, rounds
+from lakegc_dagster.answers import answers
 from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.doctor import doctor
@@ -47,7 +48,8 @@ class RetireConfig(dg.Config):
 
 
 def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
-    """`gc_restore` (of one cell) and `gc_retire`, `gc_watch`, `gc_doctor` (of all repositories), by plain names."""
+    """By plain names: `gc_restore` (of one cell), `gc_retire`, `gc_watch`, `gc_doctor` (of all repositories) and
+    `gc_answers` (of one)."""
 
     def job(name: str, op: dg.OpDefinition, description: str, **more: Any) -> dg.JobDefinition:
         graph = dg.GraphDefinition(name=options.job_name(name), node_defs=[op])
@@ -75,6 +77,12 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
             "gc_doctor",
             doctor(options),
             "Look whether repositories can be marked and swept, and what endangers them. Deletes nothing.",
+        ),
+        "gc_answers": job(
+            "gc_answers",
+            answers(options),
+            "Say what each branch, tag and hold of a repository keeps, and what other days of its rules would keep. "
+            "Changes nothing.",
         ),
     }
 
