@@ -53,11 +53,18 @@ _COLUMNS = {
     "kept_by": "head:NAME, tag:NAME, rules, dangling, server or all",
     "reason": "why it is garbage",
     "since": "unreferenced at least since then",
+    "outcome": "what became of it",
+    "attempt": "of the sweep; the outcome of the last one is the final one",
 }
 
 
 def columns(stage: str) -> dg.TableSchema:
-    """The columns of a stage's dataset, with a sentence where the name does not say enough."""
+    """The columns of a stage's dataset."""
+    return columns_of(_SCHEMAS[stage])
+
+
+def columns_of(schema: pa.Schema) -> dg.TableSchema:
+    """The columns of a dataset, with a sentence where the name does not say enough."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -66,7 +73,7 @@ def columns(stage: str) -> dg.TableSchema:
                 _COLUMNS.get(column.name),
                 dg.TableColumnConstraints(nullable=column.nullable),
             )
-            for column in _SCHEMAS[stage]
+            for column in schema
         ]
     )
 
@@ -197,12 +204,15 @@ def _expired(facts: ExpiredFacts) -> Metadata:
     found: Metadata = {"summary": table(("", "objects", "bytes", "share"), rows, "lrrr")}
     if not facts.expired.objects:
         return found
-    largest = ((each.prefix or "(root)", Amount(each.objects, each.bytes)) for each in facts.prefixes)
+    # Markdown: beside the names of slices, a column more makes the page of a partition scroll sideways.
+    largest = [
+        (f"`{each.prefix or '(root)'}`", f"{each.objects:,}", human_bytes(each.bytes)) for each in facts.prefixes
+    ]
     return found | {
         **causes_shown(facts),
         "by_age": bars(facts.ages, "age"),
         "by_size": bars(facts.sizes, "size of object"),
-        "largest_prefixes": amounts("folder", largest),
+        "largest_prefixes": table(("folder", "objects", "bytes"), largest, "lrr"),
     }
 
 

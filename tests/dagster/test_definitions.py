@@ -15,6 +15,7 @@ import lakegc_core
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_dagster import definitions
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_name
@@ -56,6 +57,20 @@ def test_every_asset_refers_to_the_lines_that_define_it() -> None:
         assert Path(reference.file_path) == ROOT / f"lakegc_dagster/{file}.py"
         line = Path(reference.file_path).read_text().splitlines()[reference.line_number - 1]
         assert line.strip().startswith(("def ", "@")), line
+
+
+def test_every_asset_that_writes_a_dataset_says_its_columns() -> None:
+    specs = {spec.key.to_user_string(): spec for spec in build_lakegc_definitions().resolve_all_asset_specs()}
+    columns = {name: [each.name for each in spec.metadata["columns"].columns] for name, spec in specs.items()}
+    assert set(columns) == {*STAGES, "swept_report"}
+    assert columns["namespace_listing"][:2] == ["address", "size"]
+    assert columns["swept_report"] == OUTCOMES_SCHEMA.names
+
+
+def test_every_step_says_what_it_does() -> None:
+    defs = build_lakegc_definitions(LakegcConfig(backup=True))
+    steps = [node for job in defs.resolve_all_job_defs() for node in job.nodes]
+    assert [node.name for node in steps if not node.definition.description] == []
 
 
 def test_every_guard_is_a_blocking_partitioned_check() -> None:

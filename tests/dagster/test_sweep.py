@@ -78,7 +78,7 @@ def test_every_asset_shows_counts_bytes_and_tables(marked: Marked) -> None:
     assert expired["expired_bytes"] > 0
     guards = {row["guard"]: (row["holds"], row["severity"]) for row in rows_of(expired["guards"])}
     assert guards == {guard.name: ("yes", "") for guard in GUARDS} | {"neighbours": ("no", "WARN")}
-    assert [(row["objects"], row["bytes"]) for row in rows_of(expired["largest_prefixes"])]
+    assert "| folder | objects | bytes |" in expired["largest_prefixes"]
     assert {"outcome": "deleted", "objects": 0, "size": "0 B", "meaning": "gone from the store"} in rows_of(
         _observed(marked.result)["outcomes"]
     )
