@@ -20,6 +20,7 @@ def failure_alert(options: LakegcConfig, send: Callable[[str], object]) -> dg.Se
 
     @dg.run_failure_sensor(
         name=options.job_name("failures"),
+        tags=dict(options.tags),
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Tells people of every failed run of lakegc, a refused sweep among them.",
     )

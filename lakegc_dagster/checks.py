@@ -63,6 +63,7 @@ def _checks(options: LakegcConfig, asset: str, name: str) -> dg.AssetChecksDefin
     @dg.multi_asset_check(
         name=options.job_name(name),
         specs=specs,
+        description=f"Ask every guard about the mark, with {asset} materialised.",
         can_subset=False,
         required_resource_keys={options.resource_key},
         retry_policy=READING_RETRIES,

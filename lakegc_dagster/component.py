@@ -94,11 +94,16 @@ class LakegcComponent(dg.Component, dg.Resolvable):
     mark_group: Annotated[str, _plain("Group of the marking assets.")] = LakegcConfig.mark_group
     sweep_group: Annotated[str, _plain("Group of the sweep and its backup.")] = LakegcConfig.sweep_group
     repository_group: Annotated[str, _plain("Group of the assets of repositories.")] = LakegcConfig.repository_group
-    tags: Annotated[Mapping[str, str], _plain("Tags of every asset and every job.")] = field(default_factory=dict)
+    tags: Annotated[Mapping[str, str], _plain("Tags of every asset, job, sensor and schedule.")] = field(
+        default_factory=dict
+    )
     job_tags: Annotated[Mapping[str, Mapping[str, str]], _plain("Tags of runs, by the plain name of their job.")] = (
         field(default_factory=dict)
     )
     owners: Annotated[Sequence[str], _plain("Owners of every asset, such as team:data-platform.")] = ()
+    store_kinds: Annotated[
+        Sequence[str], _plain("Kinds of the store that the repositories lie on, such as s3: on every asset.")
+    ] = ()
     repositories: Annotated[Sequence[str], _plain("Repositories that have an asset of their own.")] = ()
     backup: Annotated[bool, _plain("Whether there is an asset that takes a backup before the sweep.")] = False
     round_cron: Annotated[str, _plain("When a round of marks is due, in UTC.")] = LakegcConfig.round_cron
@@ -121,7 +126,7 @@ class LakegcComponent(dg.Component, dg.Resolvable):
     def options(self) -> LakegcConfig:
         """Names and labels of the definitions."""
         given = {each.name: getattr(self, each.name) for each in fields(LakegcConfig)}
-        several = {name: tuple(given[name]) for name in ("key_prefix", "owners", "repositories")}
+        several = {name: tuple(given[name]) for name in ("key_prefix", "owners", "store_kinds", "repositories")}
         return LakegcConfig(**given | several)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:

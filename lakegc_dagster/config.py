@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ SWEEP = "swept_report"
 BACKUP = "backup"
 OVER_BACKUPS = "backup"
 """The guard over backups."""
-JOBS = ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor")
+JOBS = ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor", "gc_answers")
 """The plain names of the jobs; `gc_backup` is there where `backup` is an asset."""
 RESOURCE = "lakegc"
 """The plain key of lakegc's resource."""
@@ -31,9 +31,10 @@ class LakegcConfig:
     mark_group: str = "mark"
     sweep_group: str = "sweep"
     repository_group: str = "repositories"
-    tags: Mapping[str, str] = field(default_factory=dict)  # on every asset and every job
+    tags: Mapping[str, str] = field(default_factory=dict)  # on every asset, job, sensor and schedule
     job_tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # on runs, by the plain name of their job
     owners: tuple[str, ...] = ()  # such as team:data-platform
+    store_kinds: tuple[str, ...] = ()  # of the store that the repositories lie on, such as s3; on every asset
     repositories: tuple[str, ...] = ()  # that have an asset of their own, beside those of marks and sweeps
     backup: bool = False  # an asset that copies what a sweep would delete to lakegc.yaml's `backup_to`, before it
     round_cron: str = "0 2 * * *"  # UTC, as all of them: when a round of marks is opened
@@ -77,7 +78,8 @@ class LakegcConfig:
         return "_".join([*self.key_prefix, job])
 
     def of_job(self, job: str) -> dict[str, Any]:
-        """What a job is given that the config decides. Owners of jobs are beta in Dagster, which warns of them."""
+        """What a job is given that the config decides. Owners of jobs, sensors and schedules are beta in
+        Dagster, which warns of them."""
         tags = dict(self.tags)
         runs = {**tags, **self.job_tags.get(job, {})}
         return {"name": self.job_name(job), "tags": tags, "run_tags": runs}
@@ -89,7 +91,7 @@ class LakegcConfig:
         return "_".join([RESOURCE, *self.key_prefix])
 
     def asset(
-        self, name: str, *, group: str, deps: Sequence[str] = (), **more: Any
+        self, name: str, *, group: str, kinds: Set[str], deps: Sequence[str] = (), **more: Any
     ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
         """`dg.asset` with what all of lakegc's assets have in common."""
         found: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(
@@ -97,6 +99,7 @@ class LakegcConfig:
             deps=[self.key(dep) for dep in deps],
             partitions_def=self.grid.definition,
             group_name=self.job_name(group),
+            kinds={*kinds, *self.store_kinds},
             tags=dict(self.tags),
             owners=list(self.owners),
             required_resource_keys={self.resource_key},

@@ -156,6 +156,7 @@ def _metadata(told: list[tuple[str, Finding]]) -> Metadata:
         (each.level.value, about, each.what, each.why, each.do)
         for about, each in sorted(told, key=lambda row: order.index(row[1].level))
     ]
+    # The findings are sentences: Dagster's own tables are for short cells, and would scroll sideways.
     return {
         "in_short": dg.MetadataValue.text(f"{said or 'Nothing'} found."),
         **{f"{level}s": count for level, count in counts.items()},

@@ -5,7 +5,8 @@ On this asset stand the marks and sweeps of one repository alone. Marks material
 repository whose marks fail never looks fresh. Nothing is decided by it.
 """
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
@@ -14,7 +15,7 @@ import dagster as dg
 
 from lakegc_core import pipeline
 from lakegc_core.errors import MarkError
-from lakegc_core.marks.context import MarkContext, open_mark
+from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.previous import newest_complete
 from lakegc_core.names import Outcome
 from lakegc_core.pipeline import Review
@@ -27,7 +28,7 @@ from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.entries import STARTED
 from lakegc_dagster.metadata.in_short import in_short
-from lakegc_dagster.metadata.shown import Metadata, cost, lakefs_page, place
+from lakegc_dagster.metadata.shown import Metadata, cost, lakefs_page, place, uri
 from lakegc_dagster.metadata.stages import causes_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import resource_of
@@ -35,7 +36,8 @@ from lakegc_dagster.rounds import latest_slot, next_slot, some_slots
 
 LAST_MARK = "last_mark"
 """The check on such an asset: how the repository's last mark ended, failures too."""
-_Context = dg.AssetExecutionContext
+_Context = dg.AssetExecutionContext | dg.OpExecutionContext
+_MOST_MARKS = 20  # of the last ones that are looked through for the one before; a mark may be materialised again
 
 
 def repository_specs(options: LakegcConfig) -> list[dg.AssetSpec]:
@@ -47,13 +49,23 @@ def repository_specs(options: LakegcConfig) -> list[dg.AssetSpec]:
             description=f"What lakegc found and freed in the repository {name}. Each complete mark materialises it, "
             "and each sweep observes it. lakegc does this itself; there is nothing to launch.",
             group_name=options.job_name(options.repository_group),
-            kinds={"lakefs"},
+            kinds={"lakefs", *options.store_kinds},
             tags=dict(options.tags),
             owners=list(options.owners),
             freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fails, warn_window=warns),
+            metadata={"dagster/code_references": _where(show_mark)},
         )
         for name in options.repositories
     ]
+
+
+def _where(function: Callable[..., object]) -> dg.CodeReferencesMetadataValue:
+    """The lines that materialise such an asset. Dagster itself finds those of assets that have a step alone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        code = function.__code__
+        line = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
+        return dg.CodeReferencesMetadataValue(code_references=[line])
 
 
 def fresh_for(options: LakegcConfig) -> tuple[timedelta, timedelta]:
@@ -81,17 +93,21 @@ def _check(options: LakegcConfig, name: str) -> dg.AssetChecksDefinition:
     )
     def last_mark(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with told_as_failures():
-            opened = resource_of(options, context).open(GcCell.checked(name, "any"), context.log.info)
-            newest = newest_complete(opened, lambda header, mark: True)
-            if newest is None:
-                raise MarkError(f"{name} has no complete mark. Launch gc_mark for it.")
-            mark = open_mark(opened, newest.mark_id)
+            mark = newest_mark(resource_of(options, context).open(GcCell.checked(name, "any"), context.log.info))
             found = _outcome(options, mark, pipeline.review(mark))
         return dg.AssetCheckResult(
             passed=found.passed, severity=found.severity, description=found.description, metadata=found.metadata
         )
 
     return last_mark
+
+
+def newest_mark(opened: RepositoryContext) -> MarkContext:
+    """The newest complete mark of a repository. MarkError if there is none."""
+    newest = newest_complete(opened, lambda header, mark: True)
+    if newest is None:
+        raise MarkError(f"{opened.repository.id} has no complete mark. Launch gc_mark for it.")
+    return open_mark(opened, newest.mark_id)
 
 
 @contextmanager
@@ -116,10 +132,12 @@ def show_mark(context: _Context, options: LakegcConfig, mark: MarkContext, revie
         "in_short": dg.MetadataValue.text(in_short(facts, mark, review)),
         **_amounts(facts),
         **cost("garbage_per_month", facts.expired.bytes, review.report["price"]),
+        **_since_last(context, options, mark),
         **causes_shown(facts),
         STARTED: dg.MetadataValue.timestamp(mark.header.started_at),
         **_links(context, mark),
         "artifacts": place(mark.mark.location),
+        **uri(mark.header.storage_namespace),
     }
     _report(context, dg.AssetMaterialization(options.repository_key(name), metadata=metadata))
     _report(context, _outcome(options, mark, review))
@@ -140,6 +158,14 @@ def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, resu
         **_links(context, mark),
     }
     _report(context, dg.AssetObservation(options.repository_key(name), metadata=metadata))
+
+
+def show_answers(context: _Context, options: LakegcConfig, mark: MarkContext, answers: Metadata) -> None:
+    """What was asked about a mark, on its repository's asset, beside what the mark says itself."""
+    name = mark.header.repository
+    if name in options.repositories:
+        metadata = answers | {"answered_in": dg.MetadataValue.dagster_run(context.run_id)}
+        _report(context, dg.AssetObservation(options.repository_key(name), metadata=metadata))
 
 
 def _outcome(options: LakegcConfig, mark: MarkContext, review: Review) -> dg.AssetCheckEvaluation:
@@ -173,6 +199,16 @@ def _amounts(facts: ExpiredFacts) -> Metadata:
         "unconfirmed_bytes": facts.expired.bytes - facts.confirmed.bytes,
         "namespace_bytes": facts.listed.bytes,
     }
+
+
+def _since_last(context: _Context, options: LakegcConfig, mark: MarkContext) -> Metadata:
+    """How long before this mark the one before it was begun, as far as Dagster has recorded one: a number to plot."""
+    key, began = options.repository_key(mark.header.repository), mark.header.started_at
+    recorded = context.instance.fetch_materializations(key, limit=_MOST_MARKS).records
+    shown = [each.asset_materialization.metadata.get(STARTED) for each in recorded if each.asset_materialization]
+    earlier = [float(each.value) for each in shown if isinstance(each, dg.TimestampMetadataValue)]
+    earlier = [each for each in earlier if each < began]
+    return {"hours_since_last_mark": round((began - max(earlier)) / 3_600, 2)} if earlier else {}
 
 
 def _links(context: _Context, mark: MarkContext) -> Metadata:

@@ -31,6 +31,7 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         job=job,
         minimum_interval_seconds=rounds.tick_seconds(options.round_cron),
         required_resource_keys={options.resource_key},
+        tags=dict(options.tags),
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Marks every repository of the lakeFS once a slot: the same mark id for all. Deletes nothing.",
     )
@@ -91,6 +92,7 @@ def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         job=job,
         minimum_interval_seconds=300,
         required_resource_keys={options.resource_key},
+        tags=dict(options.tags),
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Sweeps the newest mark of every repository with `sweep: true` in lakegc.yaml, once, as soon as it "
         "may be. **Deletes.** The run judges for itself; what it refuses is not asked for again until there is a later "

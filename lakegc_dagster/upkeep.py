@@ -1,9 +1,10 @@
-"""The jobs beside the assets: bring objects back, retire old marks, say which repository missed its round, and ask the
-doctor.
+"""The jobs beside the assets: bring objects back, retire old marks, say which repository missed its round, ask the
+doctor, and ask what keeps the objects of a repository.
 
 Two of them have schedules, which are off until turned on. What is decided is decided in `rounds` and lakegc_core.
 """
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
@@ -16,6 +17,7 @@ from lakegc_core.marks.artifacts import retired_marks
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_dagster import records, rounds
+from lakegc_dagster.answers import answers
 from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.doctor import doctor
@@ -23,7 +25,7 @@ from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
 from lakegc_dagster.metadata.shown import records as records_shown
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.resources import resource_of
+from lakegc_dagster.resources import LakegcResource, resource_of
 from lakegc_dagster.sensors import every_repository
 
 
@@ -46,7 +48,8 @@ class RetireConfig(dg.Config):
 
 
 def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
-    """`gc_restore` (of one cell) and `gc_retire`, `gc_watch`, `gc_doctor` (of all repositories), by plain names."""
+    """By plain names: `gc_restore` (of one cell), `gc_retire`, `gc_watch`, `gc_doctor` (of all repositories) and
+    `gc_answers` (of one)."""
 
     def job(name: str, op: dg.OpDefinition, description: str, **more: Any) -> dg.JobDefinition:
         graph = dg.GraphDefinition(name=options.job_name(name), node_defs=[op])
@@ -75,6 +78,12 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
             doctor(options),
             "Look whether repositories can be marked and swept, and what endangers them. Deletes nothing.",
         ),
+        "gc_answers": job(
+            "gc_answers",
+            answers(options),
+            "Say what each branch, tag and hold of a repository keeps, and what other days of its rules would keep. "
+            "Changes nothing.",
+        ),
     }
 
 
@@ -88,6 +97,7 @@ def schedules(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.ScheduleDe
             cron_schedule=cron,
             description=description,
             execution_timezone="UTC",
+            tags=dict(options.tags),
             default_status=dg.DefaultScheduleStatus.STOPPED,
         )
 
@@ -146,41 +156,58 @@ def _retire(options: LakegcConfig) -> Any:
         lakegc = resource_of(options, context)
         with told_as_failures():
             listed = {repository.id for repository in every_repository(lakegc)}
-        instance, grid = context.instance, options.grid
-        done: list[Retirement] = []
-        problems: dict[str, str] = {}
-        held: set[str] = set()
-        retired: set[str] = set()
-        for name in grid.repositories_of(instance):
+        instance, found = context.instance, _Retired()
+        for name in options.grid.repositories_of(instance):
             if name not in listed:
                 context.log.info(f"{name} is no repository of this lakeFS any more: nothing of it is retired.")
                 continue
             try:
-                repository = lakegc.open(GcCell.checked(name, "any"), context.log.info)
-                result = retire(repository, config.keep, dry_run=config.dry_run)
-                retired |= {*result.retired, *retired_marks(repository.workspace, repository.home)}
-                held |= set(result.kept)
-                done.append(result)
-                for mark_id, reason in result.kept.items():
-                    context.log.debug(f"{name}: {mark_id} stays: {reason}")
+                _retire_in(lakegc, name, config, context, found)
             except RefusedError as error:  # a collector is at work: tomorrow, then
                 context.log.warning(f"{name}: {error}")
-                held |= {mark.mark_id for mark in records.marked(instance, options, name)}
+                found.held |= {mark.mark_id for mark in records.marked(instance, options, name)}
             except LakegcError as error:
-                problems[name] = str(error)
-                held |= {mark.mark_id for mark in records.marked(instance, options, name)}
-        busy = {run.tags.get(records.MARK_TAG, "") for run in records.unfinished(instance, options)}
-        now = clock.now().timestamp()
-        known = grid.marks_of(instance)
-        gone = rounds.partitions_to_remove(known, held=held, retired=retired, busy=busy, now=now)
+                found.problems[name] = str(error)
+                found.held |= {mark.mark_id for mark in records.marked(instance, options, name)}
+        gone = _without_marks(instance, options, found)
         for mark_id in gone if not config.dry_run else ():
-            instance.delete_dynamic_partition(str(grid.marks.name), mark_id)
-        metadata = retirement_metadata(done, gone)
+            instance.delete_dynamic_partition(str(options.grid.marks.name), mark_id)
+        metadata = retirement_metadata(found.done, gone)
         context.add_output_metadata(metadata)
-        if problems:
-            raise _failed("Marks of these repositories were not retired", problems, metadata)
+        if found.problems:
+            raise _failed("Marks of these repositories were not retired", found.problems, metadata)
 
     return retire_old_marks
+
+
+@dataclass
+class _Retired:
+    """What a retirement has done so far. `held`: marks that stand somewhere; `retired`: those that do not any more."""
+
+    done: list[Retirement] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    retired: set[str] = field(default_factory=set)
+
+
+def _retire_in(
+    lakegc: LakegcResource, name: str, config: RetireConfig, context: dg.OpExecutionContext, found: _Retired
+) -> None:
+    """Retire the old marks of one repository, and add to `found` what that did."""
+    repository = lakegc.open(GcCell.checked(name, "any"), context.log.info)
+    result = retire(repository, config.keep, dry_run=config.dry_run)
+    found.retired |= {*result.retired, *retired_marks(repository.workspace, repository.home)}
+    found.held |= set(result.kept)
+    found.done.append(result)
+    for mark_id, reason in result.kept.items():
+        context.log.debug(f"{name}: {mark_id} stays: {reason}")
+
+
+def _without_marks(instance: dg.DagsterInstance, options: LakegcConfig, found: _Retired) -> list[str]:
+    """The partitions that no mark and no run needs any more."""
+    busy = {run.tags.get(records.MARK_TAG, "") for run in records.unfinished(instance, options)}
+    known, now = options.grid.marks_of(instance), clock.now().timestamp()
+    return rounds.partitions_to_remove(known, held=found.held, retired=found.retired, busy=busy, now=now)
 
 
 def _watch(options: LakegcConfig) -> Any:

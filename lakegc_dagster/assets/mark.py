@@ -1,16 +1,14 @@
 """The five marking assets, in the only order that is safe. They read lakeFS and its store, and write only artifacts."""
 
 from collections.abc import Callable
-from typing import get_args
+from enum import StrEnum
+from typing import Literal
 
 import dagster as dg
 from pydantic import Field
 
 from lakegc_core import pipeline
 from lakegc_core.config.durations import parse_duration
-from lakegc_core.config.settings import Rules
-from lakegc_core.errors import SettingsError
-from lakegc_core.marks.artifacts import AUTO
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
@@ -22,32 +20,44 @@ from lakegc_dagster.resources import resource_of
 from lakegc_dagster.workplace import Workplace
 
 
+class MarkSafety(StrEnum):
+    """The safety levels. Dagster's launchpad knows an enum by its names, so that these are the values as well."""
+
+    full = "full"
+    standard = "standard"
+    none = "none"
+
+
+MarkRules = StrEnum("MarkRules", {"required": "required", "keep-all-commits": "keep-all-commits"})
+"""What a repository without rules means. The second name is none that a class could have."""
+MarkMode = Literal["auto", "clean", "incremental"]
+"""How a mark reads. Dagster has no `Literal` that may be left empty; the two above may be."""
+
+
 class MarkConfig(dg.Config):
     """With what a mark is begun. Left out: as lakegc.yaml says for the repository. A mark that stands is resumed, and
     refuses other choices than those it was begun with."""
 
     min_age: str | None = Field(default=None, description="Youngest age of what may be collected, such as 25h.")
-    safety: str | None = Field(default=None, description="Safety level: full, standard or none.")
-    rules: str | None = Field(
+    safety: MarkSafety | None = Field(default=None, description="Safety level: full, standard or none.")
+    rules: MarkRules | None = Field(
         default=None,
         description="What a repository without garbage collection rules means: required or keep-all-commits.",
     )
     protect_tags: bool | None = Field(default=None, description="Keep what tagged commits refer to.")
-    mode: str = Field(
-        default=AUTO,
+    mode: MarkMode = Field(
+        default="auto",
         description="clean: read everything anew; incremental: what changed since the mark before; auto: in turn.",
     )
 
     def begin(self, repository: RepositoryContext, mark_id: str) -> MarkContext:
         """Begin the mark, or resume it."""
-        if self.rules is not None and self.rules not in get_args(Rules):
-            raise SettingsError(f"`rules` must be one of {', '.join(get_args(Rules))}, not {self.rules!r}.")
         return begin_mark(
             repository,
             mark_id,
             min_age=None if self.min_age is None else parse_duration(self.min_age),
-            safety_level=self.safety,
-            rules=self.rules,
+            safety_level=None if self.safety is None else self.safety.value,
+            rules=None if self.rules is None else self.rules.value,
             protect_tags=self.protect_tags,
             mode=self.mode,
         )

@@ -6,15 +6,17 @@ import dagster as dg
 from pydantic import Field
 
 from lakegc_core.errors import RefusedError
-from lakegc_core.marks.context import open_mark
+from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
+from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_dagster.authorization import authorize_sweep
 from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures
 from lakegc_dagster.metadata.results import sweep_metadata
 from lakegc_dagster.metadata.shown import lakefs_page
-from lakegc_dagster.metadata.stages import causes_shown
+from lakegc_dagster.metadata.stages import causes_shown, columns_of
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import show_sweep
 from lakegc_dagster.resources import resource_of
@@ -43,7 +45,14 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
 
     before = ["expired_addresses", *([BACKUP] if options.backup else [])]
 
-    @options.asset(SWEEP, group=options.sweep_group, deps=before, kinds={"pyspark", "parquet"}, output_required=False)
+    @options.asset(
+        SWEEP,
+        group=options.sweep_group,
+        deps=before,
+        kinds={"pyspark", "parquet"},
+        output_required=False,
+        metadata={"columns": columns_of(OUTCOMES_SCHEMA)},
+    )
     def swept_report(
         context: dg.AssetExecutionContext, config: SweepConfig
     ) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
@@ -67,17 +76,24 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
             authorize_sweep(context.instance, options, cell, mark, accepted)
             result = workplace.sweep(context, lakegc, mark, dry_run=config.dry_run, accepted=accepted)
         show_sweep(context, options, mark, result)
-        causes = causes_shown(mark.mark.facts(ExpiredFacts)) if result.dry_run else {}
-        metadata = sweep_metadata(result) | {"lakefs": lakefs_page(mark)} | causes
-        if result.trouble or result.dry_run:
-            # What was deleted stays recorded on the asset although the step fails; logged events would be lost.
-            yield dg.AssetObservation(options.key(SWEEP), partition=str(cell.key), metadata=metadata)
-        if result.trouble:
-            raise dg.Failure(result.trouble, metadata=metadata, allow_retries=False)
-        if not result.dry_run:
-            yield dg.MaterializeResult(metadata=metadata)
+        yield from _told(options, cell, mark, result)
 
     return [swept_report]
+
+
+def _told(
+    options: LakegcConfig, cell: GcCell, mark: MarkContext, result: SweepResult
+) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
+    """What Dagster records of a sweep. A dry run is no materialisation; a sweep in trouble fails the step."""
+    causes = causes_shown(mark.mark.facts(ExpiredFacts)) if result.dry_run else {}
+    metadata = sweep_metadata(result) | {"lakefs": lakefs_page(mark)} | causes
+    if result.trouble or result.dry_run:
+        # What was deleted stays recorded on the asset although the step fails; logged events would be lost.
+        yield dg.AssetObservation(options.key(SWEEP), partition=str(cell.key), metadata=metadata)
+    if result.trouble:
+        raise dg.Failure(result.trouble, metadata=metadata, allow_retries=False)
+    if not result.dry_run:
+        yield dg.MaterializeResult(metadata=metadata)
 
 
 def _check_backfill(options: LakegcConfig, context: dg.AssetExecutionContext, config: SweepConfig) -> None:

@@ -1,11 +1,13 @@
-"""What became of the objects of a sweep, of a backup or a restore, and of old marks."""
+"""What became of the objects of a sweep, of a backup or a restore, and of old marks; and what keeps the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import dagster as dg
 
+from lakegc_core.answers.du import Usage
+from lakegc_core.answers.whatif import Point, WhatIf
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.retire import Retirement
 from lakegc_core.names import FAILED, Outcome
@@ -101,3 +103,36 @@ def retirement_metadata(results: Iterable[Retirement], removed: Sequence[str]) -
         "artifact_bytes": sum(result.bytes for result in done),
         "partitions_removed": list(removed),
     }
+
+
+_CURVES = 6
+"""Rules whose curves are shown; `lakegc whatif` shows all."""
+
+
+def answers_metadata(usage: Usage, rules: WhatIf) -> Metadata:
+    """What each number of days would keep, a table for each rule, and what keeps most; as a mark saw it."""
+    curves = list(rules.curves.items())[:_CURVES]
+    titles = ("kept by", "frees in the end", "bytes", "frees at once", "shows")
+    return {
+        "answers_of_mark": dg.MetadataValue.text(usage.mark_id),
+        **{f"kept_by_days_of_{name}": records(_POINT, map(_point, points), _POINT_KINDS) for name, points in curves},
+        "largest_keepers": records(titles, _keepers(usage), ("string", "string", "int")),
+        "kept_by_several_bytes": usage.shared.bytes,
+        "rules": len(rules.curves),
+    }
+
+
+_POINT, _POINT_KINDS = ("days", "objects", "bytes", "size"), ("string", "int", "int", "string")
+
+
+def _point(point: Point) -> tuple[str, int, int, str]:
+    days = "for ever" if point.days is None else str(point.days)
+    return days, point.kept.objects, point.kept.bytes, human_bytes(point.kept.bytes)
+
+
+def _keepers(usage: Usage) -> Iterator[tuple[str, str, int, str, str]]:
+    """The keepers that keep anything alone or show anything, the most first."""
+    for each in usage.keepers:
+        if each.only.objects or each.shows:
+            shown = human_bytes(each.shows.bytes) if each.shows else ""
+            yield each.name, human_bytes(each.only.bytes), each.only.bytes, human_bytes(each.at_once.bytes), shown

@@ -34,6 +34,12 @@ def place(uri: str) -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md("  \n".join(f"`{line}`" for line in lines))
 
 
+def uri(address: str) -> Metadata:
+    """A URI under Dagster's own name, for programs. Not for partitions: it stands in one piece, and a page of one would
+    scroll sideways (Dagster 1.13 breaks neither texts nor paths nor links)."""
+    return {"dagster/uri": dg.MetadataValue.text(address)}
+
+
 def lakefs_page(mark: MarkContext) -> dg.MarkdownMetadataValue:
     """lakeFS's own page of the repository, as a link that is no longer than its name."""
     name = mark.header.repository
@@ -77,6 +83,7 @@ def _line(cells: Sequence[str]) -> str:
 
 def bars(classes: Sequence[AgeOrSize], title: str) -> dg.MarkdownMetadataValue:
     """Bytes by class, with bars of text: pictures are too long for the UI."""
+    # Markdown: Dagster's own tables align no numbers to the right, and a bar is nothing for programs.
     most = max((each.bytes for each in classes), default=0) or 1
     rows = [
         (

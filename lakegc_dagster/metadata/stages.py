@@ -53,11 +53,18 @@ _COLUMNS = {
     "kept_by": "head:NAME, tag:NAME, rules, dangling, server or all",
     "reason": "why it is garbage",
     "since": "unreferenced at least since then",
+    "outcome": "what became of it",
+    "attempt": "of the sweep; the outcome of the last one is the final one",
 }
 
 
 def columns(stage: str) -> dg.TableSchema:
-    """The columns of a stage's dataset, with a sentence where the name does not say enough."""
+    """The columns of a stage's dataset."""
+    return columns_of(_SCHEMAS[stage])
+
+
+def columns_of(schema: pa.Schema) -> dg.TableSchema:
+    """The columns of a dataset, with a sentence where the name does not say enough."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -66,7 +73,7 @@ def columns(stage: str) -> dg.TableSchema:
                 _COLUMNS.get(column.name),
                 dg.TableColumnConstraints(nullable=column.nullable),
             )
-            for column in _SCHEMAS[stage]
+            for column in schema
         ]
     )
 
@@ -104,10 +111,12 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
     stopping = [
         each.name for each in failed if each.stops and each.name != OVER_BACKUPS
     ]  # that one comes with the sweep
-    rows = [(verdict.name, "yes" if verdict.passed else f"**no** ({verdict.severity})") for verdict in review.verdicts]
+    rows = [
+        (each.name, "yes" if each.passed else "no", "" if each.passed else each.severity) for each in review.verdicts
+    ]
     why = {"guards_failed": dg.MetadataValue.md("\n".join(f"- **{each.name}**: {each.description}" for each in failed))}
     return {
-        "guards": table(("guard", "holds"), rows),
+        "guards": records(("guard", "holds", "severity"), rows),
         **(why if failed else {}),
         "authorized": review.authorized,
         **({STOPPED_BY: ", ".join(stopping)} if stopping else {}),
@@ -126,6 +135,9 @@ def _figures(facts: Facts) -> Metadata:
         elif isinstance(value, Mapping) and set(value) == {"objects", "bytes"}:
             found |= {f"{name}_objects": value["objects"], f"{name}_bytes": value["bytes"]}
     return found
+
+
+# Each `summary` stays markdown, for people: Dagster's own tables align no numbers to the right and group no digits.
 
 
 def _listing(facts: ListingFacts) -> Metadata:
@@ -158,11 +170,9 @@ def _commits(facts: CommitsFacts) -> Metadata:
     rules = facts.rules
     if rules is None:
         return found | {"rules": dg.MetadataValue.md("No rules: every commit counts.")}
-    days = [
-        ("(default)", f"{rules['default']:,}"),
-        *((name, f"{n:,}") for name, n in sorted(rules["branches"].items())),
-    ]
-    return found | {"rules": table(("branch", "days"), days, "lr")}
+    days = [("(default)", rules["default"]), *sorted(rules["branches"].items())]
+    # Their number beside them, because a table shows only the first ones.
+    return found | {"rules": records(("branch", "days"), days, ("string", "int")), "branches_with_rules": len(days) - 1}
 
 
 def _committed(facts: CommittedFacts) -> Metadata:
@@ -194,6 +204,7 @@ def _expired(facts: ExpiredFacts) -> Metadata:
     found: Metadata = {"summary": table(("", "objects", "bytes", "share"), rows, "lrrr")}
     if not facts.expired.objects:
         return found
+    # Markdown: beside the names of slices, a column more makes the page of a partition scroll sideways.
     largest = [
         (f"`{each.prefix or '(root)'}`", f"{each.objects:,}", human_bytes(each.bytes)) for each in facts.prefixes
     ]

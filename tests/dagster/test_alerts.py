@@ -76,7 +76,7 @@ def test_a_run_of_checks_alone_belongs_to_whom_the_checked_asset_belongs() -> No
 
 
 def test_a_team_mounts_it_all_in_a_project_of_its_own() -> None:
-    config = LakegcConfig(key_prefix=("lake",), backup=True, round_cron="30 1 * * *")
+    config = LakegcConfig(key_prefix=("lake",), backup=True, round_cron="30 1 * * *", tags={"domain": "lake"})
     lakegc = LakegcResource(config_file="lakegc.yaml", s3=S3Resource(aws_secret_access_key=dg.EnvVar("S3_SECRET")))
     defs = dg.Definitions.merge(
         build_lakegc_definitions(config, resource_overrides={"lakegc": lakegc}),
@@ -88,3 +88,4 @@ def test_a_team_mounts_it_all_in_a_project_of_its_own() -> None:
         "lake_sweep_confirmed",
         "lake_failures",
     }
+    assert all(each.tags == {"domain": "lake"} for each in defs.sensors or ())

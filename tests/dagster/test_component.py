@@ -96,12 +96,12 @@ def test_every_option_of_the_definitions_is_an_attribute_with_the_same_default()
 
 
 def test_attributes_reach_the_definitions(project: Project) -> None:
-    project.add(
-        "a", "key_prefix: [lake]\nbackup: true\ntags: {domain: lake}\nowners: ['team:lake']\nround_cron: 1 2 * * *"
-    )
+    labels = "tags: {domain: lake}\nowners: ['team:lake']\nstore_kinds: [s3]"
+    project.add("a", f"key_prefix: [lake]\nbackup: true\n{labels}\nround_cron: 1 2 * * *")
     defs = project.load()
     specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
     assert specs["lake/backup"].owners == ["team:lake"] and specs["lake/backup"].tags["domain"] == "lake"
+    assert all("s3" in spec.kinds for spec in specs.values())
     config = LakegcConfig(
         ("lake",), backup=True, tags={"domain": "lake"}, owners=("team:lake",), round_cron="1 2 * * *"
     )

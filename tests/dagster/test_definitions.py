@@ -15,10 +15,11 @@ import lakegc_core
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_dagster import definitions
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_name
-from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.config import JOBS, LakegcConfig
 from lakegc_dagster.partitions import GC_PARTITIONS
 from lakegc_dagster.resources import LakegcResource
 
@@ -48,13 +49,28 @@ def test_the_six_assets_are_partitioned_by_repository_and_mark_and_follow_one_an
 
 
 def test_every_asset_refers_to_the_lines_that_define_it() -> None:
-    graph = build_lakegc_definitions(LakegcConfig(backup=True)).resolve_asset_graph()
+    graph = build_lakegc_definitions(LakegcConfig(backup=True, repositories=("shop",))).resolve_asset_graph()
+    files = {"backup": "assets/backup", "swept_report": "assets/sweep", "shop": "repository"}
     for key in graph.get_all_asset_keys():
         (reference,) = graph.get(key).metadata["dagster/code_references"].code_references
-        file = "backup" if key.path[-1] == "backup" else "sweep" if key.path[-1] == "swept_report" else "mark"
-        assert Path(reference.file_path) == ROOT / f"lakegc_dagster/assets/{file}.py"
+        file = files.get(key.path[-1], "assets/mark")
+        assert Path(reference.file_path) == ROOT / f"lakegc_dagster/{file}.py"
         line = Path(reference.file_path).read_text().splitlines()[reference.line_number - 1]
         assert line.strip().startswith(("def ", "@")), line
+
+
+def test_every_asset_that_writes_a_dataset_says_its_columns() -> None:
+    specs = {spec.key.to_user_string(): spec for spec in build_lakegc_definitions().resolve_all_asset_specs()}
+    columns = {name: [each.name for each in spec.metadata["columns"].columns] for name, spec in specs.items()}
+    assert set(columns) == {*STAGES, "swept_report"}
+    assert columns["namespace_listing"][:2] == ["address", "size"]
+    assert columns["swept_report"] == OUTCOMES_SCHEMA.names
+
+
+def test_every_step_says_what_it_does() -> None:
+    defs = build_lakegc_definitions(LakegcConfig(backup=True))
+    steps = [node for job in defs.resolve_all_job_defs() for node in job.nodes]
+    assert [node.name for node in steps if not node.definition.description] == []
 
 
 def test_every_guard_is_a_blocking_partitioned_check() -> None:
@@ -81,7 +97,20 @@ def test_a_team_mounts_them_under_its_own_names() -> None:
     assert specs["lake/gc/namespace_listing"].group_name == "lake_gc_marks"
     assert specs["lake/gc/swept_report"].group_name == "lake_gc_sweep"
     assert all(spec.tags["domain"] == "lake" and spec.owners == ["team:lake"] for spec in specs.values())
-    assert defs.resolve_job_def("lake_gc_gc_mark").tags["domain"] == "lake"
+    repository = defs.get_repository_def()
+    every = [*repository.sensor_defs, *repository.schedule_defs, defs.resolve_job_def("lake_gc_gc_mark")]
+    assert len(every) == 5 and all(each.tags["domain"] == "lake" for each in every)
+
+
+def test_every_asset_bears_the_kind_of_the_store_that_a_team_names() -> None:
+    def kinds(config: LakegcConfig) -> dict[str, set[str]]:
+        specs = build_lakegc_definitions(config).resolve_all_asset_specs()
+        return {spec.key.path[-1]: spec.kinds for spec in specs}
+
+    plain = kinds(LakegcConfig(repositories=("shop",), backup=True))
+    assert len(plain) == 8 and plain["shop"] == {"lakefs"} and plain["backup"] == {"pyspark"}
+    named = kinds(LakegcConfig(repositories=("shop",), backup=True, store_kinds=("s3", "minio")))
+    assert named == {name: {*found, "s3", "minio"} for name, found in plain.items()}
 
 
 def test_without_a_prefix_the_groups_have_their_plain_names() -> None:
@@ -95,7 +124,8 @@ def test_a_project_that_mounts_them_keeps_its_executor_and_their_jobs_stay_in_on
     dg.Definitions.validate_loadable(both)
     assert both.executor is dg.multiprocess_executor
     assert both.resolve_implicit_global_asset_job_def().executor_def is dg.multiprocess_executor
-    for job in ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor"):
+    assert {job.name for job in both.resolve_all_job_defs()} >= {f"lake_{job}" for job in JOBS}
+    for job in JOBS:
         assert both.resolve_job_def(f"lake_{job}").executor_def is dg.in_process_executor, job
 
 

@@ -49,12 +49,29 @@ def test_a_complete_mark_materialises_the_asset_of_its_repository_alone(lake: La
     assert found["garbage_objects"] == len(lake.garbage)
     assert found["sweepable_bytes"] == found["garbage_bytes"]
     assert str(found["lakefs"]).endswith(f"/repositories/{lake.repository})")
+    assert list(found)[-1] == "dagster/uri" and found["dagster/uri"] == lake.recording.namespace
     assert found["mark"] == "m1" and lake.instance.get_run_by_id(str(found["run"]))
     assert lake.instance.get_latest_materialization_event(key(OTHER)) is None and check(lake, OTHER) is None
     evaluated = check(lake, lake.repository)
     numbers = {name: value.value for name, value in evaluated.metadata.items() if name != "mark"}
     assert evaluated.passed and numbers.pop("guards_that_stop") == 0
     assert numbers and numbers.items() <= found.items(), "its plots are the curves of the repository, too"
+
+
+def test_the_time_between_two_marks_is_a_number_and_a_mark_that_is_shown_again_is_no_other(lake: Lake) -> None:
+    def hours() -> list[Any]:
+        records = lake.instance.fetch_materializations(key(lake.repository), limit=10).records
+        shown = [each.asset_materialization for each in records if each.asset_materialization]
+        found = [each.metadata.get("hours_since_last_mark") for each in shown]
+        return [each.value if each else None for each in found]
+
+    assert lake.run("gc_mark", "m1", mark={"safety": "none"}).success
+    lake.forward(36 * 3_600)
+    for _ in range(2):
+        assert lake.run("gc_mark", "m2", mark={"safety": "none"}).success
+    assert hours() == [36, 36, None]
+    assert lake.run("gc_mark", "m1", mark={"safety": "none"}).success
+    assert hours()[0] is None, "nothing is before the first"
 
 
 def test_a_sweep_is_observed_and_a_dry_run_leaves_nothing_there(lake: Lake) -> None:

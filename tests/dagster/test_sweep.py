@@ -76,7 +76,9 @@ def test_every_asset_shows_counts_bytes_and_tables(marked: Marked) -> None:
     expired = _metadata(marked.result, "expired_addresses")
     assert expired["expired_objects"] == len(marked.lake.garbage)
     assert expired["expired_bytes"] > 0
-    assert "blast-radius" in expired["guards"]
+    guards = {row["guard"]: (row["holds"], row["severity"]) for row in rows_of(expired["guards"])}
+    assert guards == {guard.name: ("yes", "") for guard in GUARDS} | {"neighbours": ("no", "WARN")}
+    assert "| folder | objects | bytes |" in expired["largest_prefixes"]
     assert {"outcome": "deleted", "objects": 0, "size": "0 B", "meaning": "gone from the store"} in rows_of(
         _observed(marked.result)["outcomes"]
     )
