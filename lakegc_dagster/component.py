@@ -101,6 +101,7 @@ class LakegcComponent(dg.Component, dg.Resolvable):
         field(default_factory=dict)
     )
     owners: Annotated[Sequence[str], _plain("Owners of every asset, such as team:data-platform.")] = ()
+    pool: Annotated[str | None, _plain("Dagster's pool of the steps that mark, back up and sweep.")] = None
     store_kinds: Annotated[
         Sequence[str], _plain("Kinds of the store that the repositories lie on, such as s3: on every asset.")
     ] = ()

@@ -35,6 +35,7 @@ class LakegcConfig:
     job_tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # on runs, by the plain name of their job
     owners: tuple[str, ...] = ()  # such as team:data-platform
     store_kinds: tuple[str, ...] = ()  # of the store that the repositories lie on, such as s3; on every asset
+    pool: str | None = None  # Dagster's pool of the steps that mark, back up and sweep; its limit is the instance's
     repositories: tuple[str, ...] = ()  # that have an asset of their own, beside those of marks and sweeps
     backup: bool = False  # an asset that copies what a sweep would delete to lakegc.yaml's `backup_to`, before it
     round_cron: str = "0 2 * * *"  # UTC, as all of them: when a round of marks is opened
@@ -102,6 +103,7 @@ class LakegcConfig:
             kinds={*kinds, *self.store_kinds},
             tags=dict(self.tags),
             owners=list(self.owners),
+            pool=self.pool,
             required_resource_keys={self.resource_key},
             **more,
         )

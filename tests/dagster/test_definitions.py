@@ -113,6 +113,15 @@ def test_every_asset_bears_the_kind_of_the_store_that_a_team_names() -> None:
     assert named == {name: {*found, "s3", "minio"} for name, found in plain.items()}
 
 
+@pytest.mark.parametrize("pool", [None, "spark"])
+def test_every_step_that_needs_spark_is_in_the_pool_that_a_team_names(pool: str | None) -> None:
+    defs = build_lakegc_definitions(LakegcConfig(backup=True, pool=pool))
+    assets = [each for each in defs.assets or () if isinstance(each, dg.AssetsDefinition) and each.is_executable]
+    assert {each.key.path[-1]: each.op.pool for each in assets} == dict.fromkeys(
+        [*STAGES, "backup", "swept_report"], pool
+    )
+
+
 def test_without_a_prefix_the_groups_have_their_plain_names() -> None:
     specs = {spec.key.to_user_string(): spec for spec in build_lakegc_definitions().resolve_all_asset_specs()}
     assert (specs["namespace_listing"].group_name, specs["swept_report"].group_name) == ("mark", "sweep")

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
+    "OUTCOMES_SCHEMA",
     "PLAN_SCHEMA",  # with `Deletion`, `Piece` and `run_wave`: for benchmarks, which measure the deletes alone
     "Deletion",
     "ForeignMark",
