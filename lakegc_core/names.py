@@ -38,7 +38,8 @@ FAILED = "failed:"
 NO_ANSWER = f"{FAILED}no_answer"
 """Outcome of a delete whose answer was lost: the object may be gone."""
 REFUSED = "refused:"
-"""How the outcome begins of what another tool's mark names and lakegc's does not; the reason follows."""
+"""How the outcome begins of an object that a sweep was told to delete and does not: its name is not one that lakeFS
+gives to data, or another tool's mark names it and lakegc's does not. The reason follows."""
 
 
 class Reason(StrEnum):

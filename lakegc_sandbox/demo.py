@@ -140,7 +140,10 @@ class _Story:
         }
         if accepted:
             refused = ", ".join(accepted)
-            self.tell(f"\n   {refused} refused, rightly: nobody has collected here before. The sweep says why.")
+            self.tell(
+                f"\n   {refused} would stop a sweep. That is right for a first collection, which takes two months of\n"
+                "   garbage at once. Below, the demo accepts it by name, as an operator does with --accept and --because."
+            )
         later = sandbox_now(self.sandbox) + timedelta(hours=25)
         self.tell(
             "\n4. A day later (level `full` waits for 24 h), lakegc sweep: guards, a fresh look, plan, delete, report\n"
