@@ -54,6 +54,7 @@ class Reason(StrEnum):
     FOREIGN = "foreign"  # not lakeFS's
     UNKNOWN = "unknown"  # below data/, under a name that lakeFS never gives
     MISSING = "missing"  # live, and not in the store
+    SWEPT_BEFORE = "swept_before"  # the same, and a sweep had deleted it: old commits that hold it count again now
 
 
 COMPLETE, SWEPT, RETIRED = "complete", "swept", "retired"

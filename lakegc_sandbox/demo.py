@@ -141,8 +141,8 @@ class _Story:
         if accepted:
             refused = ", ".join(accepted)
             self.tell(
-                f"\n   {refused} would stop a sweep. That is right for a first collection, which takes two months of\n"
-                "   garbage at once. Below, the demo accepts it by name, as an operator does with --accept and --because."
+                f"\n   {refused} would stop a sweep: a first collection takes two months of garbage at once.\n"
+                "   Below, the demo accepts it by name, as an operator does with --accept and --because."
             )
         later = sandbox_now(self.sandbox) + timedelta(hours=25)
         self.tell(

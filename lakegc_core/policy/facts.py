@@ -266,6 +266,7 @@ class ExpiredFacts(Groups, StageFacts):
     staged_lost: int | None = (
         None  # of the objects staged at `previous`: neither staged nor committed; None: not counted
     )
+    swept_before: int = 0  # live addresses that the store lacks because a sweep had deleted them; not among `missing`
     origins: OriginFacts | None = None  # None where nobody looked, as in marks from before there was this key
 
     @property

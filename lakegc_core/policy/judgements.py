@@ -91,20 +91,34 @@ def live_in_listing(evidence: Evidence) -> Finding:
     missing = evidence.expired.missing
     live = evidence.expired.committed_and_held + evidence.expired.uncommitted.objects
     share = missing / (live + missing) if missing else 0.0
+    swept = _swept_before(evidence.expired.swept_before)
     if share > evidence.level.missing_live:
         return False, (
             f"{missing:,} live objects are not in the store ({share:.2%} of {live + missing:,}; limit "
             f"{evidence.level.missing_live:.2%}): reads of them fail. Either data was lost before, or listing and "
             f"references do not speak of the same place.{causes.missing(evidence.expired)} The mark's dataset "
-            f"expired_addresses/missing names all of them. {_if_meant('live-in-listing')}"
+            f"expired_addresses/missing names all of them. {_if_meant('live-in-listing')}{swept}"
         )
     if missing:
         return (
             True,
             f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already."
-            f"{causes.missing(evidence.expired)}",
+            f"{causes.missing(evidence.expired)}{swept}",
         )
+    if swept:
+        return True, f"All other {live:,} live objects are in the store.{swept}"
     return True, f"All {live:,} live objects are in the store."
+
+
+def _swept_before(objects: int) -> str:
+    """What is said of live objects that a sweep had deleted, with a blank before it; "" if there are none."""
+    if not objects:
+        return ""
+    return (
+        f" {objects:,} live objects are gone because a sweep deleted them when nothing referred to them. Old commits "
+        "that hold them count again: a rule was made longer, a branch with a shorter rule was deleted, or a branch or "
+        "tag was made of an old commit. Reads of them fail. `lakegc restore` brings them back if there is a backup."
+    )
 
 
 def blast_radius(evidence: Evidence) -> Finding:

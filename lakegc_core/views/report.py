@@ -38,7 +38,8 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "started_at": instant(header.started_at),
         "cutoff": instant(header.cutoff),
         "safety": header.safety,
-        "objects": {group: getattr(facts, group).objects for group in groups} | {"missing": facts.missing},
+        "objects": {group: getattr(facts, group).objects for group in groups}
+        | {"missing": facts.missing, "swept_before": facts.swept_before},
         "bytes": {group: getattr(facts, group).bytes for group in groups},
         "commits": {
             "known": commits.known,

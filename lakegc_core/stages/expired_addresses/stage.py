@@ -42,6 +42,7 @@ from lakegc_core.stages.expired_addresses.reasons import Judge, MinimumAge, Name
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, with_later_findings, with_since
 from lakegc_core.stages.expired_addresses.summary import STRANGE, Summary, amount_of, groups_of, sums_of
+from lakegc_core.stages.expired_addresses.swept_before import LOST, SWEPT, told_apart
 from lakegc_core.stages.expired_addresses.text_lists import TEXT_FOLDER, TextLists
 from lakegc_core.stages.namespace_listing.stage import LEARNT
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
@@ -100,7 +101,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     neighbours = read_references(spark, context, context.mark.stage_folder(STAGE, NEIGHBOURS))
     parts = _judged(spark, context, own, known.objects, neighbours, folders)
-    parts[MISSING] = _not_stored(context, known.missing, folders[MISSING])
+    parts[MISSING] = _not_stored(spark, context, known.missing, folders[MISSING])
     asked = _without_reuploads(spark, context, parts, folders, known.misstated, own.manifests[STAGES[2]].finished_at)
     parts = asked.parts
     origins = find_origins(spark, context, own, parts)
@@ -117,6 +118,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         violations=sums.get("violations", 0),
         text_lists=_write_text(spark, context, parts[STAGE], folders[STAGE]),
         missing=amount_of(sums, Reason.MISSING).objects,
+        swept_before=amount_of(sums, Reason.SWEPT_BEFORE).objects,
         missing_paths=_missing_paths(spark, context, known, parts[MISSING]) if context.policy.origins else (),
         previous=previous,
         staged_lost=staged_lost(spark, context, previous, groups, parts),
@@ -136,13 +138,12 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
     return StageOutput({**parts, **others, NEIGHBOURS: neighbours.parts}, facts)
 
 
-def _not_stored(context: MarkContext, missing: DataFrame | None, folder: str) -> list[Part]:
+def _not_stored(spark: SparkSession, context: MarkContext, missing: DataFrame | None, folder: str) -> list[Part]:
     """What is referred to and is not in the store, as parts below `folder`; none where that was not looked for."""
     if missing is None:
         return []
-    return write(_missing(missing), context.workspace, {MISSING: folder}, SCHEMA, summarise=Summary.of(context))[
-        MISSING
-    ]
+    rows = _missing(told_apart(spark, context, missing))
+    return write(rows, context.workspace, {MISSING: folder}, SCHEMA, summarise=Summary.of(context))[MISSING]
 
 
 def _write_text(spark: SparkSession, context: MarkContext, garbage: Sequence[Part], folder: str) -> tuple[str, ...]:
@@ -276,12 +277,13 @@ def _missing(addresses: DataFrame) -> DataFrame:
     """Live addresses that the store lacks, shaped like the other rows."""
     from pyspark.sql import functions as F
 
+    reason = F.when(F.col(SWEPT) & ~F.col(LOST), Reason.SWEPT_BEFORE.value).otherwise(Reason.MISSING.value)
     return addresses.select(
         "address",
         F.lit(0).cast("long").alias("size"),
         moment(0).alias("last_modified"),
         F.lit(None).cast("string").alias("etag"),
-        F.lit(MISSING).alias("reason"),
+        reason.alias("reason"),
         moment(0).alias("since"),
     )
 
@@ -307,5 +309,6 @@ def _missing_paths(
     if not parts:
         return ()
     folder = context.mark.stage_folder(STAGE, MISSING)
-    missing = read(spark, context.workspace, folder, parts, SCHEMA, ["address"])
+    missing = read(spark, context.workspace, folder, parts, SCHEMA, ["address", "reason"])
+    missing = missing.where(missing["reason"] == Reason.MISSING.value)
     return tuple(missing_paths(spark, context, missing, known.holding()))

@@ -58,14 +58,14 @@ EVERY = [(kind, path) for kind in KINDS for path in keys_of(written(kind))]
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> None:
     # Marks from before there were these keys say nothing of them.
-    said = {"origins": None, "staged_lost": None} if kind is ExpiredFacts else {}
+    said = {"origins": None, "staged_lost": None, "swept_before": 0} if kind is ExpiredFacts else {}
     assert json.loads(json.dumps(read_facts(kind, written(kind)).as_json())) == written(kind) | said
 
 
 def test_the_origins_of_a_manifest_are_read_whole_or_not_at_all() -> None:
     cause = {"cause": "deleted", "branch": "exp", "gone": 7, "objects": 2, "bytes": 20}
     origins = {"causes": [cause], "folders": [], "found": {"objects": 2, "bytes": 20}, "unread": 1}
-    found = written(ExpiredFacts) | {"origins": origins, "staged_lost": 3}
+    found = written(ExpiredFacts) | {"origins": origins, "staged_lost": 3, "swept_before": 2}
     assert json.loads(json.dumps(read_facts(ExpiredFacts, found).as_json())) == found
     for path in keys_of({"origins": origins}):
         if len(path) > 1:

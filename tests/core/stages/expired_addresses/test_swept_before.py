@@ -1,0 +1,152 @@
+"""Objects that a sweep deleted, and that old commits hold which count again: they are told apart from lost ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
+from lakegc_core.marks.context import MarkContext, begin_mark
+from lakegc_core.names import Outcome
+from lakegc_core.policy.facts import ExpiredFacts, ListingFacts
+from lakegc_core.policy.guards import Verdict
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
+from lakegc_core.tables.parts import PartWriter
+from lakegc_sandbox import Repository
+from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY, HOUR = timedelta(days=1), 3600
+LISTS = "_lakefs/retention/gc/unified"
+
+
+@dataclass(frozen=True)
+class Town:
+    """A repository whose rule of 7 days let a sweep delete what commits of 30 to 60 days ago hold."""
+
+    spark: SparkSession
+    lake: Lake
+    repo: Repository
+    swept: tuple[str, ...]
+    first: MarkContext
+
+    def mark(self, mark_id: str, mode: str = CLEAN) -> MarkContext:
+        return marked(self.spark, self.lake, mark_id, mode)
+
+    @property
+    def files(self) -> Path:
+        return self.lake.files("lake")
+
+
+def marked(spark: SparkSession, served: Lake, mark_id: str, mode: str = CLEAN) -> MarkContext:
+    """A mark, an hour after the one before."""
+    os.environ["LAKEGC_NOW"] = str(float(os.environ["LAKEGC_NOW"]) + HOUR)
+    mark = begin_mark(served.open("lake"), mark_id, min_age=MIN_AGE, safety_level="none", mode=mode)
+    pipeline.mark(spark, mark)
+    return mark
+
+
+@pytest.fixture
+def town(spark: SparkSession, tmp_path: Path) -> Iterator[Town]:
+    with lake(tmp_path) as served, quick(spark):
+        repo = served.create("lake")
+        repo.set_rules(7)
+        addresses = []
+        for age in (60, 50, 40, 30, 1):
+            addresses.append(repo.upload("main", "a", b"%d" % age, age=age * DAY))
+            repo.commit("main", "a", date=NOW - age * DAY)
+        mark = marked(spark, served, "m1")
+        assert pipeline.sweep(spark, mark).outcomes[Outcome.DELETED] == 3
+        yield Town(spark, served, repo, tuple(addresses[:3]), mark)
+
+
+def found(mark: MarkContext) -> tuple[int, int]:
+    """How many objects are missing, and how many a sweep had deleted."""
+    facts = mark.mark.facts(ExpiredFacts)
+    return facts.missing, facts.swept_before
+
+
+def guard(mark: MarkContext) -> Verdict:
+    return next(each for each in pipeline.review(mark).verdicts if each.name == "live-in-listing")
+
+
+def test_a_longer_rule_brings_back_what_a_sweep_deleted_and_the_guard_says_so(town: Town) -> None:
+    town.repo.set_rules(90)
+    mark = town.mark("m2")
+    assert found(mark) == (0, 3)
+    assert guard(mark).passed and "3 live objects are gone because a sweep deleted them" in guard(mark).description
+    assert pipeline.review(mark).report["objects"]["swept_before"] == 3
+
+
+def test_optimized_marks_know_it_too_and_go_on_knowing_it(town: Town) -> None:
+    town.repo.set_rules(90)
+    marks = [town.mark("m2", INCREMENTAL), town.mark("m3", INCREMENTAL), town.mark("m4")]
+    assert [bool(mark.mark.facts(ListingFacts).rests_on) for mark in marks] == [True, True, False]
+    assert [found(mark) for mark in marks] == [(0, 3)] * 3
+
+
+def test_a_deleted_branch_with_a_shorter_rule_brings_back_what_a_sweep_deleted(town: Town) -> None:
+    root = next(commit.id for commit in town.repo.refs.commits.values() if not commit.parents)
+    town.repo.create_branch("exp", root)
+    town.repo.set_rules(90, {"main": 7, "exp": 7})
+    old = town.repo.upload("exp", "b", b"1", age=20 * DAY)
+    town.repo.commit("exp", "b", date=NOW - 20 * DAY)
+    town.repo.upload("exp", "b", b"2", age=15 * DAY)
+    town.repo.commit("exp", "b", date=NOW - 15 * DAY)
+    mark = town.mark("m2")
+    assert pipeline.sweep(town.spark, mark).outcomes[Outcome.DELETED] == 1 and not (town.files / old).exists()
+    town.repo.delete_branch("exp")
+    assert found(town.mark("m3")) == (0, 1)
+
+
+def test_it_is_known_long_after_the_mark_that_was_swept_is_retired(town: Town) -> None:
+    town.repo.set_rules(90)
+    shutil.rmtree(town.files / town.first.mark.folder)
+    assert found(town.mark("m2")) == (0, 3)
+
+
+def test_what_no_sweep_deleted_is_missing(town: Town) -> None:
+    town.repo.set_rules(90)
+    lost = town.repo.entry("main", "a").address.rpartition("lake/")[2]
+    (town.files / lost).unlink()
+    mark = town.mark("m2")
+    assert found(mark) == (1, 3)
+    assert [each["address"] for each in mark.mark.facts(ExpiredFacts).missing_paths] == [lost]
+
+
+def test_what_a_sweep_lost_is_missing_although_its_list_has_it(town: Town) -> None:
+    town.repo.set_rules(90)
+    folder = f"{town.first.mark.folder}/sweeps/1/outcomes"
+    writer = PartWriter(town.first.workspace, folder, OUTCOMES_SCHEMA)
+    row = {
+        "address": town.swept[0],
+        "size": 2,
+        "outcome": Outcome.LOST.value,
+        "attempt": 1,
+        "at": datetime.fromtimestamp(float(os.environ["LAKEGC_NOW"]), NOW.tzinfo),
+    }
+    writer.write(pa.RecordBatch.from_pylist([row], schema=OUTCOMES_SCHEMA))
+    writer.close()
+    assert found(town.mark("m2")) == (1, 2)
+
+
+@pytest.mark.parametrize("damage", ["gone", "torn", "of another form"])
+def test_a_list_that_does_not_read_excuses_nothing_and_stops_nothing(town: Town, damage: str) -> None:
+    town.repo.set_rules(90)
+    for file in (town.files / LISTS / "m1" / "deleted").glob("*.parquet"):
+        if damage == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:-9] if damage == "torn" else b"address\ndata/x\n")
+    assert found(town.mark("m2")) == (3, 0)
