@@ -1,8 +1,8 @@
 """Which of the missing objects a sweep had deleted when nothing referred to them: old commits count again now.
 
 A rule that is made longer brings such commits back, and so does a deleted branch whose rule was shorter than the
-default one. lakeFS's own lists of deleted objects tell it: lakegc writes one before each sweep, and nobody removes
-them. What a sweep lost is not among this: nothing excuses that.
+default one. The lists that lakegc writes before each sweep, in lakeFS's form, tell it: nobody removes them. What a
+sweep lost is not among this, nor what another collector deleted: nothing excuses that.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.marks.artifacts import marks, retired_marks
 from lakegc_core.marks.catalogue import FOLDERS
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Outcome
@@ -63,10 +64,13 @@ def _listed(spark: SparkSession, context: MarkContext, missing: Wanted) -> Seque
 
 
 def _lists(context: MarkContext) -> Iterator[str]:
-    """The files of all lists, lakegc's and those of lakeFS's collectors."""
-    store = connect(context.data)
-    for level in store.list_level(_UNIFIED.partition("{}")[0]):
+    """The files of the lists of lakegc's own marks, those that are retired too."""
+    store, (folder, _, _) = connect(context.data), _UNIFIED.partition("{}")
+    own = {*marks(context.workspace, context.home), *retired_marks(context.workspace, context.home)}
+    for level in store.list_level(folder):
         for run in level.prefixes:
+            if run.removeprefix(folder).rstrip("/") not in own:
+                continue
             for below in store.list_level(f"{run}deleted/"):
                 yield from (key for key in below.objects["address"].to_pylist() if key.endswith(".parquet"))
 

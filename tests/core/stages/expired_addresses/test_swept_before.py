@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,9 +15,11 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext, begin_mark
+from lakegc_core.marks.retire import retire
 from lakegc_core.names import Outcome
 from lakegc_core.policy.facts import ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
+from lakegc_core.policy.safety import LEAST_MARKS
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox import Repository
@@ -112,8 +113,18 @@ def test_a_deleted_branch_with_a_shorter_rule_brings_back_what_a_sweep_deleted(t
 
 def test_it_is_known_long_after_the_mark_that_was_swept_is_retired(town: Town) -> None:
     town.repo.set_rules(90)
-    shutil.rmtree(town.files / town.first.mark.folder)
-    assert found(town.mark("m2")) == (0, 3)
+    town.mark("m2")
+    mark = town.mark("m3")
+    os.environ["LAKEGC_NOW"] = str(float(os.environ["LAKEGC_NOW"]) + 20 * DAY.total_seconds())
+    assert "m1" in retire(mark, keep=LEAST_MARKS).retired and not (town.files / town.first.mark.folder).exists()
+    assert found(town.mark("m4")) == (0, 3)
+
+
+def test_what_another_collector_deleted_is_missing(town: Town) -> None:
+    """lakeFS's own collector is known to delete live data."""
+    town.repo.set_rules(90)
+    (town.files / LISTS / "m1").rename(town.files / LISTS / "g5j2k7")
+    assert found(town.mark("m2")) == (3, 0)
 
 
 def test_what_no_sweep_deleted_is_missing(town: Town) -> None:
