@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import TypeVar
 
 from lakegc_core.config.settings import ServerSettings
@@ -91,11 +90,7 @@ class LakeFSClient:
 
     def clock(self) -> datetime | None:
         """The time of the server that answers, to the second; None if its answer has no date that reads."""
-        reply = self._http.send(Request("GET", path("config"), action=_READ_CONFIG))
-        try:
-            return parsedate_to_datetime(reply.date).astimezone(UTC)
-        except ValueError:
-            return None
+        return self._http.send(Request("GET", path("config"), action=_READ_CONFIG)).at
 
     def grace_period(self) -> int:
         """Seconds for which the server lets an uploaded object be linked: no minimum age may be below it."""

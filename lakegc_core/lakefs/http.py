@@ -13,6 +13,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -95,6 +97,14 @@ class Reply:
     retry_after: str | None = None
     location: str = ""
     date: str = ""
+
+    @property
+    def at(self) -> datetime | None:
+        """The date of the answer, by the server's clock; None if there is none that reads."""
+        try:
+            return parsedate_to_datetime(self.date).astimezone(UTC)
+        except ValueError:
+            return None
 
     @property
     def is_busy(self) -> bool:
