@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
+from lakegc_core.names import Outcome
 from lakegc_core.views.words import human_bytes, monthly, to_the_minute
 
 Json = dict[str, Any]
@@ -153,6 +154,7 @@ def _cut(name: str, width: int) -> str:
 _HOLDERS = 8
 """Holders of an object that a screen names; the JSON has more."""
 _COMMIT = 12  # digits of a commit id that people see
+_UNKNOWN = "the mark knows nothing of it: it is newer than the mark, or it was gone before"
 
 
 def explain_screen(found: Json) -> str:
@@ -169,11 +171,41 @@ def explain_screen(found: Json) -> str:
 
 
 def _object_lines(each: Json) -> list[str]:
-    there = "not in the store"
+    keepers = _keeper_lines(each)
+    deletion = _deletion(each) if keepers else None
+    lines = [", ".join(each["paths"])] if each["paths"] else []
+    lines.append(f"{each['address']} · {_there(each, deletion, kept=bool(keepers))}")
+    sweeps = [f"  {_sweep_line(swept)}" for swept in each["swept"] if swept is not deletion]
+    if keepers:
+        lines += [*sweeps, *(f"  {'kept' if each['size'] is not None else 'needed'}: {keeper}" for keeper in keepers)]
+    else:
+        lines += [*_verdict_lines(each), *sweeps] or [f"  {_UNKNOWN}"]
+    if each["past"] and not each["holders"]:
+        lines.append(f"  {_past_line(each['past'])}")
+    elif not each["holders"] and not each["past"]:
+        lines.append("  no commit that lakeFS knows shows it: it was never committed, or its commits are gone")
+    return lines
+
+
+def _there(each: Json, deletion: Json | None, *, kept: bool) -> str:
+    """Whether the store has an object; of one that is gone and needed, by whom it was deleted."""
     if each["size"] is not None:
-        there = f"{human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
-    lines = [f"{', '.join(each['paths'])}".rstrip()] if each["paths"] else []
-    lines.append(f"{each['address']} · {there}")
+        return f"{human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
+    if not kept:
+        return "not in the store"
+    by = _sweep_line(deletion) if deletion else "not in the store, and no sweep on record deleted it"
+    return f"gone: {by}. Reads of it fail."
+
+
+def _deletion(each: Json) -> Json | None:
+    """The last sweep on record that deleted an object which the store does not have; else the one that missed it."""
+    if each["size"] is not None:
+        return None
+    found = [swept for swept in each["swept"] if swept["outcome"] in (Outcome.DELETED, Outcome.LOST)]
+    return max(found, key=lambda swept: (swept["outcome"] == Outcome.DELETED, swept["at"]), default=None)
+
+
+def _keeper_lines(each: Json) -> list[str]:
     keepers = [_holder_line(holder) for holder in each["holders"][:_HOLDERS]]
     if each["holders_in_all"] > _HOLDERS:
         keepers.append(f"and {each['holders_in_all'] - _HOLDERS:,} more; --json names {len(each['holders'])}")
@@ -182,15 +214,7 @@ def _object_lines(each: Json) -> list[str]:
         "held": "a hold by path",
         "neighbour": "another repository refers to it",
     }
-    keepers += [text for name, text in named.items() if each[name]]
-    lines += [f"  kept: {keeper}" for keeper in keepers]
-    if not keepers:
-        lines += [f"  {line}" for line in _verdict_lines(each)]
-    if each["past"] and not each["holders"]:
-        lines.append(f"  {_past_line(each['past'])}")
-    elif not each["holders"] and not each["past"]:
-        lines.append("  no commit that lakeFS knows shows it: it was never committed, or its commits are gone")
-    return lines
+    return keepers + [text for name, text in named.items() if each[name]]
 
 
 def _holder_line(holder: Json) -> str:
@@ -203,21 +227,22 @@ def _holder_line(holder: Json) -> str:
 
 
 def _verdict_lines(each: Json) -> list[str]:
+    """What the mark says of an object that nothing keeps; nothing where it says nothing."""
+    if each["reason"] is None:
+        return []
     reasons: dict[str, str] = {
         "unreferenced": "garbage",
         "young": "unreferenced, and too young to be judged",
         "foreign": "not lakeFS's",
     }
-    lines: list[str] = []
-    if each["reason"] is not None:
-        since = f", unreferenced since {to_the_minute(each['since'])}" if each["reason"] == "unreferenced" else ""
-        said: str = reasons.get(each["reason"]) or _BESIDES.get(each["reason"], str(each["reason"]))
-        lines.append(said + since)
-    lines += [
-        f"{swept['outcome']} by the sweep of mark {swept['mark_id']}, {to_the_minute(swept['at'])}"
-        for swept in each["swept"]
-    ]
-    return lines or ["the mark knows nothing of it: it is newer than the mark, or it was gone before"]
+    since = f", unreferenced since {to_the_minute(each['since'])}" if each["reason"] == "unreferenced" else ""
+    said: str = reasons.get(each["reason"]) or _BESIDES.get(each["reason"], str(each["reason"]))
+    return [f"  {said}{since}"]
+
+
+def _sweep_line(swept: Json) -> str:
+    how = "found referenced and gone" if swept["outcome"] == Outcome.LOST else swept["outcome"]
+    return f"{how} by the sweep of mark {swept['mark_id']}, {to_the_minute(swept['at'])}"
 
 
 def _past_line(past: Json) -> str:
