@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakegc_core.names import Outcome
-from lakegc_core.views.words import human_bytes, monthly, to_the_minute
+from lakegc_core.views.words import human_bytes, monthly, shown, to_the_minute
 
 Json = dict[str, Any]
 
@@ -29,7 +29,7 @@ _BESIDES = {
 def du_screen(found: Json) -> str:
     """What keeps the objects of a namespace, the most first."""
     keepers = [each for each in found["keepers"] if each["only"]["objects"] or each["shows"]]
-    width = min(40, max([len(each["name"]) for each in keepers[:_ROWS]], default=10))
+    width = min(40, max([len(shown(each["name"])) for each in keepers[:_ROWS]], default=10))
     lines = [
         _head(found),
         "",
@@ -61,7 +61,7 @@ def _together_lines(together: Sequence[Json]) -> list[str]:
     lines = []
     for each in together:
         only, at_once = (human_bytes(each[name]["bytes"]) for name in ("only", "at_once"))
-        lines.append(f"{', '.join(each['patterns'])} together: {only} in the end, {at_once} at once")
+        lines.append(f"{shown(', '.join(each['patterns']))} together: {only} in the end, {at_once} at once")
     return ["", *lines] if lines else []
 
 
@@ -81,7 +81,7 @@ def whatif_lines(found: Json) -> list[str]:
     price = found["price"]
     lines = [_head(found), _change_line(found), ""]
     if found["nothing_called_so"]:
-        lines += [f"Nothing is called {', '.join(found['nothing_called_so'])}.", ""]
+        lines += [f"Nothing is called {shown(', '.join(found['nothing_called_so']))}.", ""]
     lines.append(f"{'':12}  {'garbage':>10}  {'more':>10}  {'less':>10}")
     lines.append(f"{'today':12}  {human_bytes(found['today']['bytes']):>10}")
     for name in ("at_once", "in_the_end"):
@@ -100,8 +100,10 @@ def _parts_lines(found: Json) -> list[str]:
         parts = found["in_the_end"][name]
         if parts:
             lines += ["", f"more in the end, {title}"]
-            shown = list(parts.items())[:_PARTS]
-            lines += [f"  {each or '(no folder)':40}  {human_bytes(amount['bytes']):>10}" for each, amount in shown]
+            most = list(parts.items())[:_PARTS]
+            lines += [
+                f"  {shown(each) or '(no folder)':40}  {human_bytes(amount['bytes']):>10}" for each, amount in most
+            ]
     if found["entries_unread"]:
         lines.append(f"  (the folders of {found['entries_unread']:,} more entries were not read)")
     return lines
@@ -116,14 +118,14 @@ def _change_line(found: Json) -> str:
         f"without {', '.join(found['without'])}" if found["without"] else "",
         "" if found["protect_tags"] else "tags are not protected",
     ]
-    return " · ".join(filter(None, said))
+    return shown(" · ".join(filter(None, said)))
 
 
 def _curve_lines(curves: Json) -> list[str]:
     """What stays, by days of each rule."""
     lines: list[str] = []
     for name, points in curves.items():
-        lines += ["", f"what stays in the namespace, by the days of {name}"]
+        lines += ["", f"what stays in the namespace, by the days of {shown(name)}"]
         most = max(point["kept"]["bytes"] for point in points)
         for point in points:
             days = "all" if point["days"] is None else f"{point['days']} days" if point["days"] != 1 else "1 day"
@@ -146,6 +148,7 @@ def _bar(size: int, most: int) -> str:
 
 
 def _cut(name: str, width: int) -> str:
+    name = shown(name)
     return f"{name:{width}}" if len(name) <= width else f"{name[: width - 1]}…"
 
 
@@ -161,7 +164,7 @@ def explain_screen(found: Json) -> str:
     """Why each object is kept, or gone."""
     lines = [_head(found)]
     if not found["objects"]:
-        lines += ["", f"No commit that lakeFS knows shows {found['what']}."]
+        lines += ["", f"No commit that lakeFS knows shows {shown(found['what'])}."]
     for each in found["objects"]:
         lines += ["", *_object_lines(each)]
     left = found["objects_in_all"] - len(found["objects"])
@@ -173,8 +176,8 @@ def explain_screen(found: Json) -> str:
 def _object_lines(each: Json) -> list[str]:
     keepers = _keeper_lines(each)
     deletion = _deletion(each) if keepers else None
-    lines = [", ".join(each["paths"])] if each["paths"] else []
-    lines.append(f"{each['address']} · {_there(each, deletion, kept=bool(keepers))}")
+    lines = [shown(", ".join(each["paths"]))] if each["paths"] else []
+    lines.append(f"{shown(each['address'])} · {_there(each, deletion, kept=bool(keepers))}")
     sweeps = [f"  {_sweep_line(swept)}" for swept in each["swept"] if swept is not deletion]
     if keepers:
         lines += [*sweeps, *(f"  {'kept' if each['size'] is not None else 'needed'}: {keeper}" for keeper in keepers)]
@@ -218,7 +221,7 @@ def _keeper_lines(each: Json) -> list[str]:
 
 
 def _holder_line(holder: Json) -> str:
-    name = holder["name"]
+    name = shown(holder["name"])
     if holder["why"] == "shows":
         return f"{name} shows it, for as long as that stands"
     if holder["until"]:
@@ -250,6 +253,6 @@ def _past_line(past: Json) -> str:
     if past["cause"] == "deleted":
         return f"{last}, which no branch has any more; the default rule of {past['days']} days ran out"
     return (
-        f"{last}; replaced or deleted in commit {past['by'][:_COMMIT]} on branch {past['branch']}, "
+        f"{last}; replaced or deleted in commit {past['by'][:_COMMIT]} on branch {shown(past['branch'])}, "
         f"{to_the_minute(past['by_committed'])}; its rule of {past['days']} days ran out"
     )

@@ -19,6 +19,12 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
            "December")  # fmt: skip
 
 
+def shown(text: str) -> str:
+    """A text of others, such as a path or a key, for a terminal: every character that does not print is escaped as in
+    Python (`\\x1b`, `\\n`), so that it cannot move the cursor, change colours or begin a line."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def human_bytes(size: int) -> str:
     """Bytes as people read them, in powers of 1000."""
     value = float(size)

@@ -168,6 +168,36 @@ def test_a_sweep_that_dealt_with_an_object_is_told_also_where_the_object_is_kept
     assert "  kept: branch:main shows it" in screen and "gone" not in screen
 
 
+EVIL = "evil/\x1b[31mred\x1b[0m\x07\n  kept: branch:main"
+
+
+def seen(screen: str) -> int:
+    """How often the name is on a screen that it cannot change."""
+    assert all(line.isprintable() for line in screen.split("\n"))
+    return screen.count(r"evil/\x1b[31mred\x1b[0m\x07\n  kept")
+
+
+def test_names_that_others_gave_cannot_change_the_screen_of_an_answer() -> None:
+    holder = SHOWN | {"name": f"hold:{EVIL}"}
+    assert seen(answers.explain_screen(explained(address=EVIL, paths=[EVIL], holders=[holder], holders_in_all=1))) == 3
+    assert seen(answers.explain_screen(explained() | {"what": EVIL, "objects": [], "objects_in_all": 0})) >= 1
+    used_ = used(keeper(EVIL, 5)) | {"together": [{"patterns": [EVIL], "only": amount(1, 1), "at_once": amount(0, 0)}]}
+    assert seen(answers.du_screen(used_)) == 2
+    parts = {"kept_by": {EVIL: amount(1, 1)}, "folders": {EVIL: amount(1, 1)}}
+    found = HEAD | {
+        "rules": {EVIL: 3},
+        "without": [EVIL],
+        "protect_tags": True,
+        "today": amount(1, 5),
+        "at_once": outcome(5, 0),
+        "in_the_end": outcome(5, 1) | parts,
+        "curves": {EVIL: [{"days": 1, "kept": amount(1, 10)}]},
+        "nothing_called_so": [EVIL],
+        "entries_unread": 0,
+    }
+    assert seen(answers.whatif_screen(found)) == 6
+
+
 def test_a_path_that_no_commit_shows_is_said_to_be_none() -> None:
     screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
     assert "No commit that lakeFS knows shows t/1." in screen

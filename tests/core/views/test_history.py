@@ -187,6 +187,11 @@ def test_interrupted_tries_that_follow_each_other_are_one_line() -> None:
     assert "03" in whole and "swept" in whole and last.endswith("not finished: begun")
 
 
+def test_a_problem_that_names_a_path_cannot_change_the_screen() -> None:
+    mark = {"mark_id": "m1", "started_at": None, "state": "complete", "problem": "a/\x1b[31m\nlake · never marked"}
+    assert marks_lines([mark])[0].endswith(r"complete: a/\x1b[31m\nlake · never marked")
+
+
 def test_the_command_shows_all_repositories_and_one_that_does_not_read_hides_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -59,6 +59,30 @@ def test_little_money_is_not_called_none() -> None:
     assert words.monthly(10**15, price) == "about 20,000.00 EUR a month"
 
 
+EVIL = "evil/\x1b[31mred\x1b[0m\x07\n  garbage 0 objects"
+
+
+def no_control(text: str) -> bool:
+    return all(line.isprintable() for line in text.split("\n"))
+
+
+def test_names_that_others_gave_cannot_change_the_screen_of_a_mark() -> None:
+    one = {"objects": 1, "bytes": 1}
+    evil = MARK | {
+        "objects": MARK["objects"] | {"missing": 1, "foreign": 1},
+        "missing": [{"path": EVIL, "address": EVIL}],
+        "foreign_prefixes": [{"prefix": EVIL} | one],
+        "origins": {"causes": [{"words": EVIL} | one], "folders": [{"prefix": EVIL} | one]},
+        "guards": [{"name": "live", "passed": False, "severity": "ERROR", "description": EVIL}],
+        "holds": [f"path:{EVIL}"],
+    }
+    found = screen.mark_screen(evil)
+    assert no_control(found) and len(found.splitlines()) == len(screen.mark_screen(MARK).splitlines()) + 6
+    assert found.count(r"evil/\x1b[31mred\x1b[0m\x07\n  garbage 0 objects") == 7
+    swept = report.sweep_report(SWEPT) | {"unreadable": {EVIL: 404}}
+    assert no_control(screen.sweep_screen(swept)) and r"evil/\x1b[31mred" in screen.sweep_screen(swept)
+
+
 def test_the_screen_of_a_mark_says_what_only_holds_keep_and_by_which() -> None:
     lines = screen.mark_screen(MARK).splitlines()
     assert "  kept: held                       40 objects     4.0 kB   by path:legal/**" in lines
