@@ -164,7 +164,12 @@ def explain_screen(found: Json) -> str:
     """Why each object is kept, or gone."""
     lines = [_head(found)]
     if not found["objects"]:
-        lines += ["", f"No commit that lakeFS knows shows {shown(found['what'])}."]
+        staged = f"lakefs://{found['repository']}/BRANCH/{found['what']}"
+        lines += [
+            "",
+            f"No commit that lakeFS knows shows {shown(found['what'])}.",
+            f"An object that is only staged is found with its branch: {shown(staged)}",
+        ]
     for each in found["objects"]:
         lines += ["", *_object_lines(each)]
     left = found["objects_in_all"] - len(found["objects"])

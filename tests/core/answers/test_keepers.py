@@ -213,6 +213,17 @@ def test_a_mark_from_before_a_restore_does_not_answer(
         du(small, context)
 
 
+def test_a_rule_of_a_branch_that_is_gone_may_be_dropped_and_not_be_given(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    repository.set_rules(7, {"gone": 30, "main": 5})
+    context = mark(small, served, "m1")
+    wish = {"gone": None, "default": 3, "main": None, "exp": None}
+    assert whatif(small, context, Wish(wish)).rules == {"default": 3}
+    with pytest.raises(SettingsError, match="saw no branch called gone"):
+        whatif(small, context, Wish({"gone": 3, "main": 3}))
+
+
 @pytest.mark.parametrize("pattern", ["exp", "hold:x", "branch:", "path:a"])
 def test_a_pattern_that_is_of_neither_branches_nor_tags_is_refused(
     small: SparkSession, served: Lake, repository: Repository, pattern: str

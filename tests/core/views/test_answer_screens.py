@@ -201,3 +201,8 @@ def test_names_that_others_gave_cannot_change_the_screen_of_an_answer() -> None:
 def test_a_path_that_no_commit_shows_is_said_to_be_none() -> None:
     screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
     assert "No commit that lakeFS knows shows t/1." in screen
+
+
+def test_where_no_commit_shows_a_path_it_is_said_how_a_staged_object_is_found() -> None:
+    screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
+    assert "An object that is only staged is found with its branch: lakefs://lake/BRANCH/t/1" in screen
