@@ -39,10 +39,10 @@ class Question:
     """What is asked about every commit: a picklable value.
 
     `columns`: the names of the numbers that are asked for. `ask` gives them for all commits, with what the driver must
-    know to read them; as PROBLEM why nobody can ask so, a sentence, or "". They are merged by their minimum. `finish` makes results of that and of the merged numbers of
-    some objects; one is `today`: NEVER where no commit keeps an object as things are. `views`: names of results.
-    Objects are counted by those of each view, so that there are few groups. `goes`: columns of cases in which folders
-    of what goes are wanted, see `folders`.
+    know to read them; as PROBLEM why nobody can ask so, a sentence, or "". They are merged by their minimum. `finish`
+    makes results of that and of the merged numbers of some objects; one is `today`: NEVER where no commit keeps an
+    object as things are. `views`: names of results. Objects are counted by those of each view, so that there are few
+    groups. `goes`: columns of cases in which folders of what goes are wanted, see `folders`.
     """
 
     columns: tuple[str, ...]
