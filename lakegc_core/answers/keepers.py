@@ -93,8 +93,8 @@ def answer(spark: SparkSession, context: MarkContext, question: Question) -> Ans
     if restored := restored_since(context, context.header.started_at):
         raise RefusedError(
             f"Objects were restored by mark {restored.mark_id}, and mark {context.header.mark_id} may not know of "
-            f"them. Only a mark that begins after {restored.known_from:%Y-%m-%d %H:%M} UTC knows of them for certain: clocks "
-            "may differ by an hour. Make a mark then."
+            f"them. Only a mark that begins after {restored.known_from:%Y-%m-%d %H:%M} UTC knows of them for certain: "
+            "clocks may differ by an hour. Make a mark then."
         )
     layers = layers_of(context.mark)
     with scratch(context, here=runs_here(spark)) as aside:
