@@ -23,7 +23,7 @@ from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.stages.swept_report.stage import judge, ready_at
 from lakegc_core.store.base import connect
 from lakegc_core.views.report import price_json
-from lakegc_core.views.words import ago, human_bytes, monthly_cost, shown, to_the_minute
+from lakegc_core.views.words import ago, human_bytes, monthly, shown, to_the_minute
 
 Json = dict[str, Any]
 
@@ -265,7 +265,7 @@ def _total_lines(totals: Json, price: Json | None) -> list[str]:
     said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}", *not_freed(totals)]
     saved = freed_bytes(totals)
     if price and saved:
-        said.append(f"{monthly_cost(saved, price):,.2f} {price['currency']} a month saved")
+        said.append(f"{monthly(saved, price)} saved")
     return ["  " + " · ".join(said)]
 
 

@@ -75,10 +75,11 @@ def _ready_lines(report: Json) -> list[str]:
     if not objects["expired"] or report["safety"] != "full":
         return []
     newly = {kind: report[kind]["expired"] - report[kind]["confirmed"] for kind in ("objects", "bytes")}
-    when = to_the_minute(report["confirmed_at"])
+    now = "may be swept now" if objects["confirmed"] else ""
+    later = f"may be swept after {to_the_minute(report['confirmed_at'])}" if newly["objects"] else ""
     return [
-        _row("  unreferenced ≥ gap", objects["confirmed"], size["confirmed"], "may be swept now"),
-        _row("  newly unreferenced", newly["objects"], newly["bytes"], f"may be swept after {when}"),
+        _row("  unreferenced ≥ gap", objects["confirmed"], size["confirmed"], now),
+        _row("  newly unreferenced", newly["objects"], newly["bytes"], later),
     ]
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lakegc_core import clock
+from lakegc_core.names import Outcome
 from lakegc_core.policy.holds import PATH
 
 Json = dict[str, Any]
@@ -99,10 +100,19 @@ def counted(number: int, one: str) -> str:
 
 
 def freed(report: Json) -> str:
-    """What a sweep's deletions came to, in words: space, and money where there is a price. `report`: of a sweep."""
+    """What a sweep's deletions came to, in words: space, and money where there is a price; "" if it deleted nothing.
+    `report`: of a sweep."""
+    if not report["outcomes"].get(Outcome.DELETED):
+        return ""
     size = report["bytes_deleted"]
     said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
     return ": ".join(filter(None, said))
+
+
+def deleted(report: Json) -> str:
+    """The same as a part of a sentence, with how many objects were deleted."""
+    count = counted(report["outcomes"].get(Outcome.DELETED, 0), "object")
+    return ": ".join(filter(None, [f"{count} deleted", freed(report)]))
 
 
 def comes_back(versioned: bool | None, soft_delete: timedelta | None) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from lakegc_core.config.settings import Price
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.views import report, screen, words
@@ -50,6 +52,24 @@ def test_without_a_price_or_without_bytes_nobody_speaks_of_money() -> None:
     for each in (replace(SWEPT, price=None), replace(SWEPT, bytes_deleted=0)):
         assert "month" not in screen.sweep_screen(report.sweep_report(each))
     assert report.sweep_report(replace(SWEPT, price=None))["price"] is None
+
+
+def test_a_sweep_that_deletes_nothing_says_nothing_of_what_the_store_keeps() -> None:
+    for each in (replace(SWEPT, outcomes={"deleted": 0}), replace(SWEPT, outcomes={}, dry_run=True, planned_bytes=9)):
+        found = report.sweep_report(replace(each, bytes_deleted=0, versioned=None))
+        assert "is not known" not in screen.sweep_screen(found)
+        assert words.freed(found) == "" and words.deleted(found) == "0 objects deleted"
+    assert words.deleted(report.sweep_report(SWEPT)) == "3 objects deleted: 2.0 TB freed: about 40.00 EUR a month"
+
+
+@pytest.mark.parametrize("confirmed", [0, 4, 10])
+def test_the_screen_of_a_mark_names_a_time_only_for_objects_that_there_are(confirmed: int) -> None:
+    told = {"objects": MARK["objects"] | {"confirmed": confirmed}, "bytes": MARK["bytes"] | {"confirmed": confirmed}}
+    lines = screen.mark_screen(MARK | told | {"safety": "full"}).splitlines()
+    (now,) = [line for line in lines if "unreferenced ≥ gap" in line]
+    (later,) = [line for line in lines if "newly unreferenced" in line]
+    assert ("may be swept now" in now) == (confirmed > 0)
+    assert ("may be swept after" in later) == (confirmed < 10)
 
 
 def test_little_money_is_not_called_none() -> None:
