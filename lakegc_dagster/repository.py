@@ -23,7 +23,7 @@ from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.stages.swept_report.stage import SweepResult
 from lakegc_core.views.report import sweep_report
-from lakegc_core.views.words import counted, freed
+from lakegc_core.views.words import deleted
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.entries import STARTED
@@ -148,10 +148,10 @@ def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, resu
     name = mark.header.repository
     if result.dry_run or name not in options.repositories:
         return
-    report, deleted = sweep_report(result), result.outcomes.get(Outcome.DELETED, 0)
+    report = sweep_report(result)
     metadata: Metadata = {
-        "in_short": dg.MetadataValue.text(f"{counted(deleted, 'object')} deleted: {freed(report)}."),
-        "deleted_objects": deleted,
+        "in_short": dg.MetadataValue.text(f"{deleted(report)}."),
+        "deleted_objects": result.outcomes.get(Outcome.DELETED, 0),
         "deleted_bytes": result.bytes_deleted,
         "failed": result.failed,
         **cost("freed_per_month", result.bytes_deleted, report["price"]),

@@ -202,8 +202,11 @@ def _without(wish: Wish, gone: Collection[int]) -> Wish:
 
 
 def wish_of(context: MarkContext, what: str) -> Wish:
-    """What is asked for. SettingsError for another repository, and for a ref or a path that lakeFS does not know."""
+    """What is asked for. SettingsError for nothing, for another repository, and for a ref or a path that lakeFS does
+    not know."""
     name, namespace = context.repository.id, context.namespace
+    if not what:
+        raise SettingsError(f"Nothing is asked for: write lakefs://{name}/REF/PATH, a path, or an address.")
     if what.startswith("lakefs://"):
         repository, _, rest = what.removeprefix("lakefs://").partition("/")
         ref, _, path = rest.partition("/")

@@ -92,8 +92,9 @@ def answer(spark: SparkSession, context: MarkContext, question: Question) -> Ans
     """Ask a question of all objects that a complete mark found. RefusedError if what it found is not so any more."""
     if restored := restored_since(context, context.header.started_at):
         raise RefusedError(
-            f"Objects were restored by mark {restored} since mark {context.header.mark_id} was made, which does not "
-            "know of them. Make a new mark."
+            f"Objects were restored by mark {restored.mark_id}, and mark {context.header.mark_id} may not know of "
+            f"them. Only a mark that begins after {restored.known_from:%Y-%m-%d %H:%M} UTC knows of them for certain: "
+            "clocks may differ by an hour. Make a mark then."
         )
     layers = layers_of(context.mark)
     with scratch(context, here=runs_here(spark)) as aside:

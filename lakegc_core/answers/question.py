@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 METARANGES = "metaranges"
 HEAD = "head"
 """The column that every question has: 0 where a branch or a protected tag shows a commit."""
+PROBLEM = "problem"
+"""Among the names of an answer: why nobody can ask so."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,10 @@ class Question:
     """What is asked about every commit: a picklable value.
 
     `columns`: the names of the numbers that are asked for. `ask` gives them for all commits, with what the driver must
-    know to read them. They are merged by their minimum. `finish` makes results of that and of the merged numbers of
-    some objects; one is `today`: NEVER where no commit keeps an object as things are. `views`: names of results.
-    Objects are counted by those of each view, so that there are few groups. `goes`: columns of cases in which folders
-    of what goes are wanted, see `folders`.
+    know to read them; as PROBLEM why nobody can ask so, a sentence, or "". They are merged by their minimum. `finish`
+    makes results of that and of the merged numbers of some objects; one is `today`: NEVER where no commit keeps an
+    object as things are. `views`: names of results. Objects are counted by those of each view, so that there are few
+    groups. `goes`: columns of cases in which folders of what goes are wanted, see `folders`.
     """
 
     columns: tuple[str, ...]
@@ -71,11 +73,13 @@ def fields_of(question: Question) -> list[pa.Field]:
 
 
 def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question, aside: Scratch) -> Asked:
-    """Ask it of the commits that a complete mark knew, into parts `aside`."""
+    """Ask it of the commits that a complete mark knew, into parts `aside`. SettingsError for what nobody can ask."""
     walk = _QuestionWalk(place=Place.of(context), aside=aside, question=question)
     results = walk_until_known(partial(run_tasks, spark), context, walk)
     parts = parts_of(results, [METARANGES, OTHERS])
     names = next(result["names"] for result in results if "names" in result)
+    if problem := names.get(PROBLEM):
+        raise SettingsError(problem)
     return Asked(parts[METARANGES], names, parts[OTHERS])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from lakegc_core import clock
 from lakegc_core.answers.folders import FOLDER
 from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
-from lakegc_core.answers.question import HEAD, Question, check_patterns
+from lakegc_core.answers.question import HEAD, PROBLEM, Question, check_patterns
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Reason
@@ -107,9 +107,10 @@ class Wish:
 
 
 def whatif(spark: SparkSession, context: MarkContext, wish: Wish) -> WhatIf:
-    """Answer from a complete mark. SettingsError for what nobody can wish."""
+    """Answer from a complete mark. SettingsError for what nobody can wish, such as a rule of a branch that
+    the mark did not see."""
     change = _change(context, wish)
-    found = answer(spark, context, question_of(change))
+    found = answer(spark, context, question_of(change, _branches_of(context, wish)))
     return WhatIf(
         repository=context.header.repository,
         mark_id=context.header.mark_id,
@@ -126,20 +127,39 @@ def whatif(spark: SparkSession, context: MarkContext, wish: Wish) -> WhatIf:
     )
 
 
-def question_of(change: Change) -> Question:
-    """The question whether a change keeps each object."""
+def question_of(change: Change, branches: Sequence[str] = ()) -> Question:
+    """The question whether a change keeps each object. `branches`: which there must be."""
     curves = tuple(curves_of(change.rules))
     views = (TODAY, _CHANGED, *_BY, *((name,) for name in curves))
     columns = (*_CHANGED, HEAD, *_OWNERS, FOLDER, *curves)
-    return Question(columns, views, partial(_ask, change), _finish, goes=_CHANGED[1:])
+    return Question(columns, views, partial(_ask, change, branches), _finish, goes=_CHANGED[1:])
 
 
-def _ask(change: Change, known: Known) -> tuple[Columns, Json]:
+def _ask(change: Change, branches: Sequence[str], known: Known) -> tuple[Columns, Json]:
     idle = [each for each in change.without if not _is_meant(known, each)]
     found = owners(known)
     columns = whatif_columns(known, change) | {name: found.columns[name] for name in _OWNERS}
     columns[FOLDER] = np.full_like(columns["today"], NEVER)
-    return columns, {"nothing_called_so": idle, "owners": found.names}
+    return columns, {
+        "nothing_called_so": idle,
+        "owners": found.names,
+        PROBLEM: _without_branch(known, branches),
+    }
+
+
+def _without_branch(known: Known, branches: Sequence[str]) -> str:
+    """What is wrong with rules of branches that the mark did not see, in words; "" if it saw all."""
+    heads = {name for name, _ in known.heads}
+    missing = ", ".join(name for name in branches if name not in heads)
+    return f"The mark saw no branch called {missing}. A rule is of a branch, or of `{DEFAULT}`." if missing else ""
+
+
+def _branches_of(context: MarkContext, wish: Wish) -> tuple[str, ...]:
+    """The branches that a wish gives rules to. A rule that lakeFS has may be dropped also if its branch is gone."""
+    rules = rules_of(context.mark.facts(CommitsFacts).rules)
+    standing = rules.branch_days if rules else {}
+    wished = wish.rules.items()
+    return tuple(name for name, days in wished if name != DEFAULT and not (days is None and name in standing))
 
 
 def _finish(names: Json, numbers: Mapping[str, np.ndarray]) -> Columns:

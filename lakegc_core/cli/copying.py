@@ -14,7 +14,7 @@ from lakegc_core.copies.transfer import Limits
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import open_mark
 from lakegc_core.views.progress import Reporter
-from lakegc_core.views.words import human_bytes
+from lakegc_core.views.words import human_bytes, shown
 
 Json = dict[str, Any]
 
@@ -107,7 +107,7 @@ def copy_screen(verb: str, report: Json) -> str:
     for outcome, count in report["outcomes"].items():
         if count or outcome == "copied":
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
-    lines += [f"    {each['address']}   {each['problem']}" for each in report["failures"][:10]]
+    lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in report["failures"][:10]]
     lines += ["", f"  {'in' if verb == 'backup' else 'from'} {report['place']}"]
     return "\n".join(lines)
 

@@ -12,6 +12,7 @@ from lakegc_core.cli.options import settings_of, show
 from lakegc_core.cli.verb import Verb
 from lakegc_core.errors import RefusedError
 from lakegc_core.views.progress import Reporter
+from lakegc_core.views.words import shown
 
 _WIDTH = 120
 _SIGNS = {Level.ALARM: "✗", Level.WARNING: "!", Level.NOTE: "·"}
@@ -74,7 +75,7 @@ def _finding_lines(findings: tuple[Finding, ...]) -> Iterator[str]:
 
 def _wrapped(beginning: str, text: str) -> list[str]:
     return textwrap.wrap(
-        text,
+        shown(text),
         _WIDTH,
         initial_indent=beginning,
         subsequent_indent=" " * len(beginning),

@@ -18,6 +18,7 @@ from lakegc_core.cli.options import flag, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.errors import LakegcError
 from lakegc_core.views.progress import Reporter
+from lakegc_core.views.words import shown
 
 VERBS = (
     *marking.VERBS,
@@ -72,7 +73,8 @@ def _run(given: list[str]) -> int:
         code: int = options.verb(options, reporter)
         return code
     except LakegcError as error:
-        sys.stderr.write(f"lakegc: {error}\n")
+        lines = (shown(line) for line in str(error).split("\n"))
+        sys.stderr.write("lakegc: " + "\n".join(lines) + "\n")
         if options.json:
             print(json.dumps({"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}))
         return error.exit_code
@@ -80,7 +82,9 @@ def _run(given: list[str]) -> int:
         if os.environ.get("LAKEGC_DEBUG") or (isinstance(error, BrokenPipeError) and _stdout_is_closed()):
             raise
         first = (str(error).strip().splitlines() or [""])[0][:300]
-        sys.stderr.write(f"lakegc: {type(error).__name__}: {first}\nLAKEGC_DEBUG=1 shows where. Please report this.\n")
+        sys.stderr.write(
+            f"lakegc: {type(error).__name__}: {shown(first)}\nLAKEGC_DEBUG=1 shows where. Please report this.\n"
+        )
         if options.json:
             print(json.dumps({"error": first, "kind": type(error).__name__, "exit_code": 1}))
         return 1

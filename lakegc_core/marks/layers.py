@@ -6,9 +6,10 @@ Which marks those are is decided once, at the listing, and recorded there; what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.clock import APART
@@ -172,17 +173,32 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
     if context.header.mode != INCREMENTAL and len(layers) >= context.policy.clean_every:
         return f"{len(layers)} marks rest on one another by now"
     if restored := restored_since(context, header.started_at):
-        return f"objects were restored by mark {restored} since mark {newest.mark_id} listed"
+        return f"objects were restored by mark {restored.mark_id} since mark {newest.mark_id} listed"
     for layer in layers:
         if missing := _missing_part(layer):
             return f"{missing} is missing, or not as long as it was"
     return ""
 
 
-def restored_since(context: RepositoryContext, moment: float) -> str:
-    """The mark by which objects were brought back since then; "" if by none. An hour more for clocks that differ."""
-    ids = marks(context.workspace, context.home)
-    return next((each for each in ids if restored_at(context.artifacts(each)) >= moment - APART), "")
+@dataclass(frozen=True)
+class Restore:
+    """Objects of a mark were brought back. `at`: unix seconds."""
+
+    mark_id: str
+    at: float
+
+    @property
+    def known_from(self) -> datetime:
+        """A mark knows of it if it began after this minute, whatever its clock: the end of the hour that clocks may
+        differ by."""
+        return datetime.fromtimestamp(math.ceil((self.at + APART) / 60) * 60, UTC)
+
+
+def restored_since(context: RepositoryContext, moment: float) -> Restore | None:
+    """The last time that objects were brought back since then. An hour more for clocks that differ."""
+    every = (Restore(each, restored_at(context.artifacts(each))) for each in marks(context.workspace, context.home))
+    last = max(every, key=lambda each: each.at, default=None)
+    return last if last is not None and last.at >= moment - APART else None
 
 
 def restored_at(mark: MarkArtifacts) -> float:

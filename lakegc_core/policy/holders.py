@@ -48,9 +48,10 @@ class Holders:
         self._newest = newest_of(known.graph)
         self.moments = moments_of(known.graph)
         self._branch = _branches(known)
-        self._children: dict[int, list[int]] = {}
-        for row, parent in enumerate(known.graph.main_parent):
-            self._children.setdefault(parent, []).append(row)
+        self._built_upon = set(known.graph.main_parent)
+        self._next: dict[int, int] = {}  # for a commit what a branch was built upon it: the branch that comes first
+        for row in self._branch:
+            self._next.setdefault(known.graph.main_parent[row], row)
 
     def of(self, rows: Collection[int]) -> list[Holder]:
         """All that keeps one of some commits by itself."""
@@ -73,10 +74,9 @@ class Holders:
             return None
         rules = self._known.judged_by
         last = max(rows, key=lambda row: (self.moments[row], row))
-        for child in self._children.get(last, ()):
-            name = self._branch.get(child)
-            if name is not None and child not in rows:
-                return Past(last, REPLACED, child, name, rules.days(name) if rules else None)
+        if last in self._next:
+            name = self._branch[by := self._next[last]]
+            return Past(last, REPLACED, by, name, rules.days(name) if rules else None)
         return Past(last, DELETED, days=rules.default_days if rules else None)
 
     def _by_rules(self, rules: Rules, rows: Collection[int]) -> Iterator[Holder]:
@@ -86,7 +86,7 @@ class Holders:
             if last := self._kept_longest(rows, head, rules.days(name)):
                 yield Holder(f"{BRANCH}:{name}", "history", last[0], rules.days(name), _end(last[1]))
         heads, best = {row for _, row in known.heads}, None
-        for row in set(range(len(graph.commit_ids))) - self._children.keys() - heads:
+        for row in set(range(len(graph.commit_ids))) - self._built_upon - heads:
             found = self._kept_longest(rows, row, rules.default_days, itself=True)
             if found is not None and (best is None or found[1] > best[1]):
                 best = found
@@ -131,10 +131,31 @@ def _end(until: int) -> int | None:
 
 
 def _branches(known: Known) -> dict[int, str]:
-    """For each commit of a branch's history the name of one that has it."""
+    """For each commit of a branch's history the name of one that has it: of several the one whose rule is the longest,
+    of these the one with the longest history, of these the first by name. Commits of such a branch come first."""
     found: dict[int, str] = {}
-    for name, row in known.heads:
+    depths = _depths(known.graph)
+
+    def order(head: tuple[str, int]) -> tuple[int, int, str]:
+        name, row = head
+        return -known.judged_by.days(name) if known.judged_by else 0, -depths[row], name
+
+    for name, row in sorted(known.heads, key=order):
         while row >= 0 and row not in found:
             found[row] = name
             row = known.graph.main_parent[row]
     return found
+
+
+def _depths(graph: Graph) -> list[int]:
+    """How many commits are on the main ancestry of each commit, itself included."""
+    found: dict[int, int] = {-1: 0}
+    for start in range(len(graph.commit_ids)):
+        path, row = [], start
+        while row not in found:
+            path.append(row)
+            row = graph.main_parent[row]
+        depth = found[row]
+        for each in reversed(path):
+            depth = found[each] = depth + 1
+    return [found[row] for row in range(len(graph.commit_ids))]

@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from lakegc_core.views.words import human_bytes, monthly, to_the_minute
+from lakegc_core.names import Outcome
+from lakegc_core.views.words import human_bytes, monthly, shown, to_the_minute
 
 Json = dict[str, Any]
 
@@ -28,7 +29,7 @@ _BESIDES = {
 def du_screen(found: Json) -> str:
     """What keeps the objects of a namespace, the most first."""
     keepers = [each for each in found["keepers"] if each["only"]["objects"] or each["shows"]]
-    width = min(40, max([len(each["name"]) for each in keepers[:_ROWS]], default=10))
+    width = min(40, max([len(shown(each["name"])) for each in keepers[:_ROWS]], default=10))
     lines = [
         _head(found),
         "",
@@ -60,7 +61,7 @@ def _together_lines(together: Sequence[Json]) -> list[str]:
     lines = []
     for each in together:
         only, at_once = (human_bytes(each[name]["bytes"]) for name in ("only", "at_once"))
-        lines.append(f"{', '.join(each['patterns'])} together: {only} in the end, {at_once} at once")
+        lines.append(f"{shown(', '.join(each['patterns']))} together: {only} in the end, {at_once} at once")
     return ["", *lines] if lines else []
 
 
@@ -80,7 +81,7 @@ def whatif_lines(found: Json) -> list[str]:
     price = found["price"]
     lines = [_head(found), _change_line(found), ""]
     if found["nothing_called_so"]:
-        lines += [f"Nothing is called {', '.join(found['nothing_called_so'])}.", ""]
+        lines += [f"Nothing is called {shown(', '.join(found['nothing_called_so']))}.", ""]
     lines.append(f"{'':12}  {'garbage':>10}  {'more':>10}  {'less':>10}")
     lines.append(f"{'today':12}  {human_bytes(found['today']['bytes']):>10}")
     for name in ("at_once", "in_the_end"):
@@ -99,8 +100,10 @@ def _parts_lines(found: Json) -> list[str]:
         parts = found["in_the_end"][name]
         if parts:
             lines += ["", f"more in the end, {title}"]
-            shown = list(parts.items())[:_PARTS]
-            lines += [f"  {each or '(no folder)':40}  {human_bytes(amount['bytes']):>10}" for each, amount in shown]
+            most = list(parts.items())[:_PARTS]
+            lines += [
+                f"  {shown(each) or '(no folder)':40}  {human_bytes(amount['bytes']):>10}" for each, amount in most
+            ]
     if found["entries_unread"]:
         lines.append(f"  (the folders of {found['entries_unread']:,} more entries were not read)")
     return lines
@@ -115,14 +118,14 @@ def _change_line(found: Json) -> str:
         f"without {', '.join(found['without'])}" if found["without"] else "",
         "" if found["protect_tags"] else "tags are not protected",
     ]
-    return " · ".join(filter(None, said))
+    return shown(" · ".join(filter(None, said)))
 
 
 def _curve_lines(curves: Json) -> list[str]:
     """What stays, by days of each rule."""
     lines: list[str] = []
     for name, points in curves.items():
-        lines += ["", f"what stays in the namespace, by the days of {name}"]
+        lines += ["", f"what stays in the namespace, by the days of {shown(name)}"]
         most = max(point["kept"]["bytes"] for point in points)
         for point in points:
             days = "all" if point["days"] is None else f"{point['days']} days" if point["days"] != 1 else "1 day"
@@ -145,6 +148,7 @@ def _bar(size: int, most: int) -> str:
 
 
 def _cut(name: str, width: int) -> str:
+    name = shown(name)
     return f"{name:{width}}" if len(name) <= width else f"{name[: width - 1]}…"
 
 
@@ -153,13 +157,19 @@ def _cut(name: str, width: int) -> str:
 _HOLDERS = 8
 """Holders of an object that a screen names; the JSON has more."""
 _COMMIT = 12  # digits of a commit id that people see
+_UNKNOWN = "the mark knows nothing of it: it is newer than the mark, or it was gone before"
 
 
 def explain_screen(found: Json) -> str:
     """Why each object is kept, or gone."""
     lines = [_head(found)]
     if not found["objects"]:
-        lines += ["", f"No commit that lakeFS knows shows {found['what']}."]
+        staged = f"lakefs://{found['repository']}/BRANCH/{found['what']}"
+        lines += [
+            "",
+            f"No commit that lakeFS knows shows {shown(found['what'])}.",
+            f"An object that is only staged is found with its branch: {shown(staged)}",
+        ]
     for each in found["objects"]:
         lines += ["", *_object_lines(each)]
     left = found["objects_in_all"] - len(found["objects"])
@@ -169,11 +179,41 @@ def explain_screen(found: Json) -> str:
 
 
 def _object_lines(each: Json) -> list[str]:
-    there = "not in the store"
+    keepers = _keeper_lines(each)
+    deletion = _deletion(each) if keepers else None
+    lines = [shown(", ".join(each["paths"]))] if each["paths"] else []
+    lines.append(f"{shown(each['address'])} · {_there(each, deletion, kept=bool(keepers))}")
+    sweeps = [f"  {_sweep_line(swept)}" for swept in each["swept"] if swept is not deletion]
+    if keepers:
+        lines += [*sweeps, *(f"  {'kept' if each['size'] is not None else 'needed'}: {keeper}" for keeper in keepers)]
+    else:
+        lines += [*_verdict_lines(each), *sweeps] or [f"  {_UNKNOWN}"]
+    if each["past"] and not each["holders"]:
+        lines.append(f"  {_past_line(each['past'])}")
+    elif not each["holders"] and not each["past"]:
+        lines.append("  no commit that lakeFS knows shows it: it was never committed, or its commits are gone")
+    return lines
+
+
+def _there(each: Json, deletion: Json | None, *, kept: bool) -> str:
+    """Whether the store has an object; of one that is gone and needed, by whom it was deleted."""
     if each["size"] is not None:
-        there = f"{human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
-    lines = [f"{', '.join(each['paths'])}".rstrip()] if each["paths"] else []
-    lines.append(f"{each['address']} · {there}")
+        return f"{human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
+    if not kept:
+        return "not in the store"
+    by = _sweep_line(deletion) if deletion else "not in the store, and no sweep on record deleted it"
+    return f"gone: {by}. Reads of it fail."
+
+
+def _deletion(each: Json) -> Json | None:
+    """The last sweep on record that deleted an object which the store does not have; else the one that missed it."""
+    if each["size"] is not None:
+        return None
+    found = [swept for swept in each["swept"] if swept["outcome"] in (Outcome.DELETED, Outcome.LOST)]
+    return max(found, key=lambda swept: (swept["outcome"] == Outcome.DELETED, swept["at"]), default=None)
+
+
+def _keeper_lines(each: Json) -> list[str]:
     keepers = [_holder_line(holder) for holder in each["holders"][:_HOLDERS]]
     if each["holders_in_all"] > _HOLDERS:
         keepers.append(f"and {each['holders_in_all'] - _HOLDERS:,} more; --json names {len(each['holders'])}")
@@ -182,19 +222,11 @@ def _object_lines(each: Json) -> list[str]:
         "held": "a hold by path",
         "neighbour": "another repository refers to it",
     }
-    keepers += [text for name, text in named.items() if each[name]]
-    lines += [f"  kept: {keeper}" for keeper in keepers]
-    if not keepers:
-        lines += [f"  {line}" for line in _verdict_lines(each)]
-    if each["past"] and not each["holders"]:
-        lines.append(f"  {_past_line(each['past'])}")
-    elif not each["holders"] and not each["past"]:
-        lines.append("  no commit that lakeFS knows shows it: it was never committed, or its commits are gone")
-    return lines
+    return keepers + [text for name, text in named.items() if each[name]]
 
 
 def _holder_line(holder: Json) -> str:
-    name = holder["name"]
+    name = shown(holder["name"])
     if holder["why"] == "shows":
         return f"{name} shows it, for as long as that stands"
     if holder["until"]:
@@ -203,21 +235,22 @@ def _holder_line(holder: Json) -> str:
 
 
 def _verdict_lines(each: Json) -> list[str]:
+    """What the mark says of an object that nothing keeps; nothing where it says nothing."""
+    if each["reason"] is None:
+        return []
     reasons: dict[str, str] = {
         "unreferenced": "garbage",
         "young": "unreferenced, and too young to be judged",
         "foreign": "not lakeFS's",
     }
-    lines: list[str] = []
-    if each["reason"] is not None:
-        since = f", unreferenced since {to_the_minute(each['since'])}" if each["reason"] == "unreferenced" else ""
-        said: str = reasons.get(each["reason"]) or _BESIDES.get(each["reason"], str(each["reason"]))
-        lines.append(said + since)
-    lines += [
-        f"{swept['outcome']} by the sweep of mark {swept['mark_id']}, {to_the_minute(swept['at'])}"
-        for swept in each["swept"]
-    ]
-    return lines or ["the mark knows nothing of it: it is newer than the mark, or it was gone before"]
+    since = f", unreferenced since {to_the_minute(each['since'])}" if each["reason"] == "unreferenced" else ""
+    said: str = reasons.get(each["reason"]) or _BESIDES.get(each["reason"], str(each["reason"]))
+    return [f"  {said}{since}"]
+
+
+def _sweep_line(swept: Json) -> str:
+    how = "found referenced and gone" if swept["outcome"] == Outcome.LOST else swept["outcome"]
+    return f"{how} by the sweep of mark {swept['mark_id']}, {to_the_minute(swept['at'])}"
 
 
 def _past_line(past: Json) -> str:
@@ -225,6 +258,6 @@ def _past_line(past: Json) -> str:
     if past["cause"] == "deleted":
         return f"{last}, which no branch has any more; the default rule of {past['days']} days ran out"
     return (
-        f"{last}; replaced or deleted in commit {past['by'][:_COMMIT]} on branch {past['branch']}, "
+        f"{last}; replaced or deleted in commit {past['by'][:_COMMIT]} on branch {shown(past['branch'])}, "
         f"{to_the_minute(past['by_committed'])}; its rule of {past['days']} days ran out"
     )

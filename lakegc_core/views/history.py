@@ -23,7 +23,7 @@ from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.stages.swept_report.stage import judge, ready_at
 from lakegc_core.store.base import connect
 from lakegc_core.views.report import price_json
-from lakegc_core.views.words import ago, human_bytes, monthly_cost, to_the_minute
+from lakegc_core.views.words import ago, human_bytes, monthly, shown, to_the_minute
 
 Json = dict[str, Any]
 
@@ -218,13 +218,13 @@ def _interrupted(marks: Sequence[Json]) -> list[str]:
 
 def _mark_lines(mark: Json) -> list[str]:
     if "problem" in mark:
-        return [f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']}: {mark['problem']}"]
+        return [f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']}: {shown(mark['problem'])}"]
     garbage = _amount(mark["expired"], mark["expired_bytes"]) + " expired"
     deleted = _amount(mark["deleted"], mark["bytes_deleted"]) + " deleted" if mark["sweeps"] else ""
     line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']:<9} {garbage:>31} {deleted:>31}"
     return [
         f"{line}  {_remark(mark)}",
-        *(f"      ✗ {each['name']}: {each['description']}" for each in mark.get("refused", ())),
+        *(f"      ✗ {each['name']}: {shown(each['description'])}" for each in mark.get("refused", ())),
     ]
 
 
@@ -244,7 +244,7 @@ def _remark(mark: Json) -> str:
 def _repository_lines(found: Json) -> list[str]:
     name = found["repository"]
     if "problem" in found:
-        return [f"{name} · {found['problem']}"]
+        return [f"{name} · {shown(found['problem'])}"]
     if not found["last_mark"] and not found["marks"]:
         return [f"{name} · never marked"]
     age = f"last mark {ago(found['last_mark'])}" if found["last_mark"] else "no complete mark"
@@ -265,7 +265,7 @@ def _total_lines(totals: Json, price: Json | None) -> list[str]:
     said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}", *not_freed(totals)]
     saved = freed_bytes(totals)
     if price and saved:
-        said.append(f"{monthly_cost(saved, price):,.2f} {price['currency']} a month saved")
+        said.append(f"{monthly(saved, price)} saved")
     return ["  " + " · ".join(said)]
 
 

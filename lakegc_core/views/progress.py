@@ -20,6 +20,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from lakegc_core.views.words import shown
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -40,7 +42,7 @@ class Reporter:
         """Show one sentence of progress."""
         self._doing = message
         if not self._quiet:
-            self._console.print(message, markup=False, soft_wrap=True)
+            self._console.print(shown(message), markup=False, soft_wrap=True)
 
     @contextmanager
     def watch(self, spark: SparkSession) -> Iterator[None]:

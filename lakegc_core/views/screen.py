@@ -16,6 +16,7 @@ from lakegc_core.views.words import (
     human_bytes,
     kept_by,
     monthly,
+    shown,
     to_the_minute,
 )
 
@@ -74,10 +75,11 @@ def _ready_lines(report: Json) -> list[str]:
     if not objects["expired"] or report["safety"] != "full":
         return []
     newly = {kind: report[kind]["expired"] - report[kind]["confirmed"] for kind in ("objects", "bytes")}
-    when = to_the_minute(report["confirmed_at"])
+    now = "may be swept now" if objects["confirmed"] else ""
+    later = f"may be swept after {to_the_minute(report['confirmed_at'])}" if newly["objects"] else ""
     return [
-        _row("  unreferenced ≥ gap", objects["confirmed"], size["confirmed"], "may be swept now"),
-        _row("  newly unreferenced", newly["objects"], newly["bytes"], f"may be swept after {when}"),
+        _row("  unreferenced ≥ gap", objects["confirmed"], size["confirmed"], now),
+        _row("  newly unreferenced", newly["objects"], newly["bytes"], later),
     ]
 
 
@@ -97,15 +99,18 @@ def _missing_lines(report: Json) -> list[str]:
     if not report["objects"]["missing"]:
         return []
     row = _row("missing", report["objects"]["missing"], None, "live, but not in the store: reads of them fail")
-    return [row, *(f"      {each['path'] or '(staged)'}   {each['address']}" for each in report["missing"][:10])]
+    return [
+        row,
+        *(f"      {shown(each['path'] or '(staged)')}   {shown(each['address'])}" for each in report["missing"][:10]),
+    ]
 
 
 def _foreign_lines(report: Json) -> list[str]:
     """Of what is not lakeFS's: what lies below data/, what to do about it, and where most of all of it lies."""
     objects, size = report["objects"].get("unknown", 0), report["bytes"].get("unknown", 0)
     lines = [_row("  below data/", objects, size, UNKNOWN_REMARK)] if objects else []
-    shown = report.get("foreign_prefixes", [])[:_FOLDERS]
-    return lines + [_row(f"    {each['prefix'] or '(root)'}", each["objects"], each["bytes"], "") for each in shown]
+    most = report.get("foreign_prefixes", [])[:_FOLDERS]
+    return lines + [_row(f"    {each['prefix'] or '(root)'}", each["objects"], each["bytes"], "") for each in most]
 
 
 def _how(run: Json) -> str:
@@ -126,9 +131,9 @@ def guard_lines(verdicts: Sequence[Json], *, every_guard: bool) -> list[str]:
             continue
         harmless = verdict["severity"] == "WARN" or "accepted_because" in verdict
         sign = "✓" if verdict["passed"] else "!" if harmless else "✗"
-        lines.append(f"    {sign} {verdict['name']:<16} {verdict['description']}")
+        lines.append(f"    {sign} {verdict['name']:<16} {shown(verdict['description'])}")
         if "accepted_because" in verdict:
-            lines.append(f"      {'':<16} accepted: {verdict['accepted_because']}")
+            lines.append(f"      {'':<16} accepted: {shown(verdict['accepted_because'])}")
     return lines
 
 
@@ -160,7 +165,7 @@ def sweep_screen(report: Json) -> str:
             "lakeFS may compact what is staged, and something of their size is staged (server.compaction)."
         )
     for path, status in report["unreadable"].items():
-        lines.append(f"  {path} read before the sweep and answers {status} now: find out why, and report it")
+        lines.append(f"  {shown(path)} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:
         lines += ["", f"  report   {report['report']}"]
     return "\n".join(lines)
@@ -187,7 +192,7 @@ def retirement_screen(report: Json) -> str:
     title = f"{report['repository']} · {len(report['retired']):,} marks {done}, {len(report['kept']):,} kept"
     freed = f"  {report['artifacts_deleted']:,} artifacts deleted, {human_bytes(report['artifact_bytes'])}"
     lines = [title, "", *_retired_lines(report["retired"])]
-    lines += [f"  {each['mark_id']:<28} kept: {each['because']}" for each in report["kept"]]
+    lines += [f"  {each['mark_id']:<28} kept: {shown(each['because'])}" for each in report["kept"]]
     return "\n".join(lines if report["dry_run"] else [*lines, "", freed])
 
 
@@ -205,8 +210,8 @@ def _retired_lines(records: Sequence[Json]) -> list[str]:
 
 
 def _row(title: str, objects: int, size: int | None, remark: str) -> str:
-    shown = "" if size is None else human_bytes(size)
-    return f"  {title:<20} {objects:>14,} objects {shown:>10}   {remark}".rstrip()
+    told = "" if size is None else human_bytes(size)
+    return f"  {shown(title):<20} {objects:>14,} objects {told:>10}   {shown(remark)}".rstrip()
 
 
 def _share(part: int, whole: int) -> str:

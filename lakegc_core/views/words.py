@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lakegc_core import clock
+from lakegc_core.names import Outcome
 from lakegc_core.policy.holds import PATH
 
 Json = dict[str, Any]
@@ -17,6 +18,12 @@ UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_na
 """What to do about objects below data/ whose names lakeFS never gives."""
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
+
+
+def shown(text: str) -> str:
+    """A text of others, such as a path or a key, for a terminal: every character that does not print is escaped as in
+    Python (`\\x1b`, `\\n`), so that it cannot move the cursor, change colours or begin a line."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def human_bytes(size: int) -> str:
@@ -93,10 +100,19 @@ def counted(number: int, one: str) -> str:
 
 
 def freed(report: Json) -> str:
-    """What a sweep's deletions came to, in words: space, and money where there is a price. `report`: of a sweep."""
+    """What a sweep's deletions came to, in words: space, and money where there is a price; "" if it deleted nothing.
+    `report`: of a sweep."""
+    if not report["outcomes"].get(Outcome.DELETED):
+        return ""
     size = report["bytes_deleted"]
     said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
     return ": ".join(filter(None, said))
+
+
+def deleted(report: Json) -> str:
+    """The same as a part of a sentence, with how many objects were deleted."""
+    count = counted(report["outcomes"].get(Outcome.DELETED, 0), "object")
+    return ": ".join(filter(None, [f"{count} deleted", freed(report)]))
 
 
 def comes_back(versioned: bool | None, soft_delete: timedelta | None) -> str:

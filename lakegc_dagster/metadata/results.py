@@ -13,7 +13,7 @@ from lakegc_core.marks.retire import Retirement
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.stages.swept_report.stage import SweepResult
 from lakegc_core.views.report import Json, sweep_report
-from lakegc_core.views.words import counted, freed, human_bytes
+from lakegc_core.views.words import counted, deleted, human_bytes
 from lakegc_dagster.metadata.shown import Metadata, cost, place, records
 
 _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
@@ -63,7 +63,7 @@ def _in_short(result: SweepResult, report: Json) -> str:
     if result.dry_run:
         size, objects = human_bytes(result.planned_bytes or 0), counted(result.planned, "object")
         return f"Dry run: nothing was deleted. {size} in {objects} would be."
-    return f"{counted(result.outcomes.get(Outcome.DELETED, 0), 'object')} deleted: {freed(report)}."
+    return f"{deleted(report)}."
 
 
 def _would_free(result: SweepResult, report: Json) -> Metadata:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,9 @@ from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import SEVERAL, Wish, question_of, whatif
 from lakegc_core.answers.workers import Little
 from lakegc_core.errors import IncompleteError, RefusedError, SettingsError
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAMP
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.layers import layers_of
+from lakegc_core.marks.layers import Restore, layers_of, restored_since
 from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.scenarios import Change
@@ -208,9 +208,42 @@ def test_a_mark_from_before_a_restore_does_not_answer(
     small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = mark(small, served, "m1")
-    monkeypatch.setattr(keepers, "restored_since", lambda *_: "m0")
-    with pytest.raises(RefusedError, match=r"restored by mark m0 .* Make a new mark"):
+    restored = Restore("m0", NOW.timestamp() + 30)
+    monkeypatch.setattr(keepers, "restored_since", lambda *_: restored)
+    then = NOW + timedelta(hours=1, minutes=1)
+    says = rf"restored by mark m0, .* begins after {then:%Y-%m-%d %H:%M} UTC .* Make a mark then"
+    with pytest.raises(RefusedError, match=says):
         du(small, context)
+
+
+def test_a_mark_that_begins_when_the_refusal_says_answers_and_one_before_does_not(
+    small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at(moment: datetime, mark_id: str) -> MarkContext:
+        monkeypatch.setenv("LAKEGC_NOW", str(moment.timestamp()))
+        return mark(small, served, mark_id, mode=CLEAN)
+
+    first = at(NOW, "m1")
+    for moment in (NOW - timedelta(hours=1), NOW):
+        folder = served.files("lake") / first.mark.folder / RESTORES / moment.strftime(STAMP)
+        folder.mkdir(parents=True)
+        (folder / "begun.json").write_text("{}")
+    restored = restored_since(first, NOW.timestamp())
+    assert restored is not None and restored.mark_id == "m1"
+    with pytest.raises(RefusedError, match="Make a mark then"):
+        du(small, at(restored.known_from - timedelta(minutes=1), "m2"))
+    assert du(small, at(restored.known_from + timedelta(seconds=1), "m3")).objects.objects == 26
+
+
+def test_a_rule_of_a_branch_that_is_gone_may_be_dropped_and_not_be_given(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    repository.set_rules(7, {"gone": 30, "main": 5})
+    context = mark(small, served, "m1")
+    wish = {"gone": None, "default": 3, "main": None, "exp": None}
+    assert whatif(small, context, Wish(wish)).rules == {"default": 3}
+    with pytest.raises(SettingsError, match="saw no branch called gone"):
+        whatif(small, context, Wish({"gone": 3, "main": 3}))
 
 
 @pytest.mark.parametrize("pattern", ["exp", "hold:x", "branch:", "path:a"])

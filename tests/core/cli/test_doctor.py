@@ -98,3 +98,9 @@ def test_findings_are_wrapped_below_their_signs_and_parts_without_any_are_few_wo
     assert page.startswith("all repositories · doctor · 1 alarm\n")
     assert all(len(line) <= 120 for line in page.splitlines())
     assert "r19 …" in page and "r20" not in page
+
+
+def test_a_finding_cannot_change_the_page_by_the_name_of_a_key() -> None:
+    finding = Finding("key", Level.NOTE, "data/\x1b[31mred\n  nothing found", "because.", "this.")
+    page = doctor_screen(Diagnosis("lake", {}, ("a",), (finding,)))
+    assert all(line.isprintable() for line in page.split("\n")) and r"data/\x1b[31mred\n" in page

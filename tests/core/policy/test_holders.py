@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.policy.holders import Holders
-from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.retention import Graph, Rules
 from lakegc_core.policy.scenarios import EVERYTHING, UNNAMED, Known
 from tests.core.policy.test_scenarios import SEARCH, known_of
 from tests.support import oracle
@@ -70,6 +71,43 @@ def test_the_past_is_the_newest_commit_and_what_a_branch_was_built_upon_it(data:
     assert (past.cause == "replaced") == bool(built)
     if past.cause == "replaced":
         assert ids[past.by] in built and ids[past.by] in oracle.path(here, here.heads[past.branch])
+
+
+def blamed(rules: Rules | None, **heads: int) -> tuple[str, int]:
+    """Which branch is said to have replaced what row 1 shows, and in which row. Row 0 is the oldest; 1, 2 and 3 follow
+    one another, 4 is built upon 1, too."""
+    graph = Graph([f"{row:064}" for row in range(5)], [""] * 5, [10 * row for row in range(5)], [-1, 0, 1, 2, 1])
+    past = Holders(Known(graph, list(heads.items()), (), rules, True, (), (), (), 10**15, 0)).past({1})
+    assert past is not None and past.cause == "replaced"
+    return past.branch, past.by
+
+
+def test_of_the_branches_that_share_a_history_the_one_with_the_longest_rule_replaced_what_it_showed() -> None:
+    assert blamed(Rules(7, {"main": 30}), dev=3, main=3) == ("main", 2)
+    assert blamed(Rules(7, {"main": 30}), dev=3, main=2) == ("main", 2)
+    assert blamed(Rules(7, {"dev": 3}), dev=3, main=2) == ("main", 2)
+
+
+def test_of_the_commits_that_branches_built_upon_another_that_of_the_longest_rule_replaced_it() -> None:
+    assert blamed(Rules(7, {"main": 30}), dev=2, main=4) == ("main", 4)
+    assert blamed(Rules(7, {"dev": 30}), dev=2, main=4) == ("dev", 2)
+
+
+def test_among_equal_rules_the_branch_with_the_longest_history_replaced_and_then_the_first_by_name() -> None:
+    for rules in (Rules(7), None):
+        assert blamed(rules, dev=2, main=3) == ("main", 2)
+        assert blamed(rules, main=3, dev=3) == ("dev", 2)
+
+
+def test_many_branches_and_a_long_history_are_gone_through_once() -> None:
+    count = 30_000
+    graph = Graph([f"{row:064}" for row in range(count)], [""] * count, list(range(count)), list(range(-1, count - 1)))
+    heads = [(f"b{number:04}", count - 1 - number % 7) for number in range(1_000)]
+    known = Known(graph, heads, (), Rules(7, {"b0999": 30}), True, (), (), (), 10**15, 0)
+    began = time.process_time()
+    past = Holders(known).past({5})
+    assert past is not None and (past.by, past.branch) == (6, "b0999")
+    assert time.process_time() - began < 5, "linear in commits and branches: a walk for each branch takes minutes"
 
 
 def test_a_rule_beyond_all_dates_has_no_end_and_without_rules_everything_is_kept() -> None:

@@ -136,6 +136,73 @@ def test_garbage_has_a_past_and_what_is_gone_has_its_sweep() -> None:
     assert "which no branch has any more" in answers.explain_screen(explained(past=gone))
 
 
+SHOWN = {"name": "branch:main", "why": "shows", "commit": COMMIT, "days": None, "until": None}
+DELETED = {"mark_id": "m0", "outcome": "deleted", "at": "2026-11-19T01:00:00Z"}
+
+
+def test_an_object_that_is_needed_again_and_was_deleted_is_said_to_be_gone_and_by_whom() -> None:
+    rescued = {"mark_id": "m9", "outcome": "rescued", "at": "2026-11-18T01:00:00Z"}
+    screen = answers.explain_screen(
+        explained(size=None, holders=[SHOWN], holders_in_all=1, swept=[rescued, DELETED], reason="unreferenced")
+    )
+    gone = "data/a/b · gone: deleted by the sweep of mark m0, 2026-11-19 01:00 UTC. Reads of it fail."
+    assert screen.splitlines()[3:] == [
+        gone,
+        "  rescued by the sweep of mark m9, 2026-11-18 01:00 UTC",
+        "  needed: branch:main shows it, for as long as that stands",
+    ]
+
+
+def test_an_object_that_is_needed_and_gone_without_a_sweep_is_said_to_be_gone() -> None:
+    screen = answers.explain_screen(explained(size=None, staged=True))
+    assert "data/a/b · gone: not in the store, and no sweep on record deleted it. Reads of it fail." in screen
+    assert "needed: it is staged on a branch" in screen
+    lost = DELETED | {"outcome": "lost"}
+    screen = answers.explain_screen(explained(size=None, held=True, swept=[lost]))
+    assert "gone: found referenced and gone by the sweep of mark m0" in screen
+
+
+def test_a_sweep_that_dealt_with_an_object_is_told_also_where_the_object_is_kept() -> None:
+    screen = answers.explain_screen(explained(holders=[SHOWN], holders_in_all=1, swept=[DELETED]))
+    assert "10 B, written" in screen and "  deleted by the sweep of mark m0, 2026-11-19 01:00 UTC" in screen
+    assert "  kept: branch:main shows it" in screen and "gone" not in screen
+
+
+EVIL = "evil/\x1b[31mred\x1b[0m\x07\n  kept: branch:main"
+
+
+def seen(screen: str) -> int:
+    """How often the name is on a screen that it cannot change."""
+    assert all(line.isprintable() for line in screen.split("\n"))
+    return screen.count(r"evil/\x1b[31mred\x1b[0m\x07\n  kept")
+
+
+def test_names_that_others_gave_cannot_change_the_screen_of_an_answer() -> None:
+    holder = SHOWN | {"name": f"hold:{EVIL}"}
+    assert seen(answers.explain_screen(explained(address=EVIL, paths=[EVIL], holders=[holder], holders_in_all=1))) == 3
+    assert seen(answers.explain_screen(explained() | {"what": EVIL, "objects": [], "objects_in_all": 0})) >= 1
+    used_ = used(keeper(EVIL, 5)) | {"together": [{"patterns": [EVIL], "only": amount(1, 1), "at_once": amount(0, 0)}]}
+    assert seen(answers.du_screen(used_)) == 2
+    parts = {"kept_by": {EVIL: amount(1, 1)}, "folders": {EVIL: amount(1, 1)}}
+    found = HEAD | {
+        "rules": {EVIL: 3},
+        "without": [EVIL],
+        "protect_tags": True,
+        "today": amount(1, 5),
+        "at_once": outcome(5, 0),
+        "in_the_end": outcome(5, 1) | parts,
+        "curves": {EVIL: [{"days": 1, "kept": amount(1, 10)}]},
+        "nothing_called_so": [EVIL],
+        "entries_unread": 0,
+    }
+    assert seen(answers.whatif_screen(found)) == 6
+
+
 def test_a_path_that_no_commit_shows_is_said_to_be_none() -> None:
     screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
     assert "No commit that lakeFS knows shows t/1." in screen
+
+
+def test_where_no_commit_shows_a_path_it_is_said_how_a_staged_object_is_found() -> None:
+    screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
+    assert "An object that is only staged is found with its branch: lakefs://lake/BRANCH/t/1" in screen

@@ -175,6 +175,20 @@ def test_what_a_soft_delete_still_holds_is_freed_when_it_ends(monkeypatch: pytes
     assert "100 B of it can still be brought back: the store's soft delete" in not_freed(found[0])
 
 
+@pytest.mark.parametrize(("size", "said"), [(1_000, "less than 0.01 EUR"), (10**12, "about 20.00 EUR")])
+def test_money_that_is_saved_is_said_as_everywhere(size: int, said: str) -> None:
+    sums = {"kept_as_versions": 0, "recoverable": 0, "unknown": 0}
+    found = {
+        "repository": "lake",
+        "last_mark": None,
+        "garbage": None,
+        "marks": [{"mark_id": "m1", "started_at": None, "state": "begun"}],
+        "totals": {"sweeps": 1, "deleted": 1, "bytes_deleted": size} | sums,
+        "price": {"per_gb_month": 0.02, "currency": "EUR"},
+    }
+    assert history_screen([found]).endswith(f" · {said} a month saved")
+
+
 def test_interrupted_tries_that_follow_each_other_are_one_line() -> None:
     def mark(name: str, state: str) -> dict[str, Any]:
         started = f"2026-11-{name}T02:00:00.000Z"
@@ -185,6 +199,11 @@ def test_interrupted_tries_that_follow_each_other_are_one_line() -> None:
     first, whole, last = marks_lines(marks)
     assert "05" in first and first.endswith("not finished: begun, and 1 more")
     assert "03" in whole and "swept" in whole and last.endswith("not finished: begun")
+
+
+def test_a_problem_that_names_a_path_cannot_change_the_screen() -> None:
+    mark = {"mark_id": "m1", "started_at": None, "state": "complete", "problem": "a/\x1b[31m\nlake · never marked"}
+    assert marks_lines([mark])[0].endswith(r"complete: a/\x1b[31m\nlake · never marked")
 
 
 def test_the_command_shows_all_repositories_and_one_that_does_not_read_hides_no_other(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from lakegc_core.config.settings import Price
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.views import report, screen, words
@@ -52,11 +54,53 @@ def test_without_a_price_or_without_bytes_nobody_speaks_of_money() -> None:
     assert report.sweep_report(replace(SWEPT, price=None))["price"] is None
 
 
+def test_a_sweep_that_deletes_nothing_says_nothing_of_what_the_store_keeps() -> None:
+    for each in (replace(SWEPT, outcomes={"deleted": 0}), replace(SWEPT, outcomes={}, dry_run=True, planned_bytes=9)):
+        found = report.sweep_report(replace(each, bytes_deleted=0, versioned=None))
+        assert "is not known" not in screen.sweep_screen(found)
+        assert words.freed(found) == "" and words.deleted(found) == "0 objects deleted"
+    assert words.deleted(report.sweep_report(SWEPT)) == "3 objects deleted: 2.0 TB freed: about 40.00 EUR a month"
+
+
+@pytest.mark.parametrize("confirmed", [0, 4, 10])
+def test_the_screen_of_a_mark_names_a_time_only_for_objects_that_there_are(confirmed: int) -> None:
+    told = {"objects": MARK["objects"] | {"confirmed": confirmed}, "bytes": MARK["bytes"] | {"confirmed": confirmed}}
+    lines = screen.mark_screen(MARK | told | {"safety": "full"}).splitlines()
+    (now,) = [line for line in lines if "unreferenced ≥ gap" in line]
+    (later,) = [line for line in lines if "newly unreferenced" in line]
+    assert ("may be swept now" in now) == (confirmed > 0)
+    assert ("may be swept after" in later) == (confirmed < 10)
+
+
 def test_little_money_is_not_called_none() -> None:
     price: dict[str, Any] | None = report.price_json(EUR)
     assert words.monthly(1_000, price) == "less than 0.01 EUR a month"
     assert words.monthly(10**9, price) == "about 0.02 EUR a month"
     assert words.monthly(10**15, price) == "about 20,000.00 EUR a month"
+
+
+EVIL = "evil/\x1b[31mred\x1b[0m\x07\n  garbage 0 objects"
+
+
+def no_control(text: str) -> bool:
+    return all(line.isprintable() for line in text.split("\n"))
+
+
+def test_names_that_others_gave_cannot_change_the_screen_of_a_mark() -> None:
+    one = {"objects": 1, "bytes": 1}
+    evil = MARK | {
+        "objects": MARK["objects"] | {"missing": 1, "foreign": 1},
+        "missing": [{"path": EVIL, "address": EVIL}],
+        "foreign_prefixes": [{"prefix": EVIL} | one],
+        "origins": {"causes": [{"words": EVIL} | one], "folders": [{"prefix": EVIL} | one]},
+        "guards": [{"name": "live", "passed": False, "severity": "ERROR", "description": EVIL}],
+        "holds": [f"path:{EVIL}"],
+    }
+    found = screen.mark_screen(evil)
+    assert no_control(found) and len(found.splitlines()) == len(screen.mark_screen(MARK).splitlines()) + 6
+    assert found.count(r"evil/\x1b[31mred\x1b[0m\x07\n  garbage 0 objects") == 7
+    swept = report.sweep_report(SWEPT) | {"unreadable": {EVIL: 404}}
+    assert no_control(screen.sweep_screen(swept)) and r"evil/\x1b[31mred" in screen.sweep_screen(swept)
 
 
 def test_the_screen_of_a_mark_says_what_only_holds_keep_and_by_which() -> None:

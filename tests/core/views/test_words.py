@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakegc_core.views.words import ago, counted, day, day_and_time, monthly, yearly
+from lakegc_core.views.words import ago, counted, day, day_and_time, monthly, shown, yearly
 
 EUR = {"per_gb_month": 0.02, "currency": "EUR"}
 
@@ -42,3 +42,17 @@ def test_one_is_not_several() -> None:
         "0 sweeps",
         "1,200 sweeps",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("evil/\x1b[31mred\x1b[0m\x07.txt", r"evil/\x1b[31mred\x1b[0m\x07.txt"),
+        ("one\ntwo\r\tthree", r"one\ntwo\r\tthree"),
+        ("left\u202eright \udc80", r"left\u202eright \udc80"),
+        ("größe/naïve 数据/🦆 'a' \\", "größe/naïve 数据/🦆 'a' \\"),
+        ("", ""),
+    ],
+)
+def test_what_does_not_print_is_escaped_and_every_other_character_stays(text: str, seen: str) -> None:
+    assert shown(text) == seen
