@@ -46,7 +46,6 @@ NOT_TEXT = "\N{REPLACEMENT CHARACTER}"
 _FIRST_POLL = 0.1  # seconds, doubling
 _LONGEST_POLL = 15.0
 _PAUSE = 0.5  # seconds before another run, longer each time
-
 _READ_CONFIG = "fs:ReadConfig on *"
 _READ_REPOSITORY = "fs:ReadRepository on the repository"
 _PREPARE_COMMITS = "retention:PrepareGarbageCollectionCommits on the repository"
@@ -94,8 +93,8 @@ class LakeFSClient:
 
     def grace_period(self) -> int:
         """Seconds for which the server lets an uploaded object be linked: no minimum age may be below it."""
-        asked = Request("GET", path("config", "garbage-collection"), action=_READ_CONFIG)
-        return self._http.call(asked, GracePeriod).grace_period
+        asked = path("config", "garbage-collection")
+        return self._http.call(Request("GET", asked, action=_READ_CONFIG), GracePeriod).grace_period
 
     def repository(self, repository: str) -> Repository:
         """One repository. LakeFSError with status 404 if there is none, 410 while it is being deleted."""

@@ -96,11 +96,15 @@ def _cause_lines(report: Json) -> list[str]:
 
 def _missing_lines(report: Json) -> list[str]:
     """The live objects that the store lacks, some of them by name."""
-    if not report["objects"]["missing"]:
-        return []
-    row = _row("missing", report["objects"]["missing"], None, "live, but not in the store: reads of them fail")
+    objects, swept = report["objects"], []
+    if objects["swept_before"]:
+        why = "live again, but a sweep had deleted them: reads of them fail"
+        swept = [_row("swept before", objects["swept_before"], None, why)]
+    if not objects["missing"]:
+        return swept
     return [
-        row,
+        *swept,
+        _row("missing", objects["missing"], None, "live, but not in the store: reads of them fail"),
         *(f"      {shown(each['path'] or '(staged)')}   {shown(each['address'])}" for each in report["missing"][:10]),
     ]
 

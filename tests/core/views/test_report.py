@@ -19,7 +19,7 @@ MARK: dict[str, Any] = {
     "cutoff": "2026-11-20T01:00:00.000Z",
     "confirmed_at": "2026-11-20T01:00:00.000Z",
     "safety": "none",
-    "objects": COUNTS | {"missing": 0, "confirmed": 10},
+    "objects": COUNTS | {"missing": 0, "swept_before": 0, "confirmed": 10},
     "bytes": {name: 100 * count for name, count in COUNTS.items()},
     "commits": {"known": 9, "retained": 4, "kept_by": {"head": 1, "rules": 3}},
     "holds": ["path:legal/**", "tag:v*"],
@@ -30,6 +30,13 @@ MARK: dict[str, Any] = {
 }
 EUR = Price(0.02, "EUR")
 SWEPT = SweepResult("lake", "m1", 1, {"deleted": 3, "rescued": 1}, 2 * 10**12, 4, 1.0, None, versioned=False, price=EUR)
+
+
+def test_the_screen_of_a_mark_tells_what_a_sweep_had_deleted_from_what_is_missing() -> None:
+    found = {**MARK, "objects": MARK["objects"] | {"swept_before": 3}, "missing": []}
+    text = screen.mark_screen(found)
+    assert "live again, but a sweep had deleted them" in text and "but not in the store" not in text
+    assert "swept before" not in screen.mark_screen(MARK)
 
 
 def test_a_sweep_says_what_it_saves_a_month() -> None:
