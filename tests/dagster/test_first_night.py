@@ -53,7 +53,7 @@ def night(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firs
 
 def alerts_of(site: Site, result: dg.ExecuteInProcessResult) -> list[str]:
     """What the alert says of a run. Dagster calls it for failed ones."""
-    return [] if result.success else told(site, result, site.options)
+    return [] if result.success else told(site.instance, result, site.options)
 
 
 @pytest.mark.slow
