@@ -18,6 +18,7 @@ from tests.support.facts import whole_facts
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DAY = timedelta(days=1)
+NOT_STORED = (Reason.MISSING, Reason.SWEPT_BEFORE)
 NAME = "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900"
 SUMMARY = Summary(
     Namespace("s3://bucket/lake"),
@@ -73,7 +74,7 @@ def test_no_rows_are_nothing_and_no_violation() -> None:
 
 
 def test_every_listed_object_is_in_one_group_and_what_is_in_no_other_is_committed() -> None:
-    reasons = (*(reason for reason in Reason if reason not in (Reason.MISSING, Reason.UNREFERENCED)),)
+    reasons = (*(reason for reason in Reason if reason not in (*NOT_STORED, Reason.UNREFERENCED)),)
     rows = [(NAME, 10, reason, 9 * DAY, DAY) for reason in reasons] + [(NAME, 4, Reason.UNREFERENCED, 9 * DAY, DAY)]
     parts = {"kept": [Part("p", 1, 1, "0", SUMMARY(table(row))) for row in rows]}
     facts = read_facts(ListingFacts, whole_facts("namespace_listing", {"objects": 20, "bytes": 200}))
