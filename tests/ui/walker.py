@@ -27,6 +27,7 @@ _ROW = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _CHECKED = re.compile(r"^(Succeeded|Failed|Warning)$")
+_RESULT = re.compile(r"^([a-z_]+)\n+(Succeeded|Failed|Warning)$", re.MULTILINE)
 _STATUS = r"""() => {
   const found = /^Status\n(.+)$/m.exec(document.body.innerText);
   return found && !/^(Requested|In progress)/.test(found[1]) ? found[1] : null;
@@ -152,8 +153,11 @@ class Walker:
         """On an asset's page of so many checks, when all were evaluated: the latest result of each."""
         self.see(f"Checks ({count})")
         self.page.get_by_text(_CHECKED).nth(count - 1).wait_for()
-        text = self.page.locator("body").inner_text()
-        return dict(re.findall(r"^([a-z_]+)\n+(Succeeded|Failed|Warning)$", text, re.MULTILINE))
+        limit, found = time.monotonic() + PATIENCE_SECONDS, dict[str, str]()
+        while len(found) < count and time.monotonic() < limit:  # dates come before results
+            self.page.wait_for_timeout(_LOOKS_MILLISECONDS)
+            found = dict(_RESULT.findall(self.page.locator("body").inner_text()))
+        return found
 
     def ended_runs(self, tag: str, partitions: Collection[str]) -> dict[str, str]:
         """Wait until the list of runs with a tag shows these partitions, each run ended: status by partition."""
