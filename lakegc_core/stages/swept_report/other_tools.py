@@ -6,16 +6,14 @@ too, after all guards and the look; every other one is refused, with the reason.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.csv as pc
-import pyarrow.parquet as pq
 
-from lakegc_core.errors import CorruptFileError, MarkError, SettingsError
+from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.marks.address_lists import read_list
 from lakegc_core.marks.catalogue import FOLDERS
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.layers import all_layers
@@ -24,7 +22,7 @@ from lakegc_core.spark.session import many
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.stage import KEPT
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ _BY_REASON = {
     "unknown": FOREIGN,
     Reason.UNASKED: Outcome.UNCONFIRMED,
 }
-_ADDRESS = pa.schema([pa.field("address", pa.string(), nullable=False)])
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def addresses(spark: SparkSession, context: MarkContext, mark: ForeignMark) -> D
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _read(config, files[number])
+                yield from read_list(config, files[number])
 
     slices = min(len(files), 64)
     return spark.range(0, len(files), 1, slices).mapInArrow(body, "address string").distinct()
@@ -116,18 +113,3 @@ def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> Dat
         .withColumn("outcome", outcome)
         .select("address", F.coalesce("size", F.lit(0)).alias("size"), "outcome")
     )
-
-
-def _read(config: StoreConfig, key: str) -> Iterator[pa.RecordBatch]:
-    data = connect(config).read(key)
-    try:
-        if key.endswith(".csv"):
-            table = pc.read_csv(io.BytesIO(data), convert_options=pc.ConvertOptions(column_types=_ADDRESS))
-        else:
-            table = pq.read_table(pa.BufferReader(data))
-        column = table.column("address").cast(pa.string())
-    except (KeyError, ValueError, pa.ArrowInvalid) as error:
-        raise CorruptFileError(f"{key} is no list of addresses: {type(error).__name__}. It is not swept.") from None
-    if column.null_count:
-        raise CorruptFileError(f"{key} holds an address that is null. It is not swept.")
-    yield from pa.Table.from_arrays([column], schema=_ADDRESS).to_batches()

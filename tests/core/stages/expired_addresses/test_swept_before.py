@@ -14,7 +14,7 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
-from lakegc_core.marks.context import MarkContext, begin_mark
+from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.retire import retire
 from lakegc_core.names import Outcome
 from lakegc_core.policy.facts import ExpiredFacts, ListingFacts
@@ -23,7 +23,7 @@ from lakegc_core.policy.safety import LEAST_MARKS
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox import Repository
-from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick
+from tests.support.lake import NOW, Lake, lake, quick
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ class Town:
 def marked(spark: SparkSession, served: Lake, mark_id: str, mode: str = CLEAN) -> MarkContext:
     """A mark, an hour after the one before."""
     os.environ["LAKEGC_NOW"] = str(float(os.environ["LAKEGC_NOW"]) + HOUR)
-    mark = begin_mark(served.open("lake"), mark_id, min_age=MIN_AGE, safety_level="none", mode=mode)
+    mark = served.begin("lake", mark_id, mode=mode)
     pipeline.mark(spark, mark)
     return mark
 
@@ -150,6 +150,16 @@ def test_what_a_sweep_lost_is_missing_although_its_list_has_it(town: Town) -> No
     writer.write(pa.RecordBatch.from_pylist([row], schema=OUTCOMES_SCHEMA))
     writer.close()
     assert found(town.mark("m2")) == (1, 2)
+
+
+@pytest.mark.parametrize("damage", ["torn", "beside"])
+def test_where_a_journal_does_not_read_nothing_is_excused(town: Town, damage: str) -> None:
+    """It may say which objects the sweep lost."""
+    town.repo.set_rules(90)
+    folder = town.files / town.first.mark.folder / "sweeps" / "1" / "outcomes"
+    file = next(folder.iterdir())
+    (file if damage == "torn" else folder / "notes.txt").write_bytes(file.read_bytes()[:-9])
+    assert found(town.mark("m2")) == (3, 0)
 
 
 @pytest.mark.parametrize("damage", ["gone", "torn", "of another form"])
