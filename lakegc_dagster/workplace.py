@@ -6,6 +6,7 @@ Opening a mark, authorising a sweep and what Dagster shows belong to the assets.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import dagster as dg
@@ -19,30 +20,27 @@ from lakegc_core.stages.swept_report.stage import SweepResult
 from lakegc_dagster.resources import LakegcResource
 
 
+@dataclass(frozen=True)
+class Step:
+    """A step of Dagster that works on a mark."""
+
+    context: dg.AssetExecutionContext
+    lakegc: LakegcResource
+    mark: MarkContext
+
+
 class Workplace(Protocol):
     """What needs Spark. All raise errors of lakegc, or `dg.Failure`."""
 
-    def stage(
-        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, stage: str
-    ) -> StageResult:
+    def stage(self, step: Step, stage: str) -> StageResult:
         """Run a marking stage, by its name."""
         ...
 
-    def backup(
-        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, place: str
-    ) -> CopyResult:
+    def backup(self, step: Step, place: str) -> CopyResult:
         """Copy what the mark would delete to `place`, a URI or an absolute folder."""
         ...
 
-    def sweep(
-        self,
-        context: dg.AssetExecutionContext,
-        lakegc: LakegcResource,
-        mark: MarkContext,
-        *,
-        dry_run: bool,
-        accepted: Mapping[str, str],
-    ) -> SweepResult:
+    def sweep(self, step: Step, *, dry_run: bool, accepted: Mapping[str, str]) -> SweepResult:
         """Sweep the mark. `accepted`: reasons by guard."""
         ...
 
@@ -50,26 +48,14 @@ class Workplace(Protocol):
 class Here:
     """In the process of the step, on the resource's Spark session."""
 
-    def stage(
-        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, stage: str
-    ) -> StageResult:
+    def stage(self, step: Step, stage: str) -> StageResult:
         """Run a marking stage, by its name."""
-        return pipeline.MARKING[stage](lakegc.spark, mark)
+        return pipeline.MARKING[stage](step.lakegc.spark, step.mark)
 
-    def backup(
-        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, place: str
-    ) -> CopyResult:
+    def backup(self, step: Step, place: str) -> CopyResult:
         """Copy what the mark would delete to `place`."""
-        return copies.backup(lakegc.spark, mark, place)
+        return copies.backup(step.lakegc.spark, step.mark, place)
 
-    def sweep(
-        self,
-        context: dg.AssetExecutionContext,
-        lakegc: LakegcResource,
-        mark: MarkContext,
-        *,
-        dry_run: bool,
-        accepted: Mapping[str, str],
-    ) -> SweepResult:
+    def sweep(self, step: Step, *, dry_run: bool, accepted: Mapping[str, str]) -> SweepResult:
         """Sweep the mark."""
-        return pipeline.sweep(lakegc.spark, mark, dry_run=dry_run, accepted=accepted)
+        return pipeline.sweep(step.lakegc.spark, step.mark, dry_run=dry_run, accepted=accepted)

@@ -10,7 +10,7 @@ from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import resource_of
-from lakegc_dagster.workplace import Workplace
+from lakegc_dagster.workplace import Step, Workplace
 
 
 def backup_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsDefinition]:
@@ -36,7 +36,7 @@ def backup_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.Assets
                 return dg.MaterializeResult(
                     metadata={"summary": "No backup: lakegc.yaml names no `backup_to` for this repository."}
                 )
-            result = workplace.backup(context, lakegc, mark, place)
+            result = workplace.backup(Step(context, lakegc, mark), place)
         if result.failed:
             raise dg.Failure(
                 f"{result.failed:,} objects were not backed up to {result.place}. The others are ("

@@ -17,7 +17,7 @@ from lakegc_dagster.metadata.stages import columns, stage_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import failures_shown, show_mark
 from lakegc_dagster.resources import resource_of
-from lakegc_dagster.workplace import Workplace
+from lakegc_dagster.workplace import Step, Workplace
 
 
 class MarkSafety(StrEnum):
@@ -129,7 +129,7 @@ def _run(
     with failures_shown(context, options, cell), told_as_failures():
         lakegc = resource_of(options, context)
         mark = opening(lakegc.open(cell, context.log.info), cell.mark_id)
-        result = workplace.stage(context, lakegc, mark, stage)
+        result = workplace.stage(Step(context, lakegc, mark), stage)
         review = pipeline.review(mark) if stage == STAGES[-1] else None
         if review:
             pipeline.publish(mark, review.report)

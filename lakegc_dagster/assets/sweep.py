@@ -19,7 +19,7 @@ from lakegc_dagster.metadata.stages import causes_shown, columns_of
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import show_sweep
 from lakegc_dagster.resources import resource_of
-from lakegc_dagster.workplace import Workplace
+from lakegc_dagster.workplace import Step, Workplace
 
 _BACKFILL = "dagster/backfill"  # Dagster's tag on every run of one
 
@@ -73,7 +73,7 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
                 _check_backfill(options, context, config)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
             authorize_sweep(context.instance, options, cell, mark, accepted)
-            result = workplace.sweep(context, lakegc, mark, dry_run=config.dry_run, accepted=accepted)
+            result = workplace.sweep(Step(context, lakegc, mark), dry_run=config.dry_run, accepted=accepted)
         show_sweep(context, options, mark, result)
         yield from _told(options, cell, mark, result)
 

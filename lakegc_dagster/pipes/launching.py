@@ -17,12 +17,12 @@ import yaml
 from lakegc_core.config.settings import file_of
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.errors import LakegcError, MarkError
-from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult, standing
 from lakegc_core.names import STAGES
 from lakegc_core.stages.swept_report.stage import SweepResult
 from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Json, Order, value_of
 from lakegc_dagster.resources import LakegcResource
+from lakegc_dagster.workplace import Step
 
 Launch = Callable[[dg.AssetExecutionContext, Json], dg.PipesClientCompletedInvocation]
 """Runs a Pipes client with a step's context and these extras, until the process has ended, and returns what the client
@@ -35,17 +35,16 @@ class Elsewhere:
 
     launch: Launch
 
-    def stage(
-        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, stage: str
-    ) -> StageResult:
+    def stage(self, step: Step, stage: str) -> StageResult:
         """Run a marking stage, unless it is finished. MarkError if the store does not hold what was reported.
 
         The process goes on with the stages that follow in the run: some platforms start a cluster for each process.
         """
+        mark = step.mark
         found = standing(stage, mark)
         if found is not None:
             return found
-        told = self._carry_out(context, _order(lakegc, mark, stage, then=_following(context, stage)))
+        told = self._carry_out(step.context, _order(step, stage, then=_following(step.context, stage)))
         manifest = mark.mark.manifest(stage)
         if manifest is None or manifest.digest != told.get("digest"):
             raise MarkError(
@@ -55,25 +54,15 @@ class Elsewhere:
             )
         return StageResult(manifest, resumed=bool(told.get("resumed")))
 
-    def backup(
-        self, context: dg.AssetExecutionContext, lakegc: LakegcResource, mark: MarkContext, place: str
-    ) -> CopyResult:
+    def backup(self, step: Step, place: str) -> CopyResult:
         """Copy what the mark would delete to `place`."""
-        return value_of(CopyResult, self._carry_out(context, _order(lakegc, mark, BACKUP, place=place)))
+        return value_of(CopyResult, self._carry_out(step.context, _order(step, BACKUP, place=place)))
 
-    def sweep(
-        self,
-        context: dg.AssetExecutionContext,
-        lakegc: LakegcResource,
-        mark: MarkContext,
-        *,
-        dry_run: bool,
-        accepted: Mapping[str, str],
-    ) -> SweepResult:
+    def sweep(self, step: Step, *, dry_run: bool, accepted: Mapping[str, str]) -> SweepResult:
         """Sweep the mark, which must have been authorised. The process judges it again, and sweeps no other one."""
-        digest = mark.mark.require(STAGES[-1]).digest
-        order = _order(lakegc, mark, SWEEP, digest=digest, dry_run=dry_run, accepted=dict(accepted))
-        return value_of(SweepResult, self._carry_out(context, order))
+        digest = step.mark.mark.require(STAGES[-1]).digest
+        order = _order(step, SWEEP, digest=digest, dry_run=dry_run, accepted=dict(accepted))
+        return value_of(SweepResult, self._carry_out(step.context, order))
 
     def _carry_out(self, context: dg.AssetExecutionContext, order: Order) -> Json:
         """The result of an order. What the process could not do is raised as its own error, else a `dg.Failure`."""
@@ -110,9 +99,9 @@ def _following(context: dg.AssetExecutionContext, stage: str) -> list[str]:
     return list(takewhile(lambda each: name.removesuffix(stage) + each in steps, later))
 
 
-def _order(lakegc: LakegcResource, mark: MarkContext, verb: str, **more: object) -> Order:
-    header = mark.header
-    return Order(verb, header.repository, header.mark_id, sent_settings(lakegc), **more)  # type: ignore[arg-type]
+def _order(step: Step, verb: str, **more: object) -> Order:
+    header = step.mark.header
+    return Order(verb, header.repository, header.mark_id, sent_settings(step.lakegc), **more)  # type: ignore[arg-type]
 
 
 def sent_settings(lakegc: LakegcResource) -> str:
