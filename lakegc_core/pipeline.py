@@ -10,6 +10,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import IO, TYPE_CHECKING
 
 from lakegc_core import clock
@@ -128,20 +129,20 @@ def publish(context: MarkContext, report: Json | None = None) -> None:
 
     Nothing reads either again: that one cannot be written is told, and is no failure of the mark or the sweep.
     """
+    known = cache(lambda: report or review(context).report)
     try:
-        found = report or review(context).report
-        data = page_of(context, found, most_retired=_MOST_RETIRED).encode()
+        data = page_of(context, known(), most_retired=_MOST_RETIRED).encode()
         connect(context.workspace).write(f"{context.mark.folder}/{PAGE}", data)
     except LakegcError as error:
         context.say(f"{PAGE} was not written ({error}); `lakegc review --html FILE` makes it anew")
     if context.settings.metrics.pushgateway is not None:
-        _push_metrics(context, context.settings.metrics.pushgateway, report)
+        _push_metrics(context, context.settings.metrics.pushgateway, known)
 
 
-def _push_metrics(context: MarkContext, gateway: str, report: Json | None) -> None:
+def _push_metrics(context: MarkContext, gateway: str, report: Callable[[], Json]) -> None:
     name = context.repository.id
     try:
-        seconds = stage_seconds([report or review(context).report])
+        seconds = stage_seconds([report()])
         now = clock.now().timestamp()
         push(gateway, name, metrics_text([history_of(context)], now, {name: seconds}, plain=True))
     except LakegcError as error:

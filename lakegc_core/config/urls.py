@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from lakegc_core.config.lakectl import FILE, SECRET_KEY
 from lakegc_core.errors import SettingsError
@@ -18,17 +18,12 @@ def normalise_endpoint(url: str) -> str:
     text = url.strip()
     if not text:
         return ""
-    try:
-        parts = urlsplit(text)
-        host = parts.hostname
-        _ = parts.port  # raises on a port that is none
-    except ValueError:
-        parts, host = urlsplit(""), None
+    parts = _split(text)
     if "@" in parts.netloc:
         raise SettingsError(
             f"the endpoint of lakeFS must not hold credentials; they belong in ~/{FILE} or {SECRET_KEY}"
         )
-    if parts.scheme.lower() not in ("http", "https") or not host or parts.query or parts.fragment:
+    if not _is_plain(parts):
         shown = text.split("@")[-1].split("?")[0]
         raise SettingsError(f"the endpoint of lakeFS must read like https://lakefs.example.com, not {shown!r}")
     return text.rstrip("/").removesuffix(API).rstrip("/")
@@ -36,12 +31,21 @@ def normalise_endpoint(url: str) -> str:
 
 def pushgateway_url(url: str) -> str:
     """The URL of a Pushgateway. SettingsError if it is no plain `http(s)://host[:port][/path]`."""
-    try:
-        parts = urlsplit(url)
-        plain = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
-        _ = parts.port  # raises on a port that is none
-    except ValueError:
-        plain = False
-    if not plain or "@" in url:
+    if not _is_plain(_split(url)) or "@" in url:
         raise SettingsError("the URL of a Pushgateway must read like http://pushgateway:9091, without credentials")
     return url
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of a URL; of nothing, if it does not read as one."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises on a port that is none
+    except ValueError:
+        return urlsplit("")
+    return parts
+
+
+def _is_plain(parts: SplitResult) -> bool:
+    """Whether it is `http(s)://host[:port][/path]` and no more."""
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from datetime import UTC, datetime
 from lakegc_core.policy.facts import Amount, Cause, ExpiredFacts, OriginFacts
 from lakegc_core.policy.holders import REPLACED
 
+FOLDERS = "^(?P<folder>(?:[^/]*/){0,2})"
+"""The folder of a path by which it is counted: two deep."""
 _NAMED = 3
 
 
@@ -43,14 +46,9 @@ def missing(facts: ExpiredFacts) -> str:
     """The folders in which most of the missing objects were that are named with their paths, as a sentence with a blank
     before it; "" where no path is known."""
     paths = [each["path"] for each in facts.missing_paths if each["path"]]
-    folders = Counter(two_deep(path) or "(root)" for path in paths)
+    folders = Counter(re.findall(FOLDERS, path)[0] or "(root)" for path in paths)
     said = ", ".join(f"{count:,} in {folder}" for folder, count in sorted(folders.items(), key=_most)[:_NAMED])
     return f" Of {len(paths):,} whose paths were looked up: {said}." if said else ""
-
-
-def two_deep(path: str) -> str:
-    """The folder of a path by which it is counted: two deep; "" for what lies in the root."""
-    return "".join(f"{folder}/" for folder in path.split("/")[:-1][:2])
 
 
 def _most(counted: tuple[str, int]) -> tuple[int, str]:

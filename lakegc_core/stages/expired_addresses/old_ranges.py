@@ -35,8 +35,6 @@ ORIGINS_SCHEMA = pa.schema(
 LOOKED_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
 MOST_ENTRIES = 5_000_000
 """Entries that are read for paths at a time, unless the operator says otherwise."""
-FOLDERS = "^(?P<folder>(?:[^/]*/){0,2})"
-"""The folder of a path by which it is counted: two deep."""
 _IN_FLIGHT = 8
 _NAMES = [field.name for field in PAST]
 

@@ -17,12 +17,12 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, rests_on
 from lakegc_core.marks.previous import previous_mark
+from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.facts import NOTHING, Amount, Cause, ExpiredFacts, Folder, OriginFacts
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
 from lakegc_core.stages.committed_addresses.stage import reading
 from lakegc_core.stages.expired_addresses.old_ranges import (
-    FOLDERS,
     LOOKED,
     LOOKED_SCHEMA,
     MOST_ENTRIES,

@@ -34,7 +34,7 @@ from lakegc_core.stages.expired_addresses.heads import Since, branches_of, heads
 from lakegc_core.stages.expired_addresses.measure import previous_of, staged_lost
 from lakegc_core.stages.expired_addresses.missing_paths import missing_paths
 from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS, References, read_references
-from lakegc_core.stages.expired_addresses.old_ranges import FOLDERS, MOST_ENTRIES, ORIGINS, entries_of
+from lakegc_core.stages.expired_addresses.old_ranges import MOST_ENTRIES, ORIGINS, entries_of
 from lakegc_core.stages.expired_addresses.optimized import against_changes
 from lakegc_core.stages.expired_addresses.origins import find_origins, garbage_with_origins
 from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIGESTS",
-    "FOLDERS",
     "KEPT",
     "MOST_ENTRIES",
     "NEIGHBOURS",

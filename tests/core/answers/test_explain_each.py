@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +16,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_sandbox import Repository
-from tests.support.lake import NOW, Lake, lake, leave, quick
+from tests.support.lake import NOW, Lake, leave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,18 +24,6 @@ if TYPE_CHECKING:
 NEVER_COMMITTED = "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menag"
 UNKNOWN = "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menb0"
 FOREIGN = "elsewhere/notes.txt"
-
-
-@pytest.fixture
-def small(spark: SparkSession) -> Iterator[SparkSession]:
-    with quick(spark) as session:
-        yield session
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        yield found
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,19 +14,13 @@ from lakegc_core.config.settings import RepositoryPolicy, ScaleSettings
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.policy.facts import Amount
 from lakegc_sandbox import Repository
-from tests.support.lake import MIN_AGE, NOW, Lake, lake
+from tests.support.lake import MIN_AGE, NOW, Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLD = timedelta(days=40)
 GONE = Wish({}, ("branch:large", "branch:small"))
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        yield found
 
 
 @pytest.fixture

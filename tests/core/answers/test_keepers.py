@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +25,7 @@ from lakegc_core.policy.scenarios import Change
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.tables.parts import Part, PartWriter, read_part
 from lakegc_sandbox import Repository
-from tests.support.lake import NOW, Lake, lake, leave, quick
+from tests.support.lake import NOW, Lake, leave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,20 +34,8 @@ DAY = timedelta(days=1)
 GARBAGE = "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menag"
 
 
-@pytest.fixture
-def small(spark: SparkSession) -> Iterator[SparkSession]:
-    with quick(spark) as session:
-        yield session
-
-
 def not_needed() -> SparkSession:
     raise AssertionError("Spark is started for a handful of rows")
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        yield found
 
 
 def table(repository: Repository, days: float, size: int, branch: str = "main", files: int = 10) -> None:
