@@ -7,7 +7,7 @@ DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-ui test-soak test-golden ui bench bench-big docs lint format lock clean
+.PHONY: help setup demo test test-safety test-slow search test-ui test-soak test-golden ui bench bench-big docs lint format lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -31,6 +31,12 @@ test: $(STAMP)  ## every test but the slow ones, two files side by side
 
 test-slow: $(STAMP)  ## the tests that take minutes each, two files side by side
 	$(PYTEST) -m "slow and not ui and not soak" -n 2 --dist loadfile --no-loadscope-reorder
+
+test-safety: $(STAMP)  ## of the slow tests those that guard against loss of data; CI runs these
+	$(PYTEST) -m "safety and not ui and not soak" -n 2 --dist loadfile --no-loadscope-reorder
+
+search: $(STAMP)  ## look for new trouble with random seeds (LAKEGC_SEARCH_MINUTES=30); what it finds: build/search
+	@$(BIN)/python -m tests.support.search
 
 test-ui: $(STAMP)  ## a walk through the Dagster UI in a browser (LAKEGC_UI_SHOTS=DIR keeps its screenshots)
 	$(PYTEST) -m ui tests/ui

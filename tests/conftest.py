@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.golden_replay import Recording
-from tests.support.lake import QUICK
 from tests.support.lake import quick as tuned
+from tests.support.lake import quick_session
 from tests.support.replays import AWS, AZURE, Replay, environment, replayed
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ _LONGEST_FIRST = (
 )
 
 
-# Speed is measured in benchmarks. A machine that is busy must not fail a test.
-settings.register_profile("lakegc", deadline=None)
-settings.load_profile("lakegc")
+# Hypothesis's own profile `ci` has the same examples everywhere, and no limit of time.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("ci")
 
 # Commands of the tests have homes of their own, and find all the same what `make setup` and earlier tests have cached.
 os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
@@ -41,9 +41,9 @@ _LARGE = ("azure_rich", "many_ranges", "random_1", "random_2", "random_3", "rich
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, so that with two of them side by side neither is left alone at the end; traps by their names.
+    """Long files first, so that with two of them side by side neither is left alone at the end.
 
-    `pytest -m trap` runs every test that stands for a trap.
+    `pytest -m trap` runs every test that stands for a trap; `pytest -m search` those that a seed makes try other cases.
     """
 
     def rank(item: pytest.Item) -> int:
@@ -59,6 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if re.match(r"test_t[0-9]{2}_", item.name):
             item.add_marker(pytest.mark.trap)
+        if "/tests/property/" in str(item.path) or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.search)
 
 
 @pytest.fixture
@@ -83,17 +85,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> SparkSession:
+def spark() -> Iterator[SparkSession]:
     """The session of the whole run. Its Python workers inherit the test servers' credentials.
 
     The tests' tables are small. Commands, Dagster and clusters have sessions of their own, as Spark is by itself.
     """
-    from lakegc_core.spark.session import session
-
     # No test runs for long enough to repay what the JVM's second compiler costs at its start.
     java = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    with environment(AWS | AZURE | java):
-        return session("local[2]", QUICK | {"spark.sql.shuffle.partitions": "2"})
+    with ExitStack() as stack:
+        with environment(AWS | AZURE | java):
+            started = stack.enter_context(quick_session(**{"spark.sql.shuffle.partitions": "2"}))
+        yield started
 
 
 @pytest.fixture(scope="module", autouse=True)

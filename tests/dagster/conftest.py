@@ -14,7 +14,6 @@ import dagster as dg
 import pytest
 
 from lakegc_core.names import STAGES
-from lakegc_core.spark.session import session
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED, STOPPED_BY
@@ -22,16 +21,17 @@ from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource
 from lakegc_sandbox import Sandbox, SandboxServer
 from tests.support.golden_replay import Recording, ReplayServer, lay_out, recordings
-from tests.support.lake import QUICK
+from tests.support.lake import quick_session
 
 SECRET = "s3cr3t-that-nobody-may-see/4711"
 PRICE = 2_000_000.0  # a month for a GB: the lakes are small
 
 
 @pytest.fixture(scope="session")
-def spark() -> Any:
+def spark() -> Iterator[Any]:
     """One JVM for all of them; their tables are small."""
-    return session("local[2]", {"spark.driver.memory": "1g", **QUICK})
+    with quick_session(**{"spark.driver.memory": "1g"}) as started:
+        yield started
 
 
 @pytest.fixture

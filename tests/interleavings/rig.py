@@ -9,10 +9,9 @@ By default all mechanisms of a group are off together when one is: LAKEGC_ONE_BY
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -28,20 +27,17 @@ from lakegc_core.marks import neighbours
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
 from lakegc_core.policy import guards
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.stages.expired_addresses import neighbour_references, reuploads
-from lakegc_core.stages.expired_addresses import stage as expired_addresses
-from lakegc_core.stages.namespace_listing import stage as namespace_listing
-from lakegc_core.stages.retention_commits import stage as retention_commits
-from lakegc_core.stages.swept_report import deletion, look, planning, read_sample
+from lakegc_core.stages.swept_report import look, planning
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_sandbox import Layout, PageLimits, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from lakegc_sandbox.model.refs import GoneError
 from lakegc_sandbox.model.repository import Backup
+from tests.support.lake import quick
+from tests.support.tasks import tasks_run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,27 +45,10 @@ if TYPE_CHECKING:
 START = datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()
 NAME = "lake"
 OLD = 60.0  # days; rules of these tests keep 7
-_QUICK = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than a hundred rows
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 _ACCEPTED = {
     "blast-radius": "half of a test's repository is garbage",
     "live-in-listing": "one object that is completed after the listing is a large share of it",
 }
-
-_WITH_TASKS = (
-    namespace_listing,
-    neighbour_references,
-    uncommitted_addresses,
-    retention_commits,
-    expired_addresses,
-    read_sample,
-    reuploads,
-    deletion,
-)
 
 Act = Callable[[], object]
 Off = Callable[[pytest.MonkeyPatch], None]
@@ -306,26 +285,18 @@ def lake(spark: SparkSession, folder: Path, blockstore: str = "s3") -> Iterator[
     The store's clock is the lake's, as that of a file server would be; the collector's may be ahead of it. Small tasks
     run in this process: that is quicker, and nothing here is about how they are spread.
     """
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, quick(spark):
         patch.setenv("LAKEGC_UNSAFE", "yes")
         patch.setenv("LAKEGC_NOW", str(START))
-        before = {name: spark.conf.get(name) for name in _QUICK}
-        for name, value in _QUICK.items():
-            spark.conf.set(name, value)
-        try:
-            found = Lake(spark, folder, blockstore)
-            for module in _WITH_TASKS:
-                patch.setattr(module, "run_tasks", run_here)
-            probe = LocalStore.probe
-            patch.setattr(LocalStore, "clock", lambda store: datetime.fromtimestamp(found.now, UTC))
-            patch.setattr(LocalStore, "probe", lambda store: replace(probe(store), clock=store.clock()))
-            if blockstore != "local":
-                patch.setattr(neighbours, "config_for", found.place_of)
-            with found.server:
-                yield found
-        finally:
-            for name, value in before.items():
-                spark.conf.set(name, value)
+        found = Lake(spark, folder, blockstore)
+        tasks_run_here(patch)
+        probe = LocalStore.probe
+        patch.setattr(LocalStore, "clock", lambda store: datetime.fromtimestamp(found.now, UTC))
+        patch.setattr(LocalStore, "probe", lambda store: replace(probe(store), clock=store.clock()))
+        if blockstore != "local":
+            patch.setattr(neighbours, "config_for", found.place_of)
+        with found.server:
+            yield found
 
 
 class Story:
@@ -386,11 +357,6 @@ class Story:
         if os.environ.get("LAKEGC_ONE_BY_ONE"):
             return frozenset({own.name})
         return frozenset(name for name, group in groups.items() if group == groups[own.name])
-
-
-def run_here(spark: SparkSession, items: Sequence[Any], task: Callable[[Any], Iterator[Any]], **_: Any) -> list[Any]:
-    """`lakegc_core.spark.session.run_tasks`, in this process."""
-    return [json.loads(json.dumps(result)) for item in items for result in task(item)]
 
 
 def without_guards(*names: str) -> Off:

@@ -1,18 +1,19 @@
 """The algebra of optimized marks, in small: sets instead of files, against clean marks on the same state.
 
 What is done here with sets is done by `layers`, `inventory`, `range_counts` and `optimized` with parts; that those do
-it is shown by `test_optimized_marks`. LAKEGC_ALGEBRA_HISTORIES (default 10,000) says how many histories there are.
+it is shown by `test_optimized_marks`. LAKEGC_SEED (default 0) is the number of the first history.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-HISTORIES = int(os.environ.get("LAKEGC_ALGEBRA_HISTORIES", "10000"))
+from tests.support.counted import numbers
+
+HISTORIES = 10_000
 WINDOW = 7.0  # days
 UNITS = 5
 Range = frozenset[int]
@@ -130,7 +131,7 @@ def test_optimized_marks_differ_from_clean_ones_by_garbage_that_appeared_late_an
     tally: Callable[[str, Mapping[str, int]], None],
 ) -> None:
     counts = Counter({"histories": HISTORIES})
-    for seed in range(HISTORIES):
+    for seed in numbers(HISTORIES):
         chance = random.Random(seed)
         world = World(chance)
         marks: list[Mark] = []

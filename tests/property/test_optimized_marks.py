@@ -3,17 +3,13 @@
 What an optimized mark may not know is named and checked: objects that appeared in a slice after it had become old, or
 that somebody deleted or rewrote who is not lakegc. They are only ever garbage that is left for the next clean mark.
 
-LAKEGC_OPTIMIZED_SECONDS (default 10) bounds the time, LAKEGC_OPTIMIZED_SLOW_SECONDS (default 180) that of
-`make test-slow`; LAKEGC_OPTIMIZED_SEED (default 0) is the number of the first town.
+LAKEGC_SEED (default 0) is the number of the first town.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
 import random
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -33,6 +29,7 @@ from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.tables import joins
 from lakegc_core.tables.parts import read_part
 from tests.support import oracle, towns
+from tests.support.counted import numbers
 from tests.support.crowded import crowded, large_index
 from tests.support.histories import BRANCHES, Step
 from tests.support.towns import DAY, HOUR, Clock, Crash, Town
@@ -43,9 +40,7 @@ if TYPE_CHECKING:
     from lakegc_sandbox import SandboxServer
 
 TOGETHER = 12
-SECONDS = float(os.environ.get("LAKEGC_OPTIMIZED_SECONDS", "10"))
-SLOW_SECONDS = float(os.environ.get("LAKEGC_OPTIMIZED_SLOW_SECONDS", "180"))
-SEED = int(os.environ.get("LAKEGC_OPTIMIZED_SEED", "0"))
+TOWNS, SLOW_TOWNS = 1, 6
 JUMPS = (20 * 60.0, 6 * HOUR, 25 * HOUR, 3 * DAY, 9 * DAY)
 WAYS = (nullcontext, crowded, large_index)
 DAYS = (1, 2, 7, 30, 0)
@@ -147,20 +142,18 @@ def servers(tmp_path: Path) -> Iterator[tuple[Clock, list[SandboxServer]]]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "rounds", "seed"),
-    [(SECONDS, 2, SEED), pytest.param(SLOW_SECONDS, 6, SEED + 1000, marks=pytest.mark.slow)],
+    ("some", "rounds"), [(numbers(TOWNS), 2), pytest.param(numbers(SLOW_TOWNS, slow=True), 6, marks=pytest.mark.slow)]
 )
 def test_an_optimized_mark_finds_what_a_clean_one_finds_but_for_garbage_that_appeared_late(
     quick: SparkSession,
     servers: tuple[Clock, list[SandboxServer]],
     tally: Callable[[str, Mapping[str, int]], None],
-    seconds: float,
+    some: range,
     rounds: int,
-    seed: int,
 ) -> None:
     clock, sandboxes = servers
-    began, counts = time.monotonic(), Counter({"live objects lost": 0})
-    for number in itertools.count(seed):
+    counts = Counter({"live objects lost": 0})
+    for number in some:
         server = sandboxes[number % 2]
         server.sandbox.names.shards = SHARDS[number // 2 % 2]
         town = Town(quick, server, clock, f"town-{number}", "standard")
@@ -174,7 +167,5 @@ def test_an_optimized_mark_finds_what_a_clean_one_finds_but_for_garbage_that_app
             town.close()
             counts.update(town.counts)
         counts.update({"towns": 1, "histories": TOGETHER})
-        if time.monotonic() - began > seconds:
-            break
-    tally("optimized marks", {**counts, "seconds": int(time.monotonic() - began)})
+    tally("optimized marks", counts)
     assert counts["optimized marks"] and counts["findings compared"]

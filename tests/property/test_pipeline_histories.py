@@ -3,8 +3,7 @@
 What belongs here: how many histories are run, how they are marked, and what must hold of the result. What happens in a
 history belongs in `histories`, what is garbage in `oracle`.
 
-LAKEGC_HISTORY_SECONDS (default 10) bounds the time, LAKEGC_HISTORY_SLOW_SECONDS (default 180) that of `make test-slow`;
-LAKEGC_HISTORY_SEED (default 0) chooses the histories.
+LAKEGC_SEED (default 0) is the number of the first repository.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import itertools
 import os
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,19 +30,18 @@ from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_sandbox import SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from lakegc_sandbox.model.refs import GoneError
-from tests.conftest import QUICK
 from tests.support import histories, oracle
+from tests.support.counted import numbers
 from tests.support.crowded import crowded
 from tests.support.histories import NOW, History, Player
+from tests.support.lake import quick_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIN_AGE = timedelta(days=1)
 TOGETHER = 24  # histories that share a repository, on branches of their own: a mark costs little more for them
-SECONDS = float(os.environ.get("LAKEGC_HISTORY_SECONDS", "10"))
-SLOW_SECONDS = float(os.environ.get("LAKEGC_HISTORY_SLOW_SECONDS", "180"))
-SEED = int(os.environ.get("LAKEGC_HISTORY_SEED", "0"))
+REPOSITORIES, SLOW_REPOSITORIES = 3, 30
 SWEPT_OF = 5  # of so many repositories one is swept
 
 
@@ -186,27 +183,23 @@ def court(quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("seconds", "seed"), [(SECONDS, SEED), pytest.param(SLOW_SECONDS, SEED + 1, marks=pytest.mark.slow)]
+    "some", [numbers(REPOSITORIES), pytest.param(numbers(SLOW_REPOSITORIES, slow=True), marks=pytest.mark.slow)]
 )
 def test_every_history_is_marked_and_swept_as_the_oracle_says(
-    court: Court, tally: Callable[[str, Mapping[str, int]], None], seconds: float, seed: int
+    court: Court, tally: Callable[[str, Mapping[str, int]], None], some: range
 ) -> None:
-    began = time.monotonic()
-    for number in itertools.count():
+    for number in some:
         tags, sweep = number % 2 == 0, number % SWEPT_OF == 0
-        first = seed * 1_000_000 + number * TOGETHER
-        history = histories.together([histories.drawn(first + each) for each in range(TOGETHER)])
+        history = histories.together([histories.drawn(number * TOGETHER + each) for each in range(TOGETHER)])
         if sweep and number % 20 != 10:
             history = [step for step in history if step.arguments.get("name") != histories.NESTED]
         court.counts["histories"] += TOGETHER
         how = {"tags": tags, "sweep": sweep, "joined": number % 3 == 1}
         wrong = court.judge(history, **how)
         if wrong:
-            pytest.fail(f"Repository {number} of seed {seed}: " + explained(court, history, wrong, how))
-        if time.monotonic() - began > seconds:
-            break
+            pytest.fail(f"Repository {number}: " + explained(court, history, wrong, how))
     court.counts["live objects lost"] += 0
-    tally("pipeline histories", {**court.counts, "seconds": int(time.monotonic() - began)})
+    tally("pipeline histories", court.counts)
     assert court.counts["garbage objects"] and court.counts["sweeps"]
 
 
@@ -227,8 +220,10 @@ def script(history: History, how: Mapping[str, bool]) -> str:
 
 def replay(history: History, **how: bool) -> list[str]:
     """What is wrong with a history, apart from any test: for the scripts that a failure prints."""
-    from lakegc_core.spark.session import session
-
     os.environ |= {"LAKEGC_UNSAFE": "yes", "LAKEGC_NOW": str(NOW.timestamp())}
-    with tempfile.TemporaryDirectory() as folder, SandboxServer(histories.sandbox(Path(folder))) as server:
-        return Court(session("local[2]", QUICK), server).judge(history, **how)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SandboxServer(histories.sandbox(Path(folder))) as server,
+        quick_session() as spark,
+    ):
+        return Court(spark, server).judge(history, **how)

@@ -76,7 +76,6 @@ def counted(tally: Callable[[str, Mapping[str, int]], None]) -> Iterator[None]:
 
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     database=None,
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),

@@ -2,16 +2,12 @@
 
 What belongs here: what a town goes through, and the counts. Towns, their collector and their judge are in `towns`.
 
-LAKEGC_STATEFUL_SECONDS (default 10) bounds the time, LAKEGC_STATEFUL_SLOW_SECONDS (default 300) that of
-`make test-slow`; LAKEGC_STATEFUL_SEED (default 0) is the number of the first town.
+LAKEGC_SEED (default 0) is the number of the first town.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +17,7 @@ import pytest
 
 from lakegc_core.marks.artifacts import CLEAN
 from tests.support import towns
+from tests.support.counted import numbers
 from tests.support.histories import BRANCHES, Step
 from tests.support.towns import DAY, HOUR, SAFE, Clock, Crash, Meddling, Town
 
@@ -30,9 +27,7 @@ if TYPE_CHECKING:
     from lakegc_sandbox import SandboxServer
 
 TOGETHER = 24  # histories in one town: a mark costs little more for them
-SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SECONDS", "10"))
-SLOW_SECONDS = float(os.environ.get("LAKEGC_STATEFUL_SLOW_SECONDS", "300"))
-SEED = int(os.environ.get("LAKEGC_STATEFUL_SEED", "0"))
+TOWNS, SLOW_TOWNS = 1, 8
 JUMPS = (20 * 60.0, 6 * HOUR, 23 * HOUR, 25 * HOUR, 26 * HOUR, 3 * DAY, 9 * DAY)
 SKEWS = (0.0, 0.0, 240.0, -240.0)
 DAYS = (1, 2, 7, 14, 30, 0, -1)
@@ -156,21 +151,19 @@ def servers(tmp_path: Path) -> Iterator[tuple[Clock, list[SandboxServer]]]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "rounds", "seed"),
-    [(SECONDS, 1, SEED), pytest.param(SLOW_SECONDS, 3, SEED + 1000, marks=pytest.mark.slow)],
+    ("some", "rounds"), [(numbers(TOWNS), 1), pytest.param(numbers(SLOW_TOWNS, slow=True), 3, marks=pytest.mark.slow)]
 )
 def test_nothing_live_is_lost_and_no_garbage_stays_while_users_go_on_and_collectors_crash(
     quick: SparkSession,
     servers: tuple[Clock, list[SandboxServer]],
     tally: Callable[[str, Mapping[str, int]], None],
-    seconds: float,
+    some: range,
     rounds: int,
-    seed: int,
 ) -> None:
     clock, sandboxes = servers
-    began, longest, counts = time.monotonic(), 0.0, Counter({"live objects lost": 0, "garbage left": 0})
-    for number in itertools.count(seed):
-        started, chance, server = time.monotonic(), random.Random(number), sandboxes[number % 2]
+    counts = Counter({"live objects lost": 0, "garbage left": 0})
+    for number in some:
+        chance, server = random.Random(number), sandboxes[number % 2]
         level = chance.choice(("full", "full", "standard"))
         town = Town(quick, server, clock, f"town-{number}", level)
         try:
@@ -183,8 +176,5 @@ def test_nothing_live_is_lost_and_no_garbage_stays_while_users_go_on_and_collect
             town.close()
             counts.update(town.counts + town.player.counts)
         counts.update({"towns": 1, "histories": TOGETHER})
-        longest = max(longest, time.monotonic() - started)
-        if time.monotonic() - began + longest > seconds:
-            break
-    tally("stateful histories", {**counts, "seconds": int(time.monotonic() - began)})
+    tally("stateful histories", counts)
     assert counts["deleted objects"] and counts["sweeps"]

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from lakegc_core.store.local import LocalConfig
 from lakegc_sandbox import Layout, Repository, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.replays import environment
+from tests.support.tasks import tasks_run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +99,21 @@ def lake(folder: Path, **options: Any) -> Iterator[Lake]:
         found = Lake(stack.enter_context(SandboxServer(Sandbox(folder, **options))), folder.resolve())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(neighbours, "config_for", found.place_of)
+        tasks_run_here(patch)
         yield found
+
+
+@contextmanager
+def quick_session(**more: str) -> Iterator[SparkSession]:
+    """The session of a whole run of tests, quick on few rows.
+
+    Its Python workers are reached by Unix sockets: over TCP each job waits 40 ms for a delayed acknowledgement.
+    """
+    from lakegc_core.spark.session import session
+
+    sockets = "spark.python.unix.domain.socket"
+    with TemporaryDirectory(prefix="sockets-", dir="/tmp", ignore_cleanup_errors=True) as folder:  # paths are short
+        yield session("local[2]", {**QUICK, f"{sockets}.enabled": "true", f"{sockets}.dir": folder, **more})
 
 
 @contextmanager

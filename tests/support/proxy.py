@@ -115,6 +115,7 @@ class Proxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # or a client waits 40 ms for the second packet
 
             def handle_any(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)

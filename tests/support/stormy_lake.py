@@ -35,11 +35,11 @@ from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.files.names import Names
 from lakegc_sandbox.lakefs import Sandbox
 from tests.conftest import QUICK
-from tests.interleavings.rig import run_here
 from tests.support.azurite import AzureServer
 from tests.support.proxy import Answer, Forward, Hook, Proxy, Request, pass_on, proxy
 from tests.support.replays import AWS, AZURE, environment
 from tests.support.servers import S3Server
+from tests.support.tasks import run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

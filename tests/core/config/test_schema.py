@@ -107,7 +107,7 @@ KEYS = sorted({str(place[-1]) for place in places(WHOLE) if place} | {"no_such_k
 CHANGES = st.tuples(st.sampled_from(places(WHOLE)), st.none() | st.sampled_from(KEYS), st.sampled_from(VALUES))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(CHANGES)
 def test_the_schema_refuses_nothing_that_lakegc_reads(change: tuple[tuple[str | int, ...], str | None, Any]) -> None:
     place, key, value = change
@@ -119,7 +119,7 @@ NUMBERS = st.integers(-9, 9) | st.floats(0.001, 1e9) | st.floats(-1e9, -0.001)
 TEXTS = st.text(alphabet="0123456789.dhms -+e", max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(TEXTS | NUMBERS)
 def test_durations_are_the_same_to_both(duration: object) -> None:
     for place in (("repositories", 1, "min_age"), ("server", "read_timeout")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.errors import MarkError
@@ -16,7 +16,6 @@ VALUES = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_what_is_read_back_has_the_digest_of_what_was_written(value: dict[str, Any]) -> None:
     assert digest(decode(encode(value), "here")) == digest(value)

@@ -18,6 +18,7 @@ from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks import lease
 from lakegc_core.policy.safety import LEASE
 from lakegc_core.store.local import LocalConfig, LocalStore
+from tests.support.waiting import STARTS
 
 HOME = "_lakefs/retention/gc/lakegc"
 
@@ -41,7 +42,7 @@ def _in_another_process(config: LocalConfig, after: str) -> subprocess.Completed
         f"with lease.held(LocalConfig({config.path!r}), {HOME!r}, 'sweep there', external=False, demanded=True):\n"
         f"    {after}\n"
     )
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=STARTS)
 
 
 def _stored(config: LocalConfig) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +15,12 @@ from lakegc_core.errors import RefusedError, SettingsError
 from lakegc_core.marks import neighbours
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.context import open_mark
-from lakegc_core.marks.neighbours import Sighting, neighbours_of, sight, sightings, what_is_known
+from lakegc_core.marks.neighbours import Neighbour, Sighting, neighbours_of, sight, sightings, what_is_known
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.local import LocalConfig
 from tests.support.lake import NOW, Lake
 from tests.support.neighbourhood import garbage, imported, mark, neighbourhood, warning
+from tests.support.waiting import STARTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,13 +91,24 @@ def test_a_store_that_does_not_answer_is_not_waited_for(
     quick: SparkSession, served: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.create("deaf")
-    monkeypatch.setattr(neighbours, "_PATIENCE", 0.3)
-    answer = neighbours.sight
-    monkeypatch.setattr(
-        neighbours, "sight", lambda each: time.sleep(2) or answer(each) if each.name == "deaf" else answer(each)
-    )
-    found = {each.name: each.problem for each in sightings(quick, neighbours_of(served.open("lake")))}
-    assert found == {"far": "", "deaf": "its store did not answer within 0 s"}
+    over, patience, answer = Event(), list[float | None](), neighbours.sight
+
+    def sight_in_the_end(each: Neighbour) -> Sighting:
+        assert each.name != "deaf" or over.wait(STARTS)
+        return answer(each)
+
+    def wait_for(waiting: dict[Any, str], timeout: float | None, return_when: str) -> Any:
+        """Those that answer have all the time they need; the time of the deaf one is up at once."""
+        patience.append(timeout)
+        return wait(waiting, 0 if set(waiting.values()) == {"deaf"} else STARTS, return_when)
+
+    monkeypatch.setattr(neighbours, "sight", sight_in_the_end)
+    monkeypatch.setattr(neighbours, "wait", wait_for)
+    try:
+        found = {each.name: each.problem for each in sightings(quick, neighbours_of(served.open("lake")))}
+    finally:
+        over.set()
+    assert found == {"far": "", "deaf": "its store did not answer within 90 s"} and patience == [90.0, 90.0]
 
 
 def test_many_neighbours_are_asked_for_by_tasks(

@@ -192,14 +192,14 @@ def check_nothing_else_is_told(every: list[Any], keep: int) -> None:
             assert told.sweep_of(mark, days[mark]) == sweeps[mark]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(MARKS, st.integers(LEAST_MARKS, 4))
 def test_whatever_is_retired_later_marks_and_sweeps_are_told_the_same(every: list[Any], keep: int) -> None:
     check_nothing_else_is_told(every, keep)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(MARKS, st.integers(LEAST_MARKS, 4))
 def test_the_same_for_many_more_histories(every: list[Any], keep: int) -> None:
     check_nothing_else_is_told(every, keep)

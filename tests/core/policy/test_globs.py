@@ -8,7 +8,7 @@ from functools import cache
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.policy.globs import as_texts, matches, means_only, name_glob, path_glob
@@ -44,13 +44,11 @@ def held(glob: str, *paths: bytes) -> list[bool]:
     return found
 
 
-@settings(deadline=None)
 @given(st.text("ab/*?é\n[.\udcff", max_size=7), st.lists(BYTES, min_size=1, max_size=8))
 def test_globs_of_paths_mean_what_a_slow_matcher_says(glob: str, paths: list[bytes]) -> None:
     assert held(glob, *paths) == [means(glob, path.decode("utf-8", "surrogateescape")) for path in paths]
 
 
-@settings(deadline=None)
 @given(st.text("ab-]![*?é\n^\\", max_size=8), st.lists(st.text("ab-]!é\n^\\/", max_size=5), min_size=1, max_size=8))
 def test_patterns_of_names_mean_what_a_shell_says(pattern: str, names: list[str]) -> None:
     assert matching_names(pattern, names) == [fnmatch.fnmatchcase(name, pattern) for name in names]
@@ -88,7 +86,6 @@ PATTERNS = st.text("ab*?", max_size=4) | st.sampled_from(["[ab]*", "[!a]", "b[a-
 WORDS = ["".join(word) for size in range(8) for word in itertools.product("abc", repeat=size)]
 
 
-@settings(deadline=None)
 @given(PATTERNS, st.lists(PATTERNS, max_size=3))
 def test_a_pattern_means_only_what_others_mean_where_no_word_says_otherwise(pattern: str, others: list[str]) -> None:
     words = as_texts(pa.array(WORDS))
@@ -103,7 +100,6 @@ def test_patterns_that_are_not_compared_to_the_end_count_as_different() -> None:
     assert not means_only(endless, [name_glob("*b" + "?" * 30), name_glob("*a" + "?" * 39)])
 
 
-@settings(deadline=None)
 @given(st.text("ab/*?\n", max_size=6))
 def test_a_glob_of_paths_means_only_itself(glob: str) -> None:
     assert means_only(path_glob(glob), [path_glob(glob)])

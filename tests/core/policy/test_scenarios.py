@@ -33,7 +33,6 @@ from tests.support.small_worlds import BYTES, graph_of, rules_of, world
 
 SEARCH = settings(
     max_examples=300,
-    deadline=None,
     database=None,
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),

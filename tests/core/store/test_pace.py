@@ -100,13 +100,14 @@ def test_no_more_objects_a_second_are_sent_than_the_ceiling_says(clock: Clock) -
 
 
 def test_no_more_requests_are_in_flight_than_the_window_has_room_for() -> None:
-    pace, here, most, lock = Pace(3), 0, 0, threading.Lock()
+    pace, here, most, lock, full = Pace(3), 0, 0, threading.Lock(), threading.Barrier(3)
 
     def ask(keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         nonlocal here, most
         with lock:
             here, most = here + 1, max(most, here + 1)
-        threading.Event().wait(0.005)
+        full.wait(120)  # each waits for two others: three are in flight
+        threading.Event().wait(0.005)  # room for a fourth that should not be there
         with lock:
             here -= 1
         return dict.fromkeys(keys, DONE)
@@ -119,7 +120,7 @@ def test_no_more_requests_are_in_flight_than_the_window_has_room_for() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == 3
+    assert most == 3 and not full.broken
 
 
 def answers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
@@ -15,7 +15,6 @@ WRITTEN = [-3776953011475336645, 7085996619026756167, 3913238449407664909, 44958
 """Another hash would need another format of marks."""
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=30), st.integers(0, 5))
 def test_a_string_has_the_same_hash_alone_and_in_any_slice_of_any_column(strings: list[str], start: int) -> None:
     alone = [int(hash_strings(pa.array([each]))[0]) for each in strings]
@@ -24,7 +23,6 @@ def test_a_string_has_the_same_hash_alone_and_in_any_slice_of_any_column(strings
     assert hash_strings(pa.chunked_array([strings[:start], strings[start:]], pa.string())).tolist() == alone
 
 
-@settings(deadline=None)
 @given(st.sets(st.text(max_size=12), max_size=200))
 def test_different_strings_have_different_hashes(strings: set[str]) -> None:
     assert len(set(hash_strings(pa.array(sorted(strings), pa.string())).tolist())) == len(strings)
@@ -53,7 +51,6 @@ def test_a_null_has_no_hash() -> None:
         hash_strings(pa.array(["a", None]))
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**40))))
 def test_sums_are_those_of_whole_numbers_modulo_two_to_the_64(rows: list[tuple[int, int]]) -> None:
     hashes, times = (np.array([row[n] for row in rows], np.int64) for n in (0, 1))

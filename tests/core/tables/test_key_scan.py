@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.store.local import LocalConfig
@@ -30,7 +30,6 @@ def written(config: LocalConfig, folder: str, schema: pa.Schema, values: list[ob
     return tuple(writer.close())
 
 
-@settings(deadline=None)
 @given(st.lists(NUMBERS), st.lists(NUMBERS), st.lists(NUMBERS))
 def test_a_filter_lets_through_what_is_wanted_and_nothing_else(
     wanted: list[int], both: list[int], others: list[int]
@@ -53,7 +52,6 @@ def test_more_keys_than_a_worker_holds_are_kept_on_its_disk_and_found_alike(
     assert found.rows(asked).tolist() == [number for number, key in enumerate(asked) if key in set(values)]
 
 
-@settings(deadline=None)
 @given(st.lists(NUMBERS), st.lists(NUMBERS))
 def test_a_sieve_lets_all_wanted_keys_through_and_of_others_those_that_end_like_them(
     wanted: list[int], others: list[int]

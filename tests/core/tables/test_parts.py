@@ -31,7 +31,7 @@ def written(config: LocalConfig, units: list[str]) -> list[Part]:
     return writer.close()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(UNITS, UNITS)
 def test_no_row_with_a_wanted_value_is_left_out(config: LocalConfig, units: list[str], wanted: list[str]) -> None:
     within = ("unit", sorted(set(wanted)))

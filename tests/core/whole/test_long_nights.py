@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support import towns
+from tests.support.counted import SEED
 from tests.support.long_nights import Year
 from tests.support.long_town import LongTown
 from tests.support.night_faults import FAULTS
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NIGHTS = int(os.environ.get("LAKEGC_NIGHTS", "60"))
-SEED = int(os.environ.get("LAKEGC_NIGHTS_SEED", "0"))
 REPORT = os.environ.get("LAKEGC_NIGHTS_REPORT")
 ROOM = {"files a mark": 1.25 if NIGHTS >= 180 else 1.5, "bytes a mark and commit": 1.25}
 """How much more there usually is of each in the second half than in the first. Files of a mark follow branches, pages,
@@ -37,6 +37,7 @@ of which a young town has few; bytes the history of commits, which grows for eve
 many marks may stand is judged every night."""
 
 
+@pytest.mark.search
 @pytest.mark.slow
 def test_nothing_live_goes_and_nothing_grows_for_ever_however_many_nights_go_wrong(
     quick: SparkSession, tmp_path: Path, tally: Callable[[str, Mapping[str, int]], None]

@@ -33,7 +33,7 @@ def test_records_far_larger_than_a_block_are_read() -> None:
     assert list(read_table(TableWriter().write(records)).records()) == records
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_random_damage_under_a_right_checksum_never_raises_another_error(data: st.DataObject) -> None:
     """Blocks are damaged before they get their checksum: what a hostile or broken writer could make."""

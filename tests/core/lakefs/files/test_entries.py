@@ -71,7 +71,7 @@ def test_a_value_that_is_no_entry_is_refused_alone_and_among_others(value: bytes
         read_values(*[good] * others, value, *[good] * others)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(entries=st.lists(ENTRY, min_size=1, max_size=80), two_level=st.booleans(), odd=st.booleans())
 def test_entries_of_any_shape_read_as_they_were_written(
     entries: list[dict[str, object]], two_level: bool, odd: bool

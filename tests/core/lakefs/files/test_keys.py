@@ -23,7 +23,7 @@ KEYS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     keys=KEYS,
     restart_every=st.sampled_from([1, 2, 16, 1000]),

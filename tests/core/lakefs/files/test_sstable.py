@@ -119,7 +119,7 @@ def test_tables_read_together_are_those_read_one_by_one(monkeypatch: pytest.Monk
         assert identities(together) == [identities(read_tables([data]))[0] for data in some]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 @pytest.mark.slow
 def test_recorded_tables_read_together_in_any_order_are_those_read_one_by_one(data: st.DataObject) -> None:

@@ -61,7 +61,7 @@ def test_an_identity_of_another_length_than_the_others_is_passed_rightly(others:
     assert read_values(*values)["address"].to_pylist() == [f"data/s/{i}" for i in range(40)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_damaged_values_under_a_right_checksum_read_like_protobuf_or_are_refused(data: st.DataObject) -> None:
     values = [bytearray(entry_value(size=i, address=b"data/s/%d" % i)) for i in range(20)]

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
@@ -76,7 +76,6 @@ def test_three_lengths_in_a_row_read_the_same_whatever_their_sizes(
     assert after.tolist() == ends.tolist()
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40) | st.integers(0, 3).map(lambda n: b"x" * (1500 * n)), max_size=60))
 def test_slices_are_gathered_whatever_their_lengths(parts: list[bytes]) -> None:
     source = np.frombuffer(b"".join(parts) + bytes(PADDING), np.uint8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.stages.expired_addresses import alike
@@ -11,7 +11,6 @@ from lakegc_core.stages.expired_addresses import alike
 _ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.sampled_from(["m1", "m2"])))
 
 
-@settings(deadline=None)
 @given(st.lists(_ROWS, max_size=4))
 def test_no_size_of_a_range_gets_lost_where_repeated_ones_go(
     batches: list[list[tuple[str, int, str]]],

@@ -1,0 +1,16 @@
+"""How many random histories a test tries, and from which number on: the same on every machine.
+
+LAKEGC_SEED (default 0) is the number of the first one. `make search` sets it to numbers that nobody has tried.
+"""
+
+from __future__ import annotations
+
+import os
+
+SEED = int(os.environ.get("LAKEGC_SEED", "0"))
+
+
+def numbers(count: int, *, slow: bool = False) -> range:
+    """The numbers of so many histories. Those of a slow test are others than those of the quick one beside it."""
+    first = SEED + (1_000 if slow else 0)
+    return range(first, first + count)
