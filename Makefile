@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.lakegc-setup
 DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest
+# Three files side by side: with two, two cores idle a third of the time.
+TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-safety test-slow search test-ui test-soak test-golden ui bench bench-big docs lint format lock clean
@@ -26,14 +28,14 @@ setup: $(STAMP)  ## make .venv with the locked dependencies
 demo: $(STAMP)  ## the whole story on an embedded lakeFS: history, mark, guards, sweep, 410
 	@$(BIN)/lakegc demo
 
-test: $(STAMP)  ## every test but the slow ones, two files side by side
-	$(PYTEST) -m "not slow and not ui and not soak" -n 2 --dist loadfile --no-loadscope-reorder
+test: $(STAMP)  ## every test but the slow ones
+	$(PYTEST) -m "not slow and not ui and not soak" $(TOGETHER)
 
-test-slow: $(STAMP)  ## the tests that take minutes each, two files side by side
-	$(PYTEST) -m "slow and not ui and not soak" -n 2 --dist loadfile --no-loadscope-reorder
+test-slow: $(STAMP)  ## the tests that take minutes each
+	$(PYTEST) -m "slow and not ui and not soak" $(TOGETHER)
 
 test-safety: $(STAMP)  ## of the slow tests those that guard against loss of data; CI runs these
-	$(PYTEST) -m "safety and not ui and not soak" -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m safety $(TOGETHER)
 
 search: $(STAMP)  ## look for new trouble with random seeds (LAKEGC_SEARCH_MINUTES=30); what it finds: build/search
 	@$(BIN)/python -m tests.support.search

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -23,14 +25,17 @@ if TYPE_CHECKING:
 
 # Dagster last: a session that it starts has no credentials of the S3 test servers, and a process has one session.
 _LONGEST_FIRST = (
-    *("kills", "property", "golden", "faults", "test_cli", "traps", "interleavings"),
-    *("test_secrets", "store", "lakefs", "sandbox"),
+    *("kills", "nights", "efficacy", "property", "golden", "faults", "test_cli", "expired_addresses", "crash"),
+    *("swept_report", "answers", "traps", "interleavings", "test_secrets", "store", "lakefs", "sandbox"),
 )
 
 
 # Hypothesis's own profile `ci` has the same examples everywhere, and no limit of time.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("ci")
+
+# Each session of boto3 reads its models of services anew, some 200 ms; a process needs them once.
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 # Commands of the tests have homes of their own, and find all the same what `make setup` and earlier tests have cached.
 os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))

@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from lakegc_core import clock
 from lakegc_core.names import STAGES
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import LakegcConfig
@@ -153,7 +154,7 @@ class Site:
         for name in names:
             repository = self.server.sandbox.create_repository(name, age=timedelta(days=100))
             repository.upload("main", "a", b"1", age=timedelta(days=90))
-            repository.commit("main", "one", date=datetime.now(UTC) - timedelta(days=90))
+            repository.commit("main", "one", date=clock.now() - timedelta(days=90))
             repository.set_rules(7)
 
     def tick(self, name: str) -> Tick:
@@ -232,8 +233,11 @@ class Tick:
 def open_site(
     folder: Path, env: pytest.MonkeyPatch, instance: dg.DagsterInstance, options: LakegcConfig | None = None
 ) -> Iterator[Site]:
-    """A site whose lake lies in `folder`. Every repository is collected at level `none`, unless configured anew."""
-    with SandboxServer(Sandbox(folder / "srv", seed=1)) as server:
+    """A site whose lake lies in `folder`. Every repository is collected at level `none`, unless configured anew.
+
+    Its time is the collector's, LAKEGC_NOW where it is set: no test depends on the day on which it runs.
+    """
+    with SandboxServer(Sandbox(folder / "srv", seed=1, clock=lambda: clock.now().timestamp())) as server:
         for variable, value in {
             "HOME": str(folder),  # nobody's ~/.lakectl.yaml
             "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": server.access_key,

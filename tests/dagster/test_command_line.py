@@ -13,6 +13,7 @@ import pytest
 
 from lakegc_core.names import STAGES
 from tests.dagster.conftest import SECRET, Lake, open_lake
+from tests.support.waiting import STARTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +52,7 @@ def test_a_cell_is_registered_by_one_command_and_materialised_by_another(lake: L
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     found = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=300
+        [sys.executable, *arguments], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=2 * STARTS
     )
     assert found.returncode == 0, found.stderr[-3000:]
     return found

@@ -15,12 +15,13 @@ import pytest
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import slot_of
 from tests.dagster.conftest import Site, open_site
+from tests.support.waiting import STARTS, until
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 WORKSPACE = ("-w", str(ROOT / "workspace.yaml"))
-PATIENCE = 900.0  # seconds: each run is a process with a JVM of its own
+PATIENCE = 1_800.0  # seconds: each run is a process with a JVM of its own
 
 
 @pytest.fixture
@@ -39,16 +40,19 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 def dagster(*arguments: str) -> None:
     found = subprocess.run(
-        [sys.executable, "-m", "dagster", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=200
+        [sys.executable, "-m", "dagster", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=STARTS
     )
     assert found.returncode == 0, found.stderr[-3000:]
 
 
-def test_a_round_and_a_backfill_run_in_the_daemon_and_delete_nothing(site: Site, tmp_path: Path) -> None:
+def test_a_round_and_a_backfill_run_in_the_daemon_and_delete_nothing(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.create("alpha", "broken")
     site.server.sandbox.repository("broken").delete_rules()
     GcCell("alpha", "m1").register(site.instance)
     before = site.files("alpha")
+    monkeypatch.setenv("LAKEGC_NOW", str(time.time()))  # it stands still: no second round comes due
     dagster("sensor", "start", "open_round", *WORKSPACE)
     dagster("job", "backfill", *WORKSPACE, "-l", "lakegc", "-j", "gc_mark", "--partitions", "m1|alpha", "--noprompt")
     log = (tmp_path / "daemon.log").open("w")
@@ -63,7 +67,7 @@ def test_a_round_and_a_backfill_run_in_the_daemon_and_delete_nothing(site: Site,
         runs = finished(site, 3)
     finally:
         daemon.terminate()
-        daemon.wait(timeout=60)
+        daemon.wait(timeout=STARTS)
     status = {run.tags["dagster/partition"]: run.status for run in runs}
     (slot,) = {key.split("|")[0] for key in status} - {"m1"}
     assert slot_of(slot) is not None
@@ -80,10 +84,9 @@ def test_a_round_and_a_backfill_run_in_the_daemon_and_delete_nothing(site: Site,
 def finished(site: Site, count: int) -> list[dg.DagsterRun]:
     """The runs of the instance, once so many have ended."""
     over = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
+
+    def ended() -> list[dg.DagsterRun]:
         runs = list(site.instance.get_runs(dg.RunsFilter(statuses=over)))
-        if len(runs) >= count:
-            return runs
-        time.sleep(2)
-    raise AssertionError(f"of {count} runs only these ended: {list(site.instance.get_runs())}")
+        return runs if len(runs) >= count else []
+
+    return until(ended, f"{count} runs have ended", PATIENCE, pause=2)

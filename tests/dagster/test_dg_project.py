@@ -15,6 +15,7 @@ from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
 from tests.dagster.conftest import Site, open_site
 from tests.support.dg_project import KEYS, TYPE, Project, new_project, package_metadata, tick
+from tests.support.waiting import STARTS
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ def test_a_fresh_project_adds_lakegc_by_the_commands_of_dg_and_marks_a_repositor
     project = new_project(tmp_path / "project", monkeypatch)
 
     def run(*arguments: str) -> str:
-        found = subprocess.run(arguments, cwd=project.root, capture_output=True, text=True, timeout=300)
+        found = subprocess.run(arguments, cwd=project.root, capture_output=True, text=True, timeout=2 * STARTS)
         assert found.returncode == 0, found.stdout + found.stderr[-3000:]
         return found.stdout
 

@@ -11,6 +11,7 @@ import pytest
 from dagster_pyspark import LazyPySparkResource
 
 from lakegc_dagster.resources import LakegcResource
+from tests.support.waiting import STARTS
 
 SETTING = "spark.sql.files.maxPartitionBytes"
 ASK = f"""
@@ -45,6 +46,6 @@ def test_settings_of_the_resource_win_over_the_file_however_deep_they_are_writte
 def test_the_master_of_the_resource_wins_over_the_file(settings: Path) -> None:
     """In a process of its own: a process has one session."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK], cwd=settings.parent, capture_output=True, text=True, timeout=170, check=False
+        [sys.executable, "-c", ASK], cwd=settings.parent, capture_output=True, text=True, timeout=STARTS, check=False
     )
     assert done.stdout.split() == ["local[1]", "4096", "ours"], done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lakegc_core.marks.context import RepositoryContext, open_repository
 from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.marks.retire import list_retired
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.rounds import latest_slot, round_id
 from tests.dagster.conftest import Site, failure_of, open_site
 from tests.support.old_marks import DAY, START, TODAY, write_mark
 
@@ -137,17 +139,19 @@ def test_rounds_that_were_kept_are_no_failure(site: Site) -> None:
 def test_a_run_that_is_at_work_excuses_a_missed_round_for_a_day_and_no_longer(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = time.time()  # of Dagster's own records, too
+    monkeypatch.setenv("LAKEGC_NOW", str(now))
+    before = latest_slot(site.options.round_cron, datetime.fromtimestamp(now - DAY, UTC))
     site.create("alpha")
-    site.says_marked("alpha", "20261228T0200Z", started=SLOT - 2 * DAY, ready=SLOT)
+    site.says_marked("alpha", round_id(before), started=before.timestamp(), ready=before.timestamp())
     run = site.instance.create_run_for_job(
         site.defs.resolve_job_def("gc_mark"),
         status=dg.DagsterRunStatus.STARTED,
         tags={"dagster/partition/repository": "alpha", "dagster/partition/mark_id": "20261230T0200Z"},
     )
-    now = time.time()  # of Dagster's own records
     monkeypatch.setenv("LAKEGC_NOW", str(now + 23 * 3_600))
     assert site.run("gc_watch").success
-    monkeypatch.setenv("LAKEGC_NOW", str(NOW + 2 * DAY))
+    monkeypatch.setenv("LAKEGC_NOW", str(time.time() + 2 * DAY))
     said = failure_of(site.run("gc_watch"), "watch")
     assert f"Run {run.run_id} has not ended for more than a day: if its process is dead, terminate it" in said
 

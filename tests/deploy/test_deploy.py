@@ -178,11 +178,11 @@ def test_the_webserver_is_well_where_it_answers() -> None:
 @pytest.mark.parametrize("name", ["lakegc", "daemon"])
 def test_what_has_not_been_started_is_not_well(name: str, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        command = [str(free.getsockname()[1]) if each == "4000" else each for each in health_check(name)]
     env = os.environ | {"DAGSTER_HOME": str(tmp_path)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    with socket.socket() as deaf:  # nobody else can have its port, on which nobody listens
+        deaf.bind(("127.0.0.1", 0))
+        command = [str(deaf.getsockname()[1]) if each == "4000" else each for each in health_check(name)]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "No such command" not in done.stderr
 
 

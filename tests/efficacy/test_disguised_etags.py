@@ -18,7 +18,7 @@ from tests.support.proxy import Proxy
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.safety]
 
 SAME = [(f"same/{n}", f"the same bytes, {n}".encode()) for n in range(4)]
 Encrypt = Callable[[Callable[[str], bool]], Disguise]

@@ -19,7 +19,7 @@ from tests.support.npm import NoNetworkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.safety]
 
 GONE = 0.99
 """The share of the garbage, in objects and in bytes, that must be gone after the second sweep."""

@@ -45,7 +45,7 @@ def client_of(server: ReplayServer) -> LakeFSClient:
 
 def ask(server: ReplayServer, method: str, path: str, query: Any = None, body: Any = None) -> tuple[int, str]:
     response = requests.request(
-        method, server.url + API + path, params=query, json=body, auth=("any", "thing"), timeout=10
+        method, server.url + API + path, params=query, json=body, auth=("any", "thing"), timeout=120
     )
     return response.status_code, response.text
 
@@ -102,7 +102,7 @@ def test_what_was_not_recorded_is_not_found(recording: Recording, server: Replay
 
 
 def test_without_credentials_nothing_is_answered(server: ReplayServer) -> None:
-    assert requests.get(server.url + API + "/config", timeout=10).status_code == 401
+    assert requests.get(server.url + API + "/config", timeout=120).status_code == 401
 
 
 def test_an_unknown_continuation_is_refused(recording: Recording, server: ReplayServer) -> None:

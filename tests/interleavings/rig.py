@@ -85,7 +85,9 @@ def stopped_by(mechanism: Mechanism) -> Callable[[Setup], Callable[..., None]]:
     """Make a test of a row: `on`, its object reads in the end; `off`, it is lost."""
 
     def decorate(setup: Setup) -> Callable[..., None]:
-        @pytest.mark.parametrize("is_on", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["on", "off"])
+        off = pytest.param(False, marks=[pytest.mark.slow, pytest.mark.safety])
+
+        @pytest.mark.parametrize("is_on", [True, off], ids=["on", "off"])
         def test(is_on: bool, lost: Callable[[str, bool], bool]) -> None:
             if is_on:
                 assert not lost(setup.__name__, True), f"lost in spite of: {mechanism.name}"

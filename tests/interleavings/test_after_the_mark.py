@@ -19,7 +19,8 @@ from lakegc_core.stages.swept_report import deletion, look, planning
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_sandbox import ScanError
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, run_here, stopped_by
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, stopped_by
+from tests.support.tasks import run_here
 
 if TYPE_CHECKING:
     from datetime import timedelta

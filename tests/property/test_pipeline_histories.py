@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MIN_AGE = timedelta(days=1)
 TOGETHER = 24  # histories that share a repository, on branches of their own: a mark costs little more for them
-REPOSITORIES, SLOW_REPOSITORIES = 3, 30
+REPOSITORIES, SLOW_REPOSITORIES = 2, 30
 SWEPT_OF = 5  # of so many repositories one is swept
 
 

@@ -28,7 +28,7 @@ class Lake:
     def call(self, method: str, path: str, **options: Any) -> requests.Response:
         path = path.replace("{repo}", f"/repositories/{self.repo.name}")
         options.setdefault("auth", (self.server.access_key, self.server.secret_key))
-        return requests.request(method, f"{self.server.url}/api/v1{path}", timeout=10, **options)
+        return requests.request(method, f"{self.server.url}/api/v1{path}", timeout=120, **options)
 
     def get(self, where: str, **query: Any) -> Any:
         response = self.call("GET", where, params=query)
@@ -194,7 +194,7 @@ def test_faults_answer_in_the_sandboxs_place(lake: Lake) -> None:
 def test_the_date_header_tells_the_sandboxs_time(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, clock=lambda: 1_700_000_000.0)
     with SandboxServer(sandbox) as server:
-        response = requests.get(server.url + "/api/v1/config", timeout=10)
+        response = requests.get(server.url + "/api/v1/config", timeout=120)
     assert response.headers["Date"] == "Tue, 14 Nov 2023 22:13:20 GMT"
 
 

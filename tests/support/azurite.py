@@ -21,7 +21,7 @@ from tests.support.servers import started
 VERSION = "3.36.0"
 ACCOUNT = "devstoreaccount1"  # the recordings' own
 ACCOUNT_KEY = b64encode(b"lakegc/test+azure=0123456789").decode()
-STOP_SECONDS = 15.0  # it writes its tables when it stops
+STOP_SECONDS = 120.0  # it writes its tables when it stops
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from lakegc_sandbox.model.refs import GoneError
 from tests.support import oracle
 from tests.support.crashing import Crash, MortalConfig, Script
+from tests.support.waiting import STARTS, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -351,7 +352,7 @@ def dies(work: Callable[[Script], object], script: Script) -> bool:
 def killed(victim: subprocess.Popen[str], script: Script) -> None:
     """Wait until the victim is dead by kill -9, and all that it had started as well; else end it, and fail."""
     try:
-        said = victim.communicate(timeout=300)
+        said = victim.communicate(timeout=2 * STARTS)
     finally:
         victim.kill()
         left = outlive(Path(script.folder))
@@ -359,16 +360,16 @@ def killed(victim: subprocess.Popen[str], script: Script) -> None:
     assert not left, f"left behind: {left}"
 
 
-def outlive(folder: Path, seconds: float = 30) -> list[str]:
-    """The processes of a victim that do not end by themselves within some seconds; they are ended then."""
-    until = time.monotonic() + seconds
-    while found := _descendants(folder):
-        if time.monotonic() > until:
-            for process in found:
-                os.kill(process, signal.SIGKILL)
-            break
-        time.sleep(0.05)
-    return list(found.values())
+def outlive(folder: Path) -> list[str]:
+    """The processes of a victim that do not end by themselves; they are ended then."""
+    try:
+        until(lambda: not _descendants(folder), "all that a victim had started has ended")
+    except AssertionError:
+        found = _descendants(folder)
+        for process in found:
+            os.kill(process, signal.SIGKILL)
+        return list(found.values())
+    return []
 
 
 def _descendants(folder: Path) -> dict[int, str]:

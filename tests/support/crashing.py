@@ -78,6 +78,11 @@ class Script:
         return [(died[0], died[1]) for died in map(json.loads, path.read_text().splitlines())] if path.exists() else []
 
     @property
+    def lost_lease(self) -> Path:
+        """A file that is there once a victim knows that its lease is lost."""
+        return Path(self.folder, "lost-lease")
+
+    @property
     def deaths(self) -> int:
         """How often the store has died. A store lives until the next death: who starts has a new one."""
         dead = Path(self.folder, "dead")

@@ -45,7 +45,7 @@ def fake_gcs(tmp: Path, bucket: str = "lakegc-test") -> Iterator[GCSServer]:
 
 
 def _try(server: GCSServer) -> None:
-    made = requests.post(f"{server.endpoint}/storage/v1/b?project=none", json={"name": server.bucket}, timeout=5)
+    made = requests.post(f"{server.endpoint}/storage/v1/b?project=none", json={"name": server.bucket}, timeout=60)
     if made.status_code not in (200, 409):
         made.raise_for_status()
 

@@ -82,13 +82,14 @@ class Proxy:
     def __init__(self, upstream: str) -> None:
         self.hook: Hook = pass_on
         self.requests: list[Request] = []
+        self.under_way: set[int] = set()  # the requests that are not answered yet, whoever still waits for them
         self._upstream = urlsplit(upstream)
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def forward(self, request: Request) -> Answer:
         """Send a request to the real server and return its answer."""
-        upstream = http.client.HTTPConnection(self._upstream.hostname or "", self._upstream.port, timeout=60)
+        upstream = http.client.HTTPConnection(self._upstream.hostname or "", self._upstream.port, timeout=300)
         try:
             # The Host header stays the client's: signatures cover it.
             upstream.putrequest(request.method, request.path, skip_host=True, skip_accept_encoding=True)
@@ -122,7 +123,11 @@ class Proxy:
                 body = self.rfile.read(length)
                 request = Request(self.command, self.path, dict(self.headers.items()), body)
                 proxy.requests.append(request)
-                answer = proxy.hook(request, proxy.forward)
+                proxy.under_way.add(id(request))
+                try:
+                    answer = proxy.hook(request, proxy.forward)
+                finally:
+                    proxy.under_way.discard(id(request))
                 if answer is None:
                     self.close_connection = True
                     return

@@ -25,7 +25,7 @@ SLOW_EVERY = 3
 def command(seed: int, chosen: str) -> list[str]:
     """The tests of one round."""
     return [
-        *(sys.executable, "-m", "pytest", "-m", chosen, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
+        *(sys.executable, "-m", "pytest", "-m", chosen, "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"),
         *("--hypothesis-profile=search", f"--hypothesis-seed={seed}", "--hypothesis-show-statistics"),
     ]
 

@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pwd
@@ -15,12 +16,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -28,12 +29,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from lakegc_core.errors import StoreError
 from lakegc_core.store.s3.store import S3Config
+from tests.support.waiting import STARTS, until
 
-START_SECONDS = 60.0
+TRIES = 5  # a free port can be lost to somebody else before the server has it
 STOP_SECONDS = 2.0  # then it is killed: the data is thrown away
 ACCESS_KEY = "LAKEGCTESTKEY"
 SECRET_KEY = "lakegc/test+secret=0123456789"
 _PRIVATE = ("AWS_", "AZURE_", "GOOGLE_", "RCLONE_")
+
+_PORTS: list[IO[str]] = []  # the locks of the ports that this process has had
 
 Server = TypeVar("Server")
 
@@ -86,8 +90,8 @@ class S3Server:
             config=Config(
                 s3={"addressing_style": "path"},
                 retries={"mode": "standard", "max_attempts": 2},
-                connect_timeout=2,
-                read_timeout=20,
+                connect_timeout=10,
+                read_timeout=60,
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
             ),
@@ -95,15 +99,31 @@ class S3Server:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 nobody listens on now. Taken together, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
+    """Ports of 127.0.0.1 nobody listens on now. No process of the tests gets one that another has had while it lives:
+    else it could take the other's server for its own."""
+    found: list[int] = []
+    with ExitStack() as stack:
+        while len(found) < count:
+            one = stack.enter_context(socket.socket())
             one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+            port = one.getsockname()[1]
+            if _is_ours(port):
+                found.append(port)
+    return found
+
+
+def _is_ours(port: int) -> bool:
+    """Whether this process alone may use it from now on."""
+    folder = Path(tempfile.gettempdir(), f"lakegc-test-ports-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    lock = (folder / str(port)).open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return False
+    _PORTS.append(lock)
+    return True
 
 
 @contextmanager
@@ -235,14 +255,14 @@ def started(
     stop_seconds: float = STOP_SECONDS,
     user: str | None = None,
 ) -> Iterator[Server]:
-    """Run `command(ports)` until the block ends, as `user` if one is given. Tried twice: a free port can be lost.
+    """Run `command(ports)` until the block ends, as `user` if one is given. Tried again: a free port can be lost.
 
     `describe` makes the server's value from its ports and log; `attempt` uses it once, and raises as long as it is
     not up. After `stop_seconds` of waiting for its end it is killed.
     """
     # The settings of the machine's user must not reach a server of the tests.
     environment = {key: value for key, value in os.environ.items() if not key.startswith(_PRIVATE)}
-    for last_try in (False, True):
+    for attempts_left in reversed(range(TRIES)):
         chosen = free_ports(ports)
         log = tmp / f"{name}-{chosen[-1]}.log"
         server = describe(chosen, log)
@@ -260,7 +280,7 @@ def started(
             try:
                 _await(process, lambda server=server: attempt(server), name, log)
             except ServerStartError:
-                if last_try:
+                if not attempts_left:
                     raise
                 continue
             yield server
@@ -286,20 +306,24 @@ def _stop(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 def _await(process: subprocess.Popen[bytes], attempt: Callable[[], None], name: str, log: Path) -> None:
     """Wait until an attempt to use the server succeeds: a listening port alone is not yet a store."""
-    limit = time.monotonic() + START_SECONDS
     last = "no attempt"
-    while time.monotonic() < limit:
+
+    def answers() -> bool:
+        nonlocal last
         if process.poll() is not None:
-            last = f"it ended with exit code {process.returncode}"
-            break
+            raise AssertionError(f"it ended with exit code {process.returncode}")
         try:
             attempt()
-            return
         except (ClientError, BotoCoreError, OSError, StoreError) as error:
             last = f"{type(error).__name__}: {error}"
-        time.sleep(0.2)
-    tail = log.read_text(errors="replace")[-3000:]
-    raise ServerStartError(f"{name} did not come up: {last}. The end of {log}:\n{tail}")
+            return False
+        return process.poll() is None  # else another server has answered, which has its port
+
+    try:
+        until(answers, f"{name} answers", STARTS, pause=0.2)
+    except AssertionError as error:
+        tail = log.read_text(errors="replace")[-3000:]
+        raise ServerStartError(f"{name} did not come up: {error}; {last}. The end of {log}:\n{tail}") from None
 
 
 def _try_bucket(server: S3Server) -> None:

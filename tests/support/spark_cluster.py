@@ -21,7 +21,7 @@ from lakegc_core.spark import java
 from tests.support.servers import started
 
 HOME = Path(pyspark.__file__).parent
-STOP_SECONDS = 20.0  # a worker ends its executors first
+STOP_SECONDS = 120.0  # a worker ends its executors first
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -36,7 +36,7 @@ class Cluster:
 
     def alive(self) -> int:
         """How many workers the master knows to be alive."""
-        return int(requests.get(f"{self.web}/json/", timeout=5).json()["aliveworkers"])
+        return int(requests.get(f"{self.web}/json/", timeout=60).json()["aliveworkers"])
 
 
 def executors_python(folder: Path) -> Path:

@@ -21,7 +21,6 @@ class Protocol:
     busy: Answer
     busy_code: str
     is_list: Callable[[Request], bool]
-    patience: float = 1.0  # seconds without an answer until it counts as lost
 
 
 def _xml(status: int, code: str) -> Answer:

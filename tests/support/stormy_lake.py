@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -34,19 +35,21 @@ from lakegc_core.tables.parts import list_parts, read_part
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.files.names import Names
 from lakegc_sandbox.lakefs import Sandbox
-from tests.conftest import QUICK
 from tests.support.azurite import AzureServer
+from tests.support.lake import QUICK
 from tests.support.proxy import Answer, Forward, Hook, Proxy, Request, pass_on, proxy
 from tests.support.replays import AWS, AZURE, environment
 from tests.support.servers import S3Server
 from tests.support.tasks import run_here
+from tests.support.waiting import STARTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME, MARK, PREFIX = "lake", "m1", "team/lake"
 FOREIGN = "README.md"
-PATIENCE = 1.0  # seconds without an answer until it counts as lost
+PATIENCE = 60.0  # seconds without an answer until it counts as lost
+SOON = 10.0  # the same where answers are held back: what is not held back has to be there by then, three times
 _SWEEPS = f"_lakefs/retention/gc/lakegc/marks/{MARK}/sweeps"
 
 
@@ -77,13 +80,13 @@ class StormyLake:
     live: set[str] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
     waves: list[tuple[int | None, float]] = field(default_factory=list)  # tasks side by side, and each one's ceiling
-    patience: float = PATIENCE
+    swept: Event = field(default_factory=Event)  # the last sweep is over
 
-    def open(self) -> MarkContext:
-        """The mark, whose store is asked through the proxy and gives up soon."""
+    def open(self, patience: float = PATIENCE) -> MarkContext:
+        """The mark, whose store is asked through the proxy. `patience`: seconds until an answer counts as lost."""
         client = LakeFSClient(self.settings.server, sleep=lambda seconds: None)
         found = open_repository(self.settings, NAME, client=client)
-        store: Any = replace(found.data, read_timeout=self.patience, max_attempts=3)  # type: ignore[type-var]
+        store: Any = replace(found.data, read_timeout=patience, max_attempts=3)  # type: ignore[type-var]
         behind = replace(found, data=store, outputs=store, workspace=store)
         if behind.artifacts(MARK).header() is None:
             return begin_mark(behind, MARK, min_age=timedelta(0), safety_level="none")
@@ -95,7 +98,7 @@ class StormyLake:
         pipeline.mark(self.spark, context)
         assert set(pipeline.expired_of(context)) == self.dead
 
-    def sweep(self, hook: Hook = pass_on, *, batch: int = 40) -> SweepResult:
+    def sweep(self, hook: Hook = pass_on, *, batch: int = 40, patience: float = PATIENCE) -> SweepResult:
         """Sweep with small batches while the hook spoils what it likes. Tasks run here, so that batches can be small.
 
         Nothing that the journal calls done when it begins is asked for.
@@ -106,13 +109,20 @@ class StormyLake:
             patch.setattr(deletion, "run_tasks", self._wave)
             patch.setattr(deletion, "BATCH", batch)
             self.proxy.hook = hook
+            self.swept.clear()
             try:
-                return swept_report(self.spark, self.open())
+                return swept_report(self.spark, self.open(patience))
             finally:
+                self.swept.set()
                 self.proxy.hook = pass_on
                 asked = self.asked_since(first)
                 assert asked.isdisjoint(done), "asked again for what was on record"
                 assert asked <= self.dead, "asked for something else than garbage"
+
+    def stall(self, request: Request, forward: Forward) -> None:
+        """The hook for a server that has done it, and whose answer comes too late."""
+        forward(request)
+        self.swept.wait(STARTS)
 
     def _wave(self, spark: SparkSession, items: Sequence[Any], task: Any, *, width: int | None) -> list[Any]:
         self.waves.append((width, task.__self__.rate))
@@ -222,7 +232,7 @@ def stormy_lake(spark: SparkSession, folder: Path, store: S3Server | AzureServer
         names, old = Names(seed=2), time.time() - 9 * 86_400
         found.dead.update(names.data_address(old + number) for number in range(garbage))
         _put(connect(direct), [FOREIGN, *sorted(found.dead)])
-        time.sleep(1.1)  # the store counts whole seconds, and only what is older than the mark may go
+        time.sleep(1.1)  # or longer: the store counts whole seconds, and only what is older than the mark may go
         found.mark()
         yield found
 

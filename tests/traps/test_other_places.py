@@ -117,8 +117,10 @@ def test_t31_a_collector_whose_clock_is_ahead_of_the_stores_is_stopped(fast: Spa
         config = server.config("ns")
         served.sandbox.create_repository("far", "s3://far/ns", store=config)
         opened = replace(served.open("far"), data=config, workspace=LocalConfig(str(tmp_path / "marks")))
-        with environment({"LAKEGC_NOW": str(time.time() + ahead)}):
+        began = time.time()
+        with environment({"LAKEGC_NOW": str(began + ahead)}):  # which stands still
             context = begin_mark(opened, "m1")
             namespace_listing(fast, context)
-        assert context.mark.require("namespace_listing").facts["clock_skew"] == pytest.approx(-ahead, abs=60)
+        skew = context.mark.require("namespace_listing").facts["clock_skew"]
+        assert -2 <= skew + ahead <= time.time() - began + 2
         assert judged(context, "clocks").stops

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +21,8 @@ from lakegc_sandbox.dagster_ui import HOST, dagster_dev, free_port, prepare_home
 from lakegc_sandbox.history import build_demo
 from tests.support.lake import QUICK
 from tests.support.servers import ServerStartError
+from tests.support.waiting import STARTS, until
 
-START_SECONDS = 300.0
 REPOSITORIES = ("analytics", "events", "damaged", "finance", "orders")
 MARKS = 3
 _POLICY = """\
@@ -101,11 +100,16 @@ def _damage(repository: Repository, namespace: Path) -> None:
 
 
 def _await(site: Site, child: subprocess.Popen[bytes]) -> None:
-    limit = time.monotonic() + START_SECONDS
-    while time.monotonic() < limit and child.poll() is None:
+    def answers() -> bool:
+        assert child.poll() is None, "it has ended"
         try:
-            with urllib.request.urlopen(f"{site.url}/server_info", timeout=5):
-                return
+            with urllib.request.urlopen(f"{site.url}/server_info", timeout=60):
+                return True
         except OSError:
-            time.sleep(0.5)
-    raise ServerStartError(f"dagster dev did not come up:\n{site.log.read_text(errors='replace')[-3000:]}")
+            return False
+
+    try:
+        until(answers, "dagster dev answers", 2 * STARTS, pause=0.5)
+    except AssertionError as error:
+        tail = site.log.read_text(errors="replace")[-3000:]
+        raise ServerStartError(f"dagster dev did not come up: {error}\n{tail}") from None

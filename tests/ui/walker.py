@@ -154,7 +154,8 @@ class Walker:
         self.see(f"Checks ({count})")
         self.page.get_by_text(_CHECKED).nth(count - 1).wait_for()
         limit, found = time.monotonic() + PATIENCE_SECONDS, dict[str, str]()
-        while len(found) < count and time.monotonic() < limit:  # dates come before results
+        while len(found) < count:  # dates come before results
+            assert time.monotonic() < limit, f"of {count} checks only these have a result: {found}"
             self.page.wait_for_timeout(_LOOKS_MILLISECONDS)
             found = dict(_RESULT.findall(self.page.locator("body").inner_text()))
         return found

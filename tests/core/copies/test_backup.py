@@ -18,6 +18,7 @@ from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.store.base import connect
 from tests.support import servers
 from tests.support.replays import Replay, environment
+from tests.support.waiting import STARTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +83,7 @@ def rclone_copies(source: Path, target: Path, lists: Path) -> None:
     """The recipe of README: copy what the lists in a folder name, with rclone."""
     for each in sorted(lists.glob("*.txt")):
         command = [servers.binary("rclone"), "--config=", "copy", "--no-traverse", f"--files-from-raw={each}"]
-        subprocess.run([*command, str(source), str(target)], check=True, capture_output=True, timeout=120)
+        subprocess.run([*command, str(source), str(target)], check=True, capture_output=True, timeout=STARTS)
 
 
 def test_rclone_copies_a_marks_list_away_and_brings_it_back_and_lakegc_restores_what_rclone_saved(

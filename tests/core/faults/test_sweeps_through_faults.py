@@ -7,7 +7,6 @@ next sweep asks for the rest alone.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,12 +16,13 @@ import pytest
 from lakegc_core.config.settings import ScaleSettings
 from lakegc_core.errors import StoreError
 from lakegc_core.names import NO_ANSWER
+from lakegc_core.store import pace
 from tests.support.azurite import azurite
 from tests.support.npm import NoNetworkError
 from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, cut_off
 from tests.support.servers import seaweedfs
 from tests.support.store_faults import PROTOCOLS
-from tests.support.stormy_lake import PATIENCE, PREFIX, StormyLake, answering, is_delete, keys_of, stormy_lake
+from tests.support.stormy_lake import PATIENCE, PREFIX, SOON, StormyLake, answering, is_delete, keys_of, stormy_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,10 +41,13 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield found
 
 
-def stalled(request: Request, forward: Forward) -> None:
-    """The server has done it; its answer comes too late."""
-    forward(request)
-    time.sleep(PATIENCE + 0.3)
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A store that throttles is waited for without end; what an earlier sweep has learnt of it is forgotten."""
+    monkeypatch.setattr(pace, "PATIENCE", 1e6)
+    pace.shared.cache_clear()
+    yield
+    pace.shared.cache_clear()
 
 
 def hung_up(request: Request, forward: Forward) -> None:
@@ -65,13 +68,16 @@ def refusing(lake: StormyLake, chosen: Callable[[str], bool], code: str) -> Hook
     return hook
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_sweep_through_every_kind_of_fault_accounts_for_all_and_the_next_one_finishes(lake: StormyLake) -> None:
     held = {key for key in lake.dead if key[-2] in "0123"}
     slow = refusing(lake, lambda key: key[-2] in "0123", "SlowDown")
-    spoilt = [BUSY, answer_lost, BUSY, hung_up, LOGIN, slow, BUSY, stalled, BROKEN, INTERNAL, cut_off, BUSY]
+    spoilt = [BUSY, answer_lost, BUSY, hung_up, LOGIN, slow, BUSY, lake.stall, BROKEN, INTERNAL, cut_off, BUSY]
     denied = refusing(lake, held.__contains__, "AccessDenied")
-    result = lake.sweep(answering(*spoilt, then=denied), batch=20)
+    lake.reset()
+    settings, lake.waves = lake.settings, []
+    result = lake.sweep(answering(*spoilt, then=denied), batch=20, patience=SOON)
     lake.check(result)
     assert 0 < result.outcomes["failed:AccessDenied"] <= len(held)
     refused = {key for key, outcome in lake.final_outcomes().items() if outcome == "failed:AccessDenied"}
@@ -79,6 +85,7 @@ def test_a_sweep_through_every_kind_of_fault_accounts_for_all_and_the_next_one_f
     unfinished = {key for key, outcome in lake.final_outcomes().items() if outcome.startswith("failed:")}
     lake.settings = replace(lake.settings, scale=ScaleSettings(delete_parallelism=1, delete_rate=5000))
     again = lake.sweep()
+    lake.settings = settings
     lake.check(again, planned=unfinished)
     assert (lake.waves[0], lake.waves[-1]) == ((None, 0), (1, 5000)), "a ceiling is for the tasks that run side by side"
     assert again.sweep == 2 and again.trouble == "" and lake.stored().isdisjoint(lake.dead)
@@ -91,7 +98,7 @@ FAULTS: dict[str, Callable[[StormyLake], Hook]] = {
     "dropped before the server hears of it": lambda lake: answering(*[hung_up] * 12),
     "a page of something else": lambda lake: answering(*[LOGIN] * 12),
     "XML that breaks off": lambda lake: answering(*[BROKEN] * 12),
-    "stalls": lambda lake: answering(*[stalled] * 6),
+    "stalls": lambda lake: answering(*[lake.stall] * 6),
     "single keys throttled": lambda lake: answering(*[refusing(lake, lambda key: key[-2] in "02468", "SlowDown")] * 6),
     "internal errors": lambda lake: answering(*[INTERNAL] * 12),
     "nothing but lost answers": lambda lake: answering(then=answer_lost),
@@ -99,11 +106,12 @@ FAULTS: dict[str, Callable[[StormyLake], Hook]] = {
 }
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_sweep_through_one_kind_of_fault_is_finished_by_the_next(lake: StormyLake, fault: str) -> None:
     lake.reset()
-    result = lake.sweep(FAULTS[fault](lake))
+    result = lake.sweep(FAULTS[fault](lake), patience=SOON if fault == "stalls" else PATIENCE)
     lake.check(result)
     unfinished = {key for key, outcome in lake.final_outcomes().items() if outcome.startswith("failed:")}
     assert bool(unfinished) == bool(result.failed)
@@ -118,15 +126,13 @@ def test_a_sweep_through_one_kind_of_fault_is_finished_by_the_next(lake: StormyL
     assert lake.stored().isdisjoint(lake.dead)
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_storm_that_does_not_end_fails_by_its_name_and_the_next_sweep_asks_again(
     lake: StormyLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.reset()
-    monkeypatch.setattr("lakegc_core.store.pace.PATIENCE", 0.0)
-    from lakegc_core.store import pace
-
-    pace.shared.cache_clear()
+    monkeypatch.setattr(pace, "PATIENCE", 0.0)
     result = lake.sweep(answering(then=lambda request, forward: BUSY))
     pace.shared.cache_clear()
     assert result.outcomes["failed:SlowDown"] == len(lake.dead) and lake.stored() >= lake.dead
@@ -136,6 +142,7 @@ def test_a_storm_that_does_not_end_fails_by_its_name_and_the_next_sweep_asks_aga
     assert again.trouble == ""
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_sweep_whose_journal_cannot_be_written_breaks_off_and_is_taken_up(lake: StormyLake) -> None:
     lake.reset()
@@ -153,6 +160,7 @@ def test_a_sweep_whose_journal_cannot_be_written_breaks_off_and_is_taken_up(lake
     assert result.sweep == 1 and result.trouble == ""
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_sweep_whose_lease_cannot_be_read_any_more_stops_before_the_next_call(lake: StormyLake) -> None:
     """Without proof that it is alone, a task sends nothing."""
@@ -179,6 +187,7 @@ def test_a_sweep_whose_lease_cannot_be_read_any_more_stops_before_the_next_call(
     assert lake.stored().isdisjoint(lake.dead)
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_sweep_of_azure_through_a_storm_and_lost_answers(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory

@@ -124,9 +124,10 @@ def test_t43_any_other_status_is_told_at_once_with_what_to_do(server: Scripted, 
 
 
 def test_the_server_may_say_how_long_to_wait(server: Scripted) -> None:
+    began = time()
     answers = [
         Say(429, {"message": "slow"}, {"Retry-After": "7"}),
-        Say(503, {"message": "slow"}, {"Retry-After": formatdate(time() + 30, usegmt=True)}),
+        Say(503, {"message": "slow"}, {"Retry-After": formatdate(began + 30, usegmt=True)}),
         Say(503, {"message": "slow"}, {"Retry-After": "86400"}),
         Say(503, {"message": "slow"}, {"Retry-After": "soon"}),
         Say(200, REPOSITORY),
@@ -134,7 +135,7 @@ def test_the_server_may_say_how_long_to_wait(server: Scripted) -> None:
     server.on("GET", R, answers)
     server.client.repository("repo")
     assert server.slept[0] == 7
-    assert 25 < server.slept[1] <= 31
+    assert 29 - (time() - began) <= server.slept[1] <= 31
     assert server.slept[2] == 120
     assert server.slept[3] <= 4
 
@@ -153,12 +154,12 @@ def test_an_answer_that_is_always_cut_is_an_error_and_never_half_an_answer(serve
 
 
 def test_a_server_that_is_not_there_is_named_with_the_endpoint() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
     slept: list[float] = []
-    with pytest.raises(ServerError, match="cannot be reached") as caught:
-        LakeFSClient(ServerSettings(url, KEY, SECRET), sleep=slept.append).grace_period()
+    with socket.socket() as deaf:  # nobody else can have its port, on which nobody listens
+        deaf.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        with pytest.raises(ServerError, match="cannot be reached") as caught:
+            LakeFSClient(ServerSettings(url, KEY, SECRET), sleep=slept.append).grace_period()
     assert url in str(caught.value)
     assert len(slept) == 5
 
@@ -167,14 +168,16 @@ def test_a_server_that_does_not_answer_in_time_is_given_up(server: Scripted) -> 
     stop = threading.Event()
 
     def hang(_: Asked) -> Say:
-        stop.wait(5)
+        stop.wait(120)
         return Say(200, {"grace_period": 1})
 
     server.on("GET", "/config/garbage-collection", hang)
     settings = ServerSettings(server.url, KEY, SECRET, read_timeout=0.05)
-    with pytest.raises(ServerError, match="did not answer in time"):
-        LakeFSClient(settings, sleep=lambda _: None).grace_period()
-    stop.set()
+    try:
+        with pytest.raises(ServerError, match="did not answer in time"):
+            LakeFSClient(settings, sleep=lambda _: None).grace_period()
+    finally:
+        stop.set()
 
 
 def test_a_redirect_is_not_followed_and_its_target_is_named_without_its_query(server: Scripted) -> None:

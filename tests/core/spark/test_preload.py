@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import pytest
 
 from lakegc_core.spark import preload
 from lakegc_core.spark.session import Json, run_tasks
+from tests.support.waiting import STARTS, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,19 +64,15 @@ def test_a_daemon_is_a_fork_of_the_warm_process_and_both_end_with_their_pipes() 
         (fork,) = _children(int(pid))
         assert b"A_SETTING=of the daemon's" in Path(f"/proc/{daemon.pid}/environ").read_bytes()
         daemon.stdin.close()
-        assert daemon.wait(60) == 0
+        assert daemon.wait(STARTS) == 0
         _goes(Path(f"/proc/{fork}"))
         driver.stdin.close()
-        driver.wait(60)
+        driver.wait(STARTS)
         _goes(Path(address.decode()).parent)
 
 
 def _goes(path: Path) -> None:
-    """Wait until it is gone; no longer than a minute."""
-    limit = time.monotonic() + 60
-    while path.exists():
-        assert time.monotonic() < limit, f"{path} stays"
-        time.sleep(0.1)
+    until(lambda: not path.exists(), f"{path} is gone")
 
 
 @pytest.mark.parametrize("other", ["gone", "threads"])
@@ -92,8 +88,8 @@ def test_without_a_warm_process_that_may_fork_a_daemon_is_sparks_own(tmp_path: P
     assert not _children(daemon.pid)
     assert b"pyspark.daemon" in Path(f"/proc/{daemon.pid}/cmdline").read_bytes()
     daemon.stdin.close()
-    daemon.wait(60)
-    assert warm is None or warm.wait(60) == 0
+    daemon.wait(STARTS)
+    assert warm is None or warm.wait(STARTS) == 0
 
 
 def test_a_worker_finds_imported_what_it_needs(spark: SparkSession) -> None:
@@ -109,4 +105,4 @@ def test_a_worker_finds_imported_what_it_needs(spark: SparkSession) -> None:
 @pytest.mark.parametrize(("threads", "may_fork"), [("none", "True"), ("threads", "False")])
 def test_what_is_imported_starts_no_threads_and_with_any_it_does_not_fork(threads: str, may_fork: str) -> None:
     command = [sys.executable, "-c", _TRY, threads]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=120).stdout.split() == [may_fork]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=STARTS).stdout.split() == [may_fork]

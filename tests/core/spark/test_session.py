@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import pytest
 from lakegc_core.spark.session import many
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import Part, read
+from tests.support.waiting import STARTS, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,16 +62,24 @@ def test_under_spark_submit_its_master_counts_and_tasks_run_there(tmp_path: Path
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=STARTS,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "local[3] [{'item': 7}]"
 
 
+MOMENTS: dict[str, Callable[[int], bool]] = {
+    "something was started": lambda leader: len(_group(leader)) > 1,
+    "Java has begun": lambda leader: bool(_threads_of_java(leader)),
+    "Java is at work": lambda leader: _threads_of_java(leader) > 20,
+    "Spark is there": lambda leader: _threads_of_java(leader) > 40,
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [1.0, 2.0, 3.0])
-def test_an_interrupt_while_java_starts_leaves_no_java_behind(after: float) -> None:
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_interrupt_while_java_starts_leaves_no_java_behind(moment: str) -> None:
     program = (
         "from lakegc_core.spark.session import session\n"
         "print('begins', flush=True)\n"
@@ -79,16 +88,14 @@ def test_an_interrupt_while_java_starts_leaves_no_java_behind(after: float) -> N
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as begun:
         assert begun.stdout is not None and begun.stdout.readline()
-        time.sleep(after)
-        os.killpg(begun.pid, signal.SIGINT)
-        begun.wait(60)
-    for _ in range(100):
-        if not (left := _group(begun.pid)):
-            return
-        time.sleep(0.1)
-    for process in left:
-        os.kill(process, signal.SIGKILL)
-    raise AssertionError(left)
+        try:
+            until(lambda: MOMENTS[moment](begun.pid), moment, STARTS, pause=0.01)
+            os.killpg(begun.pid, signal.SIGINT)
+            begun.wait(STARTS)
+            until(lambda: not _group(begun.pid), "all that it had started has ended")
+        finally:
+            for process in _group(begun.pid):
+                os.kill(process, signal.SIGKILL)
 
 
 def _group(leader: int) -> list[int]:
@@ -100,3 +107,12 @@ def _group(leader: int) -> list[int]:
             if int(told[2]) == leader and told[0] not in "ZX":
                 found.append(int(stat.parent.name))
     return found
+
+
+def _threads_of_java(leader: int) -> int:
+    """How many threads the Java of a group has; 0: there is none yet."""
+    for process in _group(leader):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{process}/comm").read_text().strip() == "java":
+                return len(list(Path(f"/proc/{process}/task").iterdir()))
+    return 0

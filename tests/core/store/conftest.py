@@ -58,7 +58,7 @@ class Place:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"x")
         if self.kind == "rclone":
-            time.sleep(RCLONE_DIRECTORY_CACHE)
+            time.sleep(RCLONE_DIRECTORY_CACHE)  # longer does no harm
 
     def addresses(self, prefix: str = "") -> list[str]:
         """What a listing yields, in its order."""
@@ -134,7 +134,7 @@ def behind_proxy(protocol: Protocol, server: NetworkServer) -> Iterator[Faulty]:
     prefix = uuid.uuid4().hex
     with proxy(server.endpoint) as between:
         place = between.endpoint + server.endpoint[len("http://") :].partition("/")[2].join(("/", "")).rstrip("/")
-        config = server.config(prefix, endpoint_url=place, max_attempts=2, read_timeout=protocol.patience)
+        config = server.config(prefix, endpoint_url=place, max_attempts=2)
         yield Faulty(protocol, server.config(prefix).connect(), config, config.connect(), between)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from dataclasses import replace
+from threading import Event
 from urllib.parse import quote
 
 import pytest
@@ -42,10 +42,18 @@ def test_a_delete_whose_answer_is_lost_may_have_happened(faulty: Faulty) -> None
     faulty.direct.write("data/a", b"")
     faulty.proxy.hook = answer_lost
     assert faulty.store.delete_many(["data/a", "data/b"]) == [NO_ANSWER] * 2
-    faulty.proxy.hook = lambda request, forward: time.sleep(faulty.protocol.patience + 0.5)
-    assert faulty.store.delete_many(["data/a"]) == [NO_ANSWER]
     faulty.proxy.hook = pass_on
     assert faulty.listed() == []
+
+
+def test_a_delete_that_is_not_answered_is_waited_for_no_longer_than_the_read_timeout(faulty: Faulty) -> None:
+    given_up = Event()
+    faulty.proxy.hook = lambda request, forward: None if given_up.wait(120) else forward(request)
+    try:
+        assert replace(faulty.config, read_timeout=0.5).connect().delete_many(["data/a"]) == [NO_ANSWER]
+        assert len(faulty.proxy.requests) > 1, "asked again, though the first one was still under way"
+    finally:
+        given_up.set()
 
 
 def test_a_delete_that_is_answered_the_second_time_is_ours_though_the_object_is_gone_by_then(faulty: Faulty) -> None:

@@ -16,10 +16,11 @@ from lakegc_core.spark import shipping
 from lakegc_core.store.base import connect
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
-from tests.conftest import QUICK
 from tests.core.whole.test_pipeline_on_stores import DAY, history
+from tests.support.lake import QUICK
 from tests.support.servers import ACCESS_KEY, SECRET_KEY, S3Server, seaweedfs
 from tests.support.spark_cluster import Cluster, cluster, executors_python
+from tests.support.waiting import STARTS
 
 EXECUTORS_KEY = "LAKEGCEXECUTORS"
 EXECUTORS_SECRET = "executors/only+secret=9876543210"
@@ -49,7 +50,7 @@ def lakegc(home: Path, variables: dict[str, str], *arguments: str) -> Any:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=2 * STARTS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 STARTS = 60  # more than there are kinds of steps
 
+SLOW = (pytest.mark.slow, pytest.mark.safety)
+
 
 @pytest.fixture(scope="module")
 def now() -> Iterator[Callable[[], float]]:
@@ -93,6 +95,7 @@ def test_a_mark_that_dies_after_each_of_its_steps_in_turn_is_right_in_the_end(
         assert script.happened().count(f"{stage}/part") > 1, "died between its first part and its manifest"
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_sweep_that_dies_after_each_of_its_steps_in_turn_is_right_in_the_end(
     swept: Lake, monkeypatch: pytest.MonkeyPatch
@@ -121,11 +124,11 @@ def test_a_sweep_that_dies_after_each_of_its_steps_in_turn_is_right_in_the_end(
     ("step", "moment"),
     [
         # A report half written, of a plan that was never sealed.
-        pytest.param("unified/summary.json", BEFORE, marks=pytest.mark.slow),
+        pytest.param("unified/summary.json", BEFORE, marks=SLOW),
         ("delete objects", AFTER),  # objects gone of which no journal knows
-        pytest.param("sweep/outcomes/part", AFTER, marks=pytest.mark.slow),  # some deleted, some not, all on record
+        pytest.param("sweep/outcomes/part", AFTER, marks=SLOW),  # some deleted, some not, all on record
         # All deleted, and not looked again yet.
-        pytest.param("sweep/later attempt/look/uncommitted/part", BEFORE, marks=pytest.mark.slow),
+        pytest.param("sweep/later attempt/look/uncommitted/part", BEFORE, marks=SLOW),
     ],
 )
 def test_what_comes_back_to_life_while_a_sweep_is_dead_is_rescued_or_called_lost(
@@ -214,6 +217,7 @@ def real_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LAKEGC_NOW")
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_mark_killed_within_a_stage_is_finished_by_the_next_start(fresh: Lake, real_time: None) -> None:
     before, script = fresh.stored(), fresh.script("committed_addresses/ranges/part", moment=AFTER)
@@ -225,6 +229,7 @@ def test_a_mark_killed_within_a_stage_is_finished_by_the_next_start(fresh: Lake,
     fresh.check_mark(before)
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_sweep_killed_between_a_delete_and_its_record_is_finished_by_the_next_start(
     swept: Lake, real_time: None

@@ -23,7 +23,7 @@ from tests.support.true_time import Nights, flip, nights
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.safety]
 
 OWN_JOURNAL, PLAN, PLAN_PART = "m2/sweeps/1/outcomes/*", "m2/sweeps/1/plan.json", "m2/sweeps/1/attempt-1/plan/*"
 

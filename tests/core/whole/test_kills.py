@@ -15,6 +15,7 @@ from lakegc_core.names import STAGES
 from tests.support import crash_lake
 from tests.support.crash_lake import Lake, killed
 from tests.support.crashing import AFTER, BEFORE
+from tests.support.waiting import STARTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,6 +136,7 @@ def finish_mark(lake: Lake, before: dict[str, int]) -> None:
     lake.check_mark(before)
 
 
+@pytest.mark.safety
 @pytest.mark.parametrize(("step", "moment", "number"), SWEEP)
 def test_a_sweep_killed_at_any_step_is_finished_by_the_next_start(
     kept: Lake, step: str, moment: str, number: int
@@ -147,6 +149,7 @@ def test_a_sweep_killed_at_any_step_is_finished_by_the_next_start(
     finish_sweep(kept, before, right, readable)
 
 
+@pytest.mark.safety
 @pytest.mark.parametrize(("request_", "number"), SWEEP_REQUESTS)
 def test_a_sweep_killed_while_lakefs_answers_is_finished_by_the_next_start(
     kept: Lake, request_: str, number: int
@@ -176,7 +179,7 @@ def test_every_step_of_a_mark_and_of_a_sweep_is_among_these_places(kept: Lake) -
     before, right, marking, sweeping = kept.stored(), kept.garbage(), kept.script("never"), kept.script("never")
     for start, script in ((kept.marking, marking), (kept.sweeping, sweeping)):
         victim = start(script)
-        said = victim.communicate(timeout=300)
+        said = victim.communicate(timeout=2 * STARTS)
         assert victim.returncode == 0, said
     kept.check_swept(before, right)
     page = "report.html"  # for people; nothing reads it

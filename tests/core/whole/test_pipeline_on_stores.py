@@ -83,7 +83,7 @@ def test_the_garbage_of_a_repository_goes_and_answers_410(
     live, dead = history(repository)
     store = connect(config)
     store.write("README.md", b"not lakeFS's")
-    time.sleep(1.1)  # some stores count whole seconds, and only what is older than the mark may go
+    time.sleep(1.1)  # or longer: some stores count whole seconds, and only what is older than the mark may go
     with SandboxServer(sandbox) as server:
         credentials = ServerSettings(server.url, server.access_key, server.secret_key)
         settings = Settings(server=credentials, stores=(mapping,))
@@ -98,10 +98,12 @@ def test_the_garbage_of_a_repository_goes_and_answers_410(
         if blockstore == "azure":
             assert isinstance(store, AzureStore)
             store.service.set_service_properties(delete_retention_policy=RetentionPolicy(enabled=True, days=7))
+        began = time.time()
         swept = swept_report(spark, context)
         assert (swept.outcomes["deleted"], swept.failed, swept.lost) == (len(dead), 0, 0)
         if blockstore == "azure":
-            assert swept.recoverable_until == pytest.approx(time.time() + 7 * 86_400, abs=120)
+            assert swept.recoverable_until is not None
+            assert began - 2 <= swept.recoverable_until - 7 * 86_400 <= time.time() + 2
             assert "can be brought back until" in sweep_screen(sweep_report(swept))
         else:
             assert swept.recoverable_until is None and " freed" in sweep_screen(sweep_report(swept))

@@ -26,6 +26,7 @@ from lakegc_core.stages.swept_report.stage import swept_report
 from tests.support import servers
 from tests.support.proxy import Answer, Forward, Request, proxy
 from tests.support.replays import LAKEFS_KEY, LAKEFS_SECRET, Replay, environment, replayed
+from tests.support.waiting import STARTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -236,7 +237,7 @@ def test_the_command_line_tells_no_secret_when_it_works_and_when_it_fails(
     def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
         variables = os.environ | replay.variables() | {"HOME": str(tmp_path), "LAKECTL_SERVER_ENDPOINT_URL": lakefs}
         return subprocess.run(
-            [*command, *arguments], env=variables | changes, capture_output=True, text=True, timeout=120, check=False
+            [*command, *arguments], env=variables | changes, capture_output=True, text=True, timeout=STARTS, check=False
         )
 
     def marks(**changes: str) -> subprocess.CompletedProcess[str]:

@@ -21,13 +21,14 @@ from lakegc_core.errors import RefusedError
 from tests.support import crash_lake
 from tests.support.crash_lake import ARTIFACTS, LATER, Lake
 from tests.support.crashing import Script
+from tests.support.waiting import STARTS, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DUMP = "POST /gc/prepare_uncommited"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.safety]
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +56,12 @@ def held(lake: Lake, victim: subprocess.Popen[str], number: int = 1) -> Iterator
 
     def wait() -> None:
         reached.set()
-        release.wait(600)
+        release.wait(3 * STARTS)
 
     try:
         with lake.at_request(DUMP, wait, number):
-            while not reached.wait(0.1):
-                assert victim.poll() is None, victim.communicate()
+            until(lambda: reached.is_set() or victim.poll() is not None, f"lakeFS is asked: {DUMP}", STARTS)
+            assert reached.is_set(), victim.communicate()
             yield release
     finally:
         release.set()
@@ -70,7 +71,7 @@ def held(lake: Lake, victim: subprocess.Popen[str], number: int = 1) -> Iterator
 
 def ended(victim: subprocess.Popen[str]) -> tuple[int, str]:
     """Exit code and what was said on stderr."""
-    said = victim.communicate(timeout=300)[1]
+    said = victim.communicate(timeout=2 * STARTS)[1]
     return victim.returncode, said
 
 
@@ -99,7 +100,7 @@ def test_a_lease_left_by_a_dead_process_of_another_machine_is_taken_over_after_i
         with pytest.raises(RefusedError, match=f"`sweep lake m1` on .*, process {one.pid}, whose lease"):
             lake.mark()
         one.send_signal(signal.SIGKILL)
-        assert one.wait(60) == -signal.SIGKILL
+        assert one.wait(STARTS) == -signal.SIGKILL
     assert before.keys() - lake.stored().keys() == right
     file = lake.root / ARTIFACTS / "lease.json"
     lease = json.loads(file.read_bytes()) | {"host": "another"}
@@ -122,7 +123,7 @@ def test_a_collector_that_slept_while_its_lease_was_taken_over_stops_when_it_wak
         lake.check_swept(before, right, lake.sweep())
         kept = {path: path.read_bytes() for path in lake.artifact("sweeps").rglob("*") if path.is_file()}
         one.send_signal(signal.SIGCONT)
-        _await_renewal(script)
+        until(script.lost_lease.exists, "it has learnt that its lease is lost", STARTS)
         release.set()
         code, said = ended(one)
     assert code == 3 and "The lease of this repository was lost (somebody else took it)" in said
@@ -133,14 +134,17 @@ def test_a_collector_that_slept_while_its_lease_was_taken_over_stops_when_it_wak
 
 def _stop(lake: Lake, process: subprocess.Popen[str], script: Script) -> None:
     """Stop a process where it holds no lock of a file, which nobody could take from it."""
-    locks = (lake.root / ARTIFACTS / ".lakegc-lock", Path(script.folder, "lock"))
-    while True:
+    locks = (lake.root / ARTIFACTS / ".lakegc-lock", Path(script.folder, "steps.lock"))
+
+    def stopped() -> bool:
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         if all(_is_free(lock) for lock in locks):
-            return
+            return True
         process.send_signal(signal.SIGCONT)
-        time.sleep(0.05)
+        return False
+
+    until(stopped, "it is stopped where it holds no lock")
 
 
 def _is_free(file: Path) -> bool:
@@ -150,14 +154,6 @@ def _is_free(file: Path) -> bool:
         except BlockingIOError:
             return False
         return True
-
-
-def _await_renewal(script: Script) -> None:
-    """Wait until a renewal was tried, and lost."""
-    so_far, until = script.happened().count("lease renewed"), time.monotonic() + 60
-    while script.happened().count("lease renewed") == so_far and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(0.5)
 
 
 def _host(lake: Lake) -> str:

@@ -59,6 +59,7 @@ def test_a_mark_whose_clock_was_behind_passes_no_age_on(town: Nights) -> None:
     lands(town, finish)
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_mark_whose_clock_was_set_back_between_its_stages_passes_no_age_on(town: Nights) -> None:
     town.mark("m0")
@@ -81,6 +82,7 @@ def test_a_mark_whose_clock_was_set_back_between_its_stages_passes_no_age_on(tow
     lands(town, finish)
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 @pytest.mark.parametrize("swept", ["the next mark", "the mark before"])
 def test_what_a_mark_saw_live_by_a_clock_that_was_behind_is_waited_for_anew(town: Nights, swept: str) -> None:

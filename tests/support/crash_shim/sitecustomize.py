@@ -15,7 +15,15 @@ if "CRASH_SCRIPT" in os.environ:
     lease.LEASE_RENEWAL = timedelta(seconds=0.5)
     deletion.BATCH, deletion._JOURNAL = 2, 4
     planning._ROWS_A_PART = 6
-    arm(Script(**json.loads(os.environ["CRASH_SCRIPT"])))
+    script, renew = Script(**json.loads(os.environ["CRASH_SCRIPT"])), lease.Lease.renew
+
+    def renew_and_tell(held: lease.Lease) -> None:
+        renew(held)
+        if held._lost is not None:
+            script.lost_lease.touch()
+
+    lease.Lease.renew = renew_and_tell  # type: ignore[method-assign]
+    arm(script)
 
 if "CRASH_BATCH" in os.environ:
     from lakegc_core.stages.swept_report import deletion, planning

@@ -145,7 +145,7 @@ class _Meeting(LocalStore):
     met = Barrier(2)
 
     def read(self, key: str) -> bytes:
-        self.met.wait(timeout=30)
+        self.met.wait(timeout=120)
         return super().read(key)
 
 

@@ -113,6 +113,7 @@ def digests(context: MarkContext) -> dict[str, str]:
     return {row["address"]: row["digest"] for row in rows(context, "expired_addresses", "digests")}
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_sizes_that_coincide_by_chance_cost_heads_and_no_pages(town: Town) -> None:
     town.commit(a=town.content(), b=town.content())
@@ -137,6 +138,7 @@ def test_sizes_that_coincide_by_chance_cost_heads_and_no_pages(town: Town) -> No
     assert town.lake.stored().keys() == live
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_what_is_of_no_more_use_is_forgotten(town: Town) -> None:
     town.commit(a=town.content())
@@ -150,6 +152,7 @@ def test_what_is_of_no_more_use_is_forgotten(town: Town) -> None:
     assert facts["pages_asked"] == 0
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_under_kms_heads_prove_nothing_and_all_that_is_alike_by_size_is_asked_for(town: Town) -> None:
     town.proxy.hook = Disguise(lambda path: True)
@@ -225,6 +228,7 @@ def test_an_entry_that_claims_another_digest_than_its_object_has_is_asked_for(to
     assert expired(context) == garbage
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_more_heads_than_the_budget_are_not_made(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))

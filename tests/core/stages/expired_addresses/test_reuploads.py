@@ -92,6 +92,7 @@ def test_nothing_is_asked_where_no_head_holds_anything_alike(lake: Lake) -> None
     assert report["asked"]["pages"] == 0
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_what_the_requests_do_not_suffice_for_waits_and_comes_first_next_time(lake: Lake, asked: Any) -> None:
     committed(lake, "one", 500)
@@ -131,6 +132,7 @@ def test_empty_objects_come_last(lake: Lake, asked: Any) -> None:
     assert expired(marked(lake, "m")[0]) == least
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_an_entry_that_claims_another_size_than_its_object_has_may_hide_any_candidate(lake: Lake) -> None:
     repository = lake.repository
@@ -147,6 +149,7 @@ def test_an_entry_that_claims_another_size_than_its_object_has_may_hide_any_cand
     assert expired(optimized) == garbage
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_mark_finds_such_an_entry_in_a_commit_since_the_mark_below(lake: Lake) -> None:
     committed(lake, "one", 500)
@@ -198,6 +201,7 @@ def test_what_a_branch_shows_over_an_imported_entry_is_kept_and_what_is_like_it_
     assert report["asked"]["pages"] == 1
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_optimized_marks_find_imported_entries_of_the_marks_below_and_of_their_own(lake: Lake) -> None:
     imported(lake, "below", 500)
@@ -212,6 +216,7 @@ def test_optimized_marks_find_imported_entries_of_the_marks_below_and_of_their_o
     assert {address for address, reason in kept(context).items() if reason == "staged"} == live
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_look_finds_an_entry_that_was_imported_after_the_mark(lake: Lake) -> None:
     garbage, address = forgotten(lake, 500), lake.forgotten(bytes(500))

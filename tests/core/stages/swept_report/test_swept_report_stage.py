@@ -136,6 +136,7 @@ def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_t
     assert (first.outcomes["deleted"], first.outcomes["already_gone"], first.bytes_deleted) == (2, 1, 22)
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_what_the_sweep_of_another_mark_found_gone_after_a_delete_without_an_answer_counts_there_alone(
     swept: Swept,
@@ -155,6 +156,7 @@ def test_what_the_sweep_of_another_mark_found_gone_after_a_delete_without_an_ans
     assert (second.bytes_deleted, first.bytes_deleted) == (33, 0)
 
 
+@pytest.mark.safety
 @pytest.mark.slow
 def test_a_delete_without_an_answer_counts_once_where_the_store_calls_every_delete_done(swept: Swept) -> None:
     other = swept.lake.begin("lake", "m2")
