@@ -53,6 +53,7 @@ class Standing:
     rests_on: tuple[str, ...] = ()  # marks of which it takes parts over
     touched_at: float = 0.0  # when it was last swept, or objects of it were brought back; 0 if never
     trouble: str = ""  # why it is not for a machine to remove, in words
+    is_open: bool = False  # a sweep of it is to be finished or closed
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ def reasons_to_keep(every: Sequence[Standing], keep: int, now: float) -> dict[st
 
     The newest complete mark of a series carries what is known of every object; one that read after it keeps findings
     from being carried; and the newest mark whose heads were all known is what a restored server is noticed by. A mark
-    that rests on others needs them, and the next one what was deleted or brought back since those listed.
+    that rests on others needs them, and the next one what was deleted or brought back since those listed. A sweep that
+    broke off asks, once it is finished or closed, what others deleted since its mark began.
     """
     whole = (mark for mark in every if mark.read_at is not None)
     complete = sorted(whole, key=lambda mark: (mark.started_at, mark.mark_id))
@@ -118,7 +120,8 @@ def reasons_to_keep(every: Sequence[Standing], keep: int, now: float) -> dict[st
             return "no complete mark has read lakeFS anew since it did"
         if mark.touched_at >= taken_over_since - APART:
             return "it was swept or restored since the listings that the next mark may take over"
-        return ""
+        asking = [each.mark_id for each in every if each.is_open and mark.touched_at >= each.started_at - APART]
+        return f"it was swept or restored since mark {asking[0]} began, a sweep of which is not over" if asking else ""
 
     listed_at = {mark.mark_id: mark.started_at for mark in complete}
     taken_over = {each for mark in carrying.values() for each in (mark.mark_id, *mark.rests_on)}
@@ -210,6 +213,7 @@ def _standing(context: RepositoryContext, mark_id: str) -> Standing | None:
             rests_on=tuple(rests_on(mark)),
             touched_at=max(_swept_at(mark), restored_at(mark)),
             trouble=_trouble(mark),
+            is_open=_is_to_be_closed(mark),
         )
     except MarkError:
         # It may have asked lakeFS, and been swept, as long as it was written to.
@@ -236,6 +240,16 @@ def _trouble_of_unreadable(mark: MarkArtifacts) -> str:
 def _is_open(mark: MarkArtifacts) -> bool:
     names = [files_of(mark.store, mark.folder, number) for number in sweeps_of(mark.store, mark.folder)]
     return any("plan.json" in each and "report.json" not in each for each in names)
+
+
+def _is_to_be_closed(mark: MarkArtifacts) -> bool:
+    """Whether a sweep of it broke off, or has a report that does not read: a person is told to close it."""
+    try:
+        for number in sweeps_of(mark.store, mark.folder):
+            _report(mark, number)
+    except MarkError:
+        return True
+    return _is_open(mark)
 
 
 def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:

@@ -1,6 +1,7 @@
 """The real command over recordings on S3 and on a folder: its exit codes and its contract.
 
-What starts Spark is a process of its own. What ends before that runs in the test's process: a start takes seconds.
+A mark, its sweep, a run and two refusals are processes of their own. All else runs in the test's process, with the
+session of the whole run: a start takes seconds.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core.cli import main
+from lakegc_core.cli import main, marking
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
 from tests.support.replays import Replay, environment, replayed
-from tests.support.waiting import STARTS
+from tests.support.waiting import STARTS, asks_again_at_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MARK_KEYS = {
     "repository",
@@ -48,6 +52,7 @@ class Command:
 
     replay: Replay
     home: Path
+    spark: SparkSession
 
     def __call__(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         java = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}  # for a life of seconds
@@ -64,19 +69,32 @@ class Command:
         )
 
     def here(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """The same without a process of its own, for what ends before Spark starts."""
+        """The same without a process of its own."""
         mine = self.replay.variables() | {"HOME": str(self.home)} | variables
         out, err = StringIO(), StringIO()
-        with environment(mine), chdir(self.home), redirect_stdout(out), redirect_stderr(err):
+        with ExitStack() as stack:
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setattr(marking, "spark_of", lambda *_, **__: self.spark)
+            patch.setattr(sys, "stdin", StringIO())
+            asks_again_at_once(patch)
+            for each in (environment(mine), chdir(self.home), redirect_stdout(out), redirect_stderr(err)):
+                stack.enter_context(each)
             try:
                 code: Any = main(arguments)
             except SystemExit as ended:  # argparse's way
                 code = ended.code
         return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
-    def json(self, *arguments: str, code: int = 0, **variables: str) -> Any:
-        """The one JSON object on stdout."""
-        done = self(*arguments, "--json", **variables)
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """The one JSON object that a process of its own writes to stdout."""
+        return self._json(self(*arguments, "--json"), code)
+
+    def json_here(self, *arguments: str, code: int = 0, **variables: str) -> Any:
+        """The same without a process of its own."""
+        return self._json(self.here(*arguments, "--json", **variables), code)
+
+    @staticmethod
+    def _json(done: subprocess.CompletedProcess[str], code: int) -> Any:
         assert done.returncode == code, done.stderr
         assert done.stdout.count("\n") == 1, "exactly one line"
         return json.loads(done.stdout)
@@ -89,10 +107,12 @@ class Command:
 
 
 @pytest.fixture(scope="module", params=["unified_gc", pytest.param("local_rich", marks=pytest.mark.slow)])
-def lakegc(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+def lakegc(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Command]:
     """The command over a recording on S3, and over one in a folder."""
     with replayed(request.param, tmp_path_factory.mktemp("cli")) as replay:
-        yield Command(replay, tmp_path_factory.mktemp("home"))
+        yield Command(replay, tmp_path_factory.mktemp("home"), spark)
 
 
 def check_mark(found: dict[str, Any], replay: Replay) -> None:
@@ -133,10 +153,10 @@ def swept(lakegc: Command, m1: Any, tmp_path_factory: pytest.TempPathFactory) ->
     replay, repository, file = lakegc.replay, lakegc.replay.repository, tmp_path_factory.mktemp("list") / "list"
     return Swept(
         before=replay.files(),
-        review=lakegc.json("review", repository, "m1", "--addresses", str(file)),
+        review=lakegc.json_here("review", repository, "m1", "--addresses", str(file)),
         addresses=file.read_text(encoding="utf-8"),
         refused=lakegc("sweep", repository, "m1"),
-        dry=lakegc.json("sweep", repository, "m1", "--dry-run"),
+        dry=lakegc.json_here("sweep", repository, "m1", "--dry-run"),
         left_by_dry=replay.files(),
         said=lakegc.json("sweep", repository, "m1", "--yes"),
     )
@@ -159,14 +179,14 @@ def test_a_mark_is_made_reviewed_swept_and_listed(lakegc: Command, m1: Any, swep
     assert said["sweep"] == 1 and said["report"].endswith("report.json")
     assert replay.files() == {key: size for key, size in swept.before.items() if key not in replay.right()}
 
-    listed = lakegc.json("marks", repository)
+    listed = lakegc.json_here("marks", repository)
     assert [mark["mark_id"] for mark in listed] == ["m1"]
     assert listed[0]["state"] == "swept"
-    assert lakegc("marks", repository).stdout.split()[0] == "m1"
+    assert lakegc.here("marks", repository).stdout.split()[0] == "m1"
 
 
 ON_S3_ALONE = pytest.mark.parametrize("lakegc", ["unified_gc"], indirect=True)
-"""For what does not depend on the store: each command is a process of its own."""
+"""For what does not depend on the store."""
 
 
 @ON_S3_ALONE
@@ -210,7 +230,9 @@ def test_what_is_unsafe_needs_its_word_and_the_server_its_settings(lakegc: Comma
 
 @ON_S3_ALONE
 def test_a_minimum_age_below_the_grace_period_ends_with_2(lakegc: Command) -> None:
-    error = lakegc.json("mark", lakegc.replay.repository, "--min-age", "1h", code=2, LAKEGC_UNSAFE="", LAKEGC_NOW="")
+    error = lakegc.json_here(
+        "mark", lakegc.replay.repository, "--min-age", "1h", code=2, LAKEGC_UNSAFE="", LAKEGC_NOW=""
+    )
     assert "--min-age" in error["error"]
 
 
@@ -230,21 +252,21 @@ def test_a_mark_that_its_guards_do_not_authorise_is_complete_and_its_sweep_ends_
     config = "lease: external\nrepositories: [{match: '*', safety: standard}]"  # rclone has no conditional writes
     (lakegc.home / "strict.yaml").write_text(config, encoding="utf-8")
     before = replay.files()
-    error = lakegc.json("sweep", replay.repository, "m1", "--yes", "--config", "strict.yaml", code=3)
+    error = lakegc.json_here("sweep", replay.repository, "m1", "--yes", "--config", "strict.yaml", code=3)
     assert "Nothing was deleted" in error["error"]
-    review = lakegc.json("review", replay.repository, "m1", "--config", "strict.yaml")
+    review = lakegc.json_here("review", replay.repository, "m1", "--config", "strict.yaml")
     assert review["authorized"] is False
-    shown = lakegc("review", replay.repository, "m1", "--config", "strict.yaml").stdout.splitlines()[-1]
+    shown = lakegc.here("review", replay.repository, "m1", "--config", "strict.yaml").stdout.splitlines()[-1]
     assert shown.startswith("swept ") and f"{len(replay.right()):,} objects deleted" in shown
-    lakegc.json("mark", *lakegc.marking, "--safety", "standard", "--mark-id", "m9", "--config", "strict.yaml")
-    shown = lakegc("review", replay.repository, "m9", "--config", "strict.yaml").stdout.splitlines()[-1]
+    lakegc.json_here("mark", *lakegc.marking, "--safety", "standard", "--mark-id", "m9", "--config", "strict.yaml")
+    shown = lakegc.here("review", replay.repository, "m9", "--config", "strict.yaml").stdout.splitlines()[-1]
     assert "lakegc review" not in shown, "a review that sends one back to itself"
     assert replay.files() == before
 
 
-def test_a_repository_without_rules_ends_with_3(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_repository_without_rules_ends_with_3(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
     with replayed("no_rules", tmp_path_factory.mktemp("cli")) as replay:
-        lakegc = Command(replay, tmp_path_factory.mktemp("home"))
+        lakegc = Command(replay, tmp_path_factory.mktemp("home"), spark)
         error = lakegc.json("mark", *lakegc.marking, "--mark-id", "m1", code=3)
         assert "--rules keep-all-commits" in error["error"] and error["exit_code"] == 3
         before = replay.files()

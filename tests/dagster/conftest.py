@@ -23,7 +23,9 @@ from lakegc_dagster.resources import LakegcResource
 from lakegc_sandbox import Sandbox, SandboxServer
 from tests.support.golden_replay import Recording, ReplayServer, lay_out, recordings
 from tests.support.lake import quick_session
+from tests.support.waiting import asks_again_at_once
 
+ROOT = Path(__file__).parents[2]
 SECRET = "s3cr3t-that-nobody-may-see/4711"
 PRICE = 2_000_000.0  # a month for a GB: the lakes are small
 
@@ -33,6 +35,14 @@ def spark() -> Iterator[Any]:
     """One JVM for all of them; their tables are small."""
     with quick_session(**{"spark.driver.memory": "1g"}) as started:
         yield started
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting() -> Iterator[None]:
+    """Runs and ticks in this process do not wait for lakeFS."""
+    with pytest.MonkeyPatch.context() as patch:
+        asks_again_at_once(patch)
+        yield
 
 
 @pytest.fixture
@@ -227,6 +237,16 @@ class Tick:
         keys = [each.partition_key for each in self.requests]
         assert all(isinstance(key, dg.MultiPartitionKey) for key in keys)
         return keys  # type: ignore[return-value]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """DAGSTER_HOME, with the settings of the example: for commands in processes of their own."""
+    found = tmp_path / "dagster-home"
+    found.mkdir()
+    (found / "dagster.yaml").write_text((ROOT / "dagster.yaml.example").read_text())
+    monkeypatch.setenv("DAGSTER_HOME", str(found))
+    return found
 
 
 @contextmanager

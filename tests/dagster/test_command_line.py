@@ -12,10 +12,8 @@ import dagster as dg
 import pytest
 
 from lakegc_core.names import STAGES
-from tests.dagster.conftest import SECRET, Lake, open_lake
+from tests.dagster.conftest import ROOT, SECRET, Lake, open_lake
 from tests.support.waiting import STARTS
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -23,11 +21,8 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterIn
     yield from open_lake("local_unified_gc", tmp_path, monkeypatch, instance)
 
 
-def test_a_cell_is_registered_by_one_command_and_materialised_by_another(lake: Lake, tmp_path: Path) -> None:
-    home = tmp_path / "dagster-home"
-    home.mkdir()
-    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml.example").read_text())
-    lake.env.setenv("DAGSTER_HOME", str(home))
+def test_a_cell_is_registered_by_one_command_and_materialised_by_another(lake: Lake, home: Path) -> None:
+    lake.env.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # for a life of seconds
     before = lake.objects()
     registered = _run("-m", "lakegc_dagster.register", lake.repository, "m1")
     assert registered.stdout.strip() == f"m1|{lake.repository}"

@@ -14,22 +14,17 @@ import pytest
 
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import slot_of
-from tests.dagster.conftest import Site, open_site
+from tests.dagster.conftest import ROOT, Site, open_site
 from tests.support.waiting import STARTS, until
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 WORKSPACE = ("-w", str(ROOT / "workspace.yaml"))
 PATIENCE = 1_800.0  # seconds: each run is a process with a JVM of its own
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    home = tmp_path / "dagster-home"
-    home.mkdir()
-    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml.example").read_text())
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
+def site(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     with (
         dg.DagsterInstance.from_config(str(home)) as instance,
         open_site(tmp_path, monkeypatch, instance) as found,

@@ -13,21 +13,15 @@ import pytest
 
 from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
-from tests.dagster.conftest import Site, open_site
+from tests.dagster.conftest import ROOT, Site, open_site
 from tests.support.dg_project import KEYS, TYPE, Project, new_project, package_metadata, tick
 from tests.support.waiting import STARTS
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    home = tmp_path / "dagster-home"
-    home.mkdir()
-    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml.example").read_text())
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
+def site(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     with (
         dg.DagsterInstance.from_config(str(home)) as instance,
         open_site(tmp_path, monkeypatch, instance, LakegcConfig(key_prefix=("analytics",))) as found,

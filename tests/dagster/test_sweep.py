@@ -134,7 +134,6 @@ def test_the_secret_of_the_server_is_in_no_event_and_no_metadata(
     marked: Marked, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LAKECTL_SERVER_ENDPOINT_URL", "http://127.0.0.1:9")  # nobody listens
-    monkeypatch.setattr("lakegc_core.lakefs.http.time.sleep", lambda seconds: None)
     failed = marked.lake.run("gc_sweep", "m1")
     assert failure_of(failed, "swept_report")
     runs = marked.lake.instance.get_runs()

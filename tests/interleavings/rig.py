@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -174,6 +174,14 @@ class Lake:
         full = self.repository.place.qualify(self.forgotten(content))
         return lambda branch: self.repository.stage(branch, path, full, size=len(content), checksum="0" * 32)
 
+    def uploaded_again(self, branch: str) -> None:
+        """A branch whose head has path `a`, with an identical object uploaded there later."""
+        content = self.content()
+        self.repository.create_branch(branch, "main")
+        self.repository.upload(branch, "a", content, age=timedelta(days=60))
+        self.commit(branch)
+        self.repository.upload(branch, "a", content, age=timedelta(days=45))
+
     def longer_rule(self, branch: str) -> Act:
         """A branch whose first commit has expired, with path `a`; what is returned lengthens its rule."""
         self.upload(branch, "a")
@@ -302,16 +310,24 @@ def lake(spark: SparkSession, folder: Path, blockstore: str = "s3") -> Iterator[
 
 
 class Story:
-    """The rows of one file on one lake. `tell` lets marks and sweeps happen and fires the moments between them."""
+    """The rows of one file on one lake. Its class lets marks and sweeps happen and fires the moments between them."""
 
-    def __init__(self, module: str, found: Lake) -> None:
+    groups: ClassVar[Mapping[str, str]]  # for each mechanism the group that is switched off together
+    blockstore: ClassVar[str] = "s3"
+    large_at: ClassVar[str] = ""  # a level at which branches are not listed whole, as in a large repository
+
+    def __init__(self, found: Lake) -> None:
         self.lake = found
-        self.setups = {name: each for name, each in REGISTRY.items() if each[0].__module__ == module}
+        self.setups = {name: each for name, each in REGISTRY.items() if each[0].__module__ == type(self).__module__}
         self.rows = {name: setup(found) for name, (setup, _) in self.setups.items()}
         self.acting = set(self.rows)
         self._lost: dict[tuple[str, bool], bool] = {}
         self._judged: dict[str, bool] = {}
         self._broken: dict[frozenset[str], Exception] = {}
+
+    def tell(self, off: frozenset[str]) -> None:
+        """Play the story with these mechanisms off, for the rows that take part."""
+        raise NotImplementedError
 
     def fire(self, moment: str) -> None:
         """Let the rows that take part act at this moment."""
@@ -326,20 +342,13 @@ class Story:
             if not mechanisms or self.setups[name][1] in mechanisms:
                 self._judged[name] = not self.lake.reads(self.rows[name].ref, self.rows[name].path)
 
-    def lost(self, tell: Callable[[frozenset[str]], None], groups: Mapping[str, str]) -> Callable[[str, bool], bool]:
-        """The judge of single rows. `tell` plays the story with these mechanisms off, for the rows that take part;
-        `groups` names for each mechanism the group that is switched off together."""
+    def lost(self, name: str, is_on: bool) -> bool:
+        """Whether a row lost its object, its mechanism being on or off."""
+        if (name, is_on) not in self._lost:
+            self._tell(frozenset() if is_on else self._off_with(self.setups[name][1]))
+        return self._lost[name, is_on]
 
-        def play(name: str, is_on: bool) -> bool:
-            if (name, is_on) not in self._lost:
-                own = self.setups[name][1]
-                off = frozenset() if is_on else self._off_with(own, groups)
-                self._tell(tell, off)
-            return self._lost[name, is_on]
-
-        return play
-
-    def _tell(self, tell: Callable[[frozenset[str]], None], off: frozenset[str]) -> None:
+    def _tell(self, off: frozenset[str]) -> None:
         if off in self._broken:
             raise self._broken[off]
         self.acting = {name for name, (_, mechanism) in self.setups.items() if not off or mechanism.name in off}
@@ -348,17 +357,17 @@ class Story:
             with pytest.MonkeyPatch.context() as patch:
                 for mechanism in {each for _, each in self.setups.values() if each.name in off}:
                     mechanism.off(patch)
-                tell(off)
+                self.tell(off)
             self.judge()
             self._lost |= {(each, not off): lost for each, lost in self._judged.items()}
         except Exception as error:
             self._broken[off] = error  # the other rows need not wait for the same again
             raise
 
-    def _off_with(self, own: Mechanism, groups: Mapping[str, str]) -> frozenset[str]:
+    def _off_with(self, own: Mechanism) -> frozenset[str]:
         if os.environ.get("LAKEGC_ONE_BY_ONE"):
             return frozenset({own.name})
-        return frozenset(name for name, group in groups.items() if group == groups[own.name])
+        return frozenset(name for name, group in self.groups.items() if group == self.groups[own.name])
 
 
 def without_guards(*names: str) -> Off:

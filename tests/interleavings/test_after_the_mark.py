@@ -19,13 +19,11 @@ from lakegc_core.stages.swept_report import deletion, look, planning
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_sandbox import ScanError
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, stopped_by
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, look_is_blind, row, stopped_by
 from tests.support.tasks import run_here
 
 if TYPE_CHECKING:
     from datetime import timedelta
-
-    from pyspark.sql import SparkSession
 
 
 def _full(**limits: timedelta | int) -> Callable[[pytest.MonkeyPatch], None]:
@@ -277,8 +275,11 @@ def test_a_forgotten_object_is_staged_by_its_address_during_a_sweep_of_hours(lak
 class AfterTheMark(Story):
     """All rows, marked once."""
 
+    groups = GROUPS
+    large_at = "full"
+
     def __init__(self, found: Lake) -> None:
-        super().__init__(__name__, found)
+        super().__init__(found)
         self.garbage = found.forgotten(found.content())
         self.stage_late = found.dropped("late")
         found.options["safety_level"] = "full"
@@ -336,19 +337,6 @@ def _tasks_of_the_sweep(before: Callable[[], object]) -> Iterator[pytest.MonkeyP
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deletion, "run_tasks", wave)
         yield patch
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AfterTheMark]:
-    with lake(spark, tmp_path_factory.mktemp("after")) as found, pytest.MonkeyPatch.context() as patch:
-        # As in a large repository, where branches are not listed whole: each mechanism has to stand by itself.
-        _full(whole_pages=0)(patch)
-        yield AfterTheMark(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: AfterTheMark) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_an_address_staged_in_the_last_second_is_deleted_and_the_sweep_says_so(

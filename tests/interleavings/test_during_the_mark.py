@@ -6,7 +6,7 @@ Level `standard`, which has no gap. The lake is the same for both directions; ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from lakegc_core.stages.retention_commits import commit_walk
 from lakegc_core.stages.retention_commits import stage as retention_commits
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_sandbox.api import wire
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, stopped_by, without_guards
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, look_is_blind, row, stopped_by, without_guards
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -213,11 +213,7 @@ def test_a_staged_object_is_dropped_after_the_dump_and_staged_again(lake: Lake) 
 @stopped_by(SUSPECTS)
 def test_an_identical_object_is_uploaded_again(lake: Lake) -> Row:
     """lakeFS's dump does not name it, though reads of the branch go to the new object."""
-    content, repository = lake.content(), lake.repository
-    repository.create_branch("same", "main")
-    repository.upload("same", "a", content, age=timedelta(days=60))
-    lake.commit("same")
-    repository.upload("same", "a", content, age=timedelta(days=45))
+    lake.uploaded_again("same")
     return row("same", "a")
 
 
@@ -334,8 +330,10 @@ def test_somebody_elses_file_lies_among_the_data(lake: Lake) -> Row:
 class DuringTheMark(Story):
     """All rows on one lake, and what an earlier mark saw of it."""
 
+    groups = GROUPS
+
     def __init__(self, found: Lake) -> None:
-        super().__init__(__name__, found)
+        super().__init__(found)
         self.garbage = found.forgotten(found.content())
         found.options = CHOICES
         found.mark("m0", stages=3)
@@ -378,17 +376,6 @@ class DuringTheMark(Story):
 
 
 DUMP = uncommitted_addresses.STAGE
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuringTheMark]:
-    with lake(spark, tmp_path_factory.mktemp("during")) as found:
-        yield DuringTheMark(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: DuringTheMark) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_garbage_goes_in_these_sweeps_too(story: DuringTheMark, lost: Callable[[str, bool], bool]) -> None:

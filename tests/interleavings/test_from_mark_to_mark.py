@@ -6,10 +6,8 @@ commit that holds it waits for its hooks while the path is overwritten. Only wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,10 +15,7 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.previous import LaterMarks
 from lakegc_core.policy import safety
 from lakegc_core.stages.expired_addresses import since
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 
 def _no_rescues(patch: pytest.MonkeyPatch) -> None:
@@ -99,8 +94,10 @@ def test_a_mark_between_two_others_found_it_live(lake: Lake) -> Row:
 class FromMarkToMark(Story):
     """Three marks, and a sweep of each. What is off from some moment on is told again from there."""
 
+    groups = GROUPS
+
     def __init__(self, found: Lake) -> None:
-        super().__init__(__name__, found)
+        super().__init__(found)
         found.options["safety_level"] = "full"
         self.garbage = found.forgotten(found.content())
         found.mark("m1")
@@ -132,17 +129,6 @@ class FromMarkToMark(Story):
             found.mark("m3")
             found.sweep("m3")
         self.fire("end")
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FromMarkToMark]:
-    with lake(spark, tmp_path_factory.mktemp("series")) as found:
-        yield FromMarkToMark(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: FromMarkToMark) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_garbage_of_two_marks_goes_with_the_first_sweep(story: FromMarkToMark) -> None:

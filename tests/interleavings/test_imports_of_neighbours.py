@@ -7,10 +7,10 @@ order; the newest mark of `BROKEN` does not read.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,10 +20,7 @@ from lakegc_core.stages.expired_addresses import neighbour_references
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.neighbour_references import References
 from lakegc_core.stages.swept_report import look
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 FAR, BROKEN = "far", "broken"
 NOTHING = NeighbourFacts(repositories=0, unknown=0, named=(), within=1.0, addresses=0)
@@ -109,6 +106,8 @@ def test_another_repository_imports_it_after_the_mark_and_is_marked(lake: Lake) 
 class Neighbours(Story):
     """Two other repositories are marked twice, then the lake is; one of them is marked once more before its sweep."""
 
+    groups = GROUPS
+
     def __init__(self, found: Lake) -> None:
         found.options["safety_level"] = "standard"
         others = [
@@ -116,7 +115,7 @@ class Neighbours(Story):
         ]
         for each in others:
             each.set_rules(7)
-        super().__init__(__name__, found)
+        super().__init__(found)
         found.wait()
         self.empty = {each.name: each.backup() for each in others}
         self.saved = found.save()
@@ -152,17 +151,6 @@ class Neighbours(Story):
 
 def _damage(file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b'"rows"', b'"sows"', 1))
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbours]:
-    with lake(spark, tmp_path_factory.mktemp("neighbours")) as found:
-        yield Neighbours(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: Neighbours) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_the_neighbour_whose_mark_does_not_read_is_named(story: Neighbours, lost: Callable[[str, bool], bool]) -> None:

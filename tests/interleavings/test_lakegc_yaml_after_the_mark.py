@@ -5,9 +5,9 @@ One lake is marked at level `none`, with a minimum age of an hour, without prote
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,10 +15,7 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report import what_counts
 from lakegc_core.stages.swept_report.result import SweepResult
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 HOUR = timedelta(hours=1)
 STRICT = {"safety": "standard", "min_age": 25 * HOUR, "protect_tags": True}
@@ -82,8 +79,10 @@ def _upload_of_two_hours(lake: Lake, path: str) -> Callable[[], object]:
 class LooseMark(Story):
     """All rows, marked once, and swept by a stricter lakegc.yaml."""
 
+    groups = GROUPS
+
     def __init__(self, found: Lake) -> None:
-        super().__init__(__name__, found)
+        super().__init__(found)
         self.garbage = found.forgotten(found.content())
         self.fire("begins")
         found.options |= {"safety_level": "none", "min_age": HOUR, "protect_tags": False}
@@ -118,17 +117,6 @@ class LooseMark(Story):
             sentence = "minimum age of 1h, but this lakeFS lets a client link an upload for 24h.* --min-age 24h"
             with pytest.raises(RefusedError, match=sentence):
                 self.lake.sweep("m1")
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LooseMark]:
-    with lake(spark, tmp_path_factory.mktemp("yaml")) as found:
-        yield LooseMark(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: LooseMark) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_what_the_longer_minimum_age_keeps_is_unconfirmed_and_what_is_retained_is_rescued(

@@ -5,18 +5,13 @@ The sweep's look lists them too, and is blind here in both directions: the mark 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_sandbox import ScanError
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, look_is_blind, row, stopped_by
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, look_is_blind, row, stopped_by
 
 LISTED = Mechanism(
     "branches are listed",
@@ -36,11 +31,7 @@ def test_an_object_is_linked_on_local(lake: Lake) -> Row:
 
 @stopped_by(LISTED)
 def test_an_identical_object_is_uploaded_again_on_local(lake: Lake) -> Row:
-    content, repository = lake.content(), lake.repository
-    repository.create_branch("same", "main")
-    repository.upload("same", "a", content, age=timedelta(days=60))
-    lake.commit("same")
-    repository.upload("same", "a", content, age=timedelta(days=45))
+    lake.uploaded_again("same")
     return row("same", "a")
 
 
@@ -59,8 +50,11 @@ def test_the_dump_swallows_an_error_on_local(lake: Lake) -> Row:
 class OnLocal(Story):
     """One lake, marked and swept at level `standard` in each direction."""
 
+    groups = GROUPS
+    blockstore = "local"
+
     def __init__(self, found: Lake) -> None:
-        super().__init__(__name__, found)
+        super().__init__(found)
         found.options["safety_level"] = "standard"
         self.garbage = found.forgotten(found.content())
         self.saved = found.save()
@@ -74,17 +68,6 @@ class OnLocal(Story):
             self.lake.wait(minutes=20)
             self.lake.sweep("m1")
         self.deleted[not off] = self.garbage not in self.lake.stored()
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnLocal]:
-    with lake(spark, tmp_path_factory.mktemp("local"), "local") as found:
-        yield OnLocal(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: OnLocal) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_garbage_goes_on_local(story: OnLocal, lost: Callable[[str, bool], bool]) -> None:

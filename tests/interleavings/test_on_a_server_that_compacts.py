@@ -7,21 +7,16 @@ One lake, on a server that compacts, is marked and swept at level `none`, as a l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from lakegc_core.policy import safety
 from lakegc_core.stages.expired_addresses import reuploads
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.swept_report import planning
-from tests.interleavings.rig import OLD, Lake, Mechanism, Row, Story, lake, row, stopped_by
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.interleavings.rig import OLD, Lake, Mechanism, Row, Story, row, stopped_by
 
 
 def _nothing_waits(module: Any) -> Callable[[pytest.MonkeyPatch], None]:
@@ -83,8 +78,11 @@ def test_a_forgotten_object_is_staged_compacted_and_uploaded_again_after_the_mar
 class OnAServerThatCompacts(Story):
     """One lake, marked and swept in each direction."""
 
+    groups = GROUPS
+    large_at = "none"
+
     def __init__(self, found: Lake) -> None:
-        super().__init__(__name__, found)
+        super().__init__(found)
         found.options["safety_level"] = "none"
         found.sandbox.version, found.sandbox.version_context = "1.100.0", "lakeFS-Enterprise"
         self.garbage = found.forgotten(found.content())
@@ -98,18 +96,6 @@ class OnAServerThatCompacts(Story):
         self.lake.sweep("m1")
         self.fire("swept")
         self.deleted[not off] = self.garbage not in self.lake.stored()
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAServerThatCompacts]:
-    with lake(spark, tmp_path_factory.mktemp("compacts")) as found, pytest.MonkeyPatch.context() as patch:
-        patch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], whole_pages=0))
-        yield OnAServerThatCompacts(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: OnAServerThatCompacts) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_garbage_goes_on_a_server_that_compacts(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,10 +17,7 @@ from lakegc_core.stages.swept_report import waves
 from lakegc_core.stages.swept_report.look import Glance, Look
 from lakegc_core.stages.swept_report.planning import Planner
 from lakegc_core.stages.swept_report.result import SweepResult
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 _came_back = waves.Waves._came_back
 _look_again = swept_report._Sweep._look_again
@@ -63,8 +60,10 @@ def test_a_rule_is_lengthened_while_the_sweep_plans(lake: Lake) -> Row:
 class OneWave(Story):
     """All rows, marked once; and three objects that come back when all is deleted."""
 
+    groups = GROUPS
+
     def __init__(self, found: Lake) -> None:
-        super().__init__(__name__, found)
+        super().__init__(found)
         branch, tag = found.expired("a"), found.expired("a")
         longer = found.longer_rule("too-late")
         self.too_late: dict[str, tuple[str, Callable[[], object]]] = {
@@ -119,17 +118,6 @@ class OneWave(Story):
             patch.setattr(waves, "run_wave", wave)
             patch.setattr(swept_report._Sweep, "_look_again", look_again)
             yield
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneWave]:
-    with lake(spark, tmp_path_factory.mktemp("wave")) as found:
-        yield OneWave(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: OneWave) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_all_other_garbage_goes_in_one_wave(story: OneWave, lost: Callable[[str, bool], bool]) -> None:

@@ -7,19 +7,14 @@ of a head.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from lakegc_core.policy import safety
 from lakegc_core.stages.retention_commits.stage import ListedRefs
 from lakegc_core.stages.swept_report import look, planning
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, lake, row, stopped_by
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 
 def _no_heads_before_the_dump(patch: pytest.MonkeyPatch) -> None:
@@ -84,8 +79,11 @@ def test_what_a_branch_hid_is_committed_and_left_behind_while_lakefs_is_asked(la
 class WhileTheLookAsks(Story):
     """All rows, marked once, and swept."""
 
+    groups = GROUPS
+    large_at = "none"
+
     def __init__(self, found: Lake) -> None:
-        super().__init__(__name__, found)
+        super().__init__(found)
         found.options["safety_level"] = "none"
         self.garbage = found.forgotten(found.content())
         found.mark("m1")
@@ -118,18 +116,6 @@ class WhileTheLookAsks(Story):
             patch.setattr(planning, "take_look", looked)
             self.lake.sweep("m1")
         self.deleted[not off] = self.garbage not in self.lake.stored()
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WhileTheLookAsks]:
-    with lake(spark, tmp_path_factory.mktemp("asks")) as found, pytest.MonkeyPatch.context() as patch:
-        patch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], whole_pages=0))
-        yield WhileTheLookAsks(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: WhileTheLookAsks) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_garbage_goes_in_the_same_sweep(story: WhileTheLookAsks, lost: Callable[[str, bool], bool]) -> None:

@@ -5,9 +5,8 @@ Here a guard, or the look, refuses the whole sweep. Switched off, it goes throug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,10 +14,7 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.stages.retention_commits import stage as retention_commits
 from lakegc_core.stages.swept_report import look
-from tests.interleavings.rig import NAME, Lake, Mechanism, Row, Story, lake, row, stopped_by, without_guards
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.interleavings.rig import NAME, Lake, Mechanism, Row, Story, row, stopped_by, without_guards
 
 DAY = 25 * 3600.0  # and an hour
 TWO_WEEKS = 15 * 86_400.0  # and a day: a mark is swept within 14
@@ -139,10 +135,12 @@ def test_another_repository_is_restored_onto_the_namespace_after_the_mark(lake: 
 class WhoseData(Story):
     """A good mark, swept when it must not be; and a mark of a state that must not be marked."""
 
+    groups = GROUPS
+
     def __init__(self, found: Lake) -> None:
         found.options["safety_level"] = "full"
         old = found.repository.backup()
-        super().__init__(__name__, found)
+        super().__init__(found)
         self.refused = ""
         self.old, self.good = old, found.repository.backup()
         found.mark("m1")
@@ -203,17 +201,6 @@ class WhoseData(Story):
             self.lake.sweep(mark_id)
         assert self.lake.stored() == before
         self.refused += f"{why.value}\n"
-
-
-@pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WhoseData]:
-    with lake(spark, tmp_path_factory.mktemp("whose")) as found:
-        yield WhoseData(found)
-
-
-@pytest.fixture(scope="module")
-def lost(story: WhoseData) -> Callable[[str, bool], bool]:
-    return story.lost(story.tell, GROUPS)
 
 
 def test_each_refusal_says_what_was_found(story: WhoseData, lost: Callable[[str, bool], bool]) -> None:

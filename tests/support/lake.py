@@ -5,7 +5,9 @@ Here: starting it, opening marks of it, leaving objects in it. What happens in i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -88,6 +90,28 @@ def leave(repository: Repository, key: str, days: float, data: bytes = b"left be
     """An object under this key, so many days old, which nothing refers to."""
     repository.files.write(key, data, (NOW - timedelta(days=days)).timestamp())
     return key
+
+
+def saved(found: Lake, name: str) -> Callable[[], None]:
+    """What makes a repository, its files and the time again what they are now.
+
+    Ranges that came later stay, as nobody's: the sandbox writes none twice.
+    """
+    repository, files, copy = found.sandbox.repository(name), found.files(name), found.folder / f"saved-{name}"
+    database, now, ranges = repository.backup(), os.environ["LAKEGC_NOW"], files / "_lakefs"
+    shutil.copytree(files, copy)
+
+    def rewind() -> None:
+        os.environ["LAKEGC_NOW"] = now  # until the lake ends
+        repository.restore(database)
+        for each in (*files.iterdir(), *ranges.iterdir()):
+            if each.is_dir() and each != ranges:
+                shutil.rmtree(each)
+            elif each.is_file() and each.parent != ranges:
+                each.unlink()
+        shutil.copytree(copy, files, dirs_exist_ok=True)
+
+    return rewind
 
 
 @contextmanager

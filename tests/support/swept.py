@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.context import open_mark
 from lakegc_core.stages.swept_report import planning, waves
 from lakegc_core.stages.swept_report import stage as swept_report
 from lakegc_core.stages.swept_report.deletion import Piece
@@ -24,16 +24,24 @@ if TYPE_CHECKING:
 ACCEPTED = {"blast-radius": "half of a test's repository is garbage"}
 
 
+GARBAGE = [f"data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii54909{number}0" for number in range(3)]
+
+
+def mark_garbage(spark: SparkSession, found: Lake) -> None:
+    """A repository `lake` with three objects to delete, and its mark `m1`."""
+    repository = found.create("lake")
+    repository.set_rules(7)
+    for key in GARBAGE:
+        leave(repository, key, 30)
+    pipeline.mark(spark, found.begin("lake", "m1"))
+
+
 class Swept:
     """A mark with three objects to delete; `waves` and `looks` count what its sweep takes."""
 
     def __init__(self, spark: SparkSession, found: Lake, patch: pytest.MonkeyPatch) -> None:
         self.spark, self.lake, self.patch = spark, found, patch
-        repository = found.create("lake")
-        repository.set_rules(7)
-        self.garbage = [leave(repository, f"data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii54909{n}0", 30) for n in range(3)]
-        self.context: MarkContext = found.begin("lake", "m1")
-        pipeline.mark(spark, self.context)
+        self.context = open_mark(found.open("lake"), "m1")
         self.waves = self.looks = 0
         take_look = swept_report.take_look
 
@@ -48,7 +56,7 @@ class Swept:
         return swept_report.swept_report(self.spark, self.context, accepted=ACCEPTED)
 
     def left(self) -> list[str]:
-        return [key for key in self.garbage if (self.lake.files("lake") / key).exists()]
+        return [key for key in GARBAGE if (self.lake.files("lake") / key).exists()]
 
     def each_wave(self, wave: Callable[..., list[Piece]]) -> None:
         """Replace what sends a wave."""

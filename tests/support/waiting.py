@@ -6,6 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import pytest
+
+from lakegc_core.lakefs.client import LakeFSClient
+
 T = TypeVar("T")
 
 STARTS = 300.0
@@ -19,3 +23,8 @@ def until(condition: Callable[[], T], what: str, seconds: float = 120.0, *, paus
         assert time.monotonic() < end, f"waited {seconds:.0f} s in vain until {what}"
         time.sleep(pause)
     return found
+
+
+def asks_again_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Clients of lakeFS that commands and runs open for themselves do not wait before they ask again."""
+    patch.setitem(LakeFSClient.__init__.__kwdefaults__, "sleep", lambda seconds: None)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from lakegc_core import pipeline
 from lakegc_core.answers.explain import AT_ONCE, Explained, explain, explain_each
 from lakegc_core.answers.workers import Little
 from lakegc_core.errors import SettingsError
@@ -16,6 +15,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_sandbox import Repository
+from tests.core.answers.conftest import mark, not_needed
 from tests.support.lake import NOW, Lake, leave
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ UNKNOWN = "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menb0"
 FOREIGN = "elsewhere/notes.txt"
 
 
-@pytest.fixture
-def repository(served: Lake) -> Repository:
+def fill(served: Lake) -> Repository:
     """Eight nights that each write a file anew beside files that stay, a branch that is gone, a tag."""
     found = served.create("lake")
     found.set_rules(7, {"main": 30})
@@ -47,16 +46,6 @@ def repository(served: Lake) -> Repository:
     leave(found, NEVER_COMMITTED, 20)
     leave(found, FOREIGN, 20)
     return found
-
-
-def not_needed() -> SparkSession:
-    raise AssertionError("Spark is started for a handful of rows")
-
-
-def mark(spark: SparkSession, served: Lake, mark_id: str, **options: Any) -> MarkContext:
-    context = served.begin("lake", mark_id, **options)
-    pipeline.mark(spark, context)
-    return context
 
 
 def listed(served: Lake) -> list[str]:
@@ -92,24 +81,19 @@ def test_a_batch_answers_as_each_address_alone(small: SparkSession, served: Lake
 
 
 def test_nobody_knows_an_unknown_address_and_what_was_never_committed_has_no_past(
-    small: SparkSession, served: Lake, repository: Repository
+    small: SparkSession, m1: MarkContext
 ) -> None:
-    unknown, left, foreign, again = answers(
-        small, mark(small, served, "m1"), [UNKNOWN, NEVER_COMMITTED, FOREIGN, UNKNOWN]
-    )
+    unknown, left, foreign, again = answers(small, m1, [UNKNOWN, NEVER_COMMITTED, FOREIGN, UNKNOWN])
     assert again == unknown and unknown.address == UNKNOWN
     assert (unknown.size, unknown.paths, unknown.holders, unknown.past, unknown.reason) == (None, (), (), None, None)
     assert left.size == len(b"left behind") and left.past is None and left.reason == "unreferenced"
     assert foreign.size == left.size and foreign.past is None
 
 
-def test_no_addresses_have_no_answers_and_too_many_are_refused(
-    small: SparkSession, served: Lake, repository: Repository
-) -> None:
-    context = mark(small, served, "m1")
-    assert list(explain_each(not_needed, context, [])) == []
+def test_no_addresses_have_no_answers_and_too_many_are_refused(m1: MarkContext) -> None:
+    assert list(explain_each(not_needed, m1, [])) == []
     with pytest.raises(SettingsError, match="2,001 addresses are too many for one answer; ask about at most 2,000"):
-        explain_each(not_needed, context, [UNKNOWN] * (AT_ONCE + 1))
+        explain_each(not_needed, m1, [UNKNOWN] * (AT_ONCE + 1))
 
 
 def test_what_an_optimized_mark_has_lost_has_its_path_and_its_last_commit(

@@ -23,8 +23,7 @@ OLD = timedelta(days=40)
 GONE = Wish({}, ("branch:large", "branch:small"))
 
 
-@pytest.fixture
-def repository(served: Lake) -> Repository:
+def fill(served: Lake) -> Repository:
     """A branch with six objects in two folders, and one with three in one folder and one in none."""
     found = served.create("lake")
     found.set_rules(7)

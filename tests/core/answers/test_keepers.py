@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lakegc_core import pipeline
 from lakegc_core.answers import keepers
 from lakegc_core.answers.du import Usage, du
 from lakegc_core.answers.explain import explain
@@ -25,6 +24,7 @@ from lakegc_core.policy.scenarios import Change
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.tables.parts import Part, PartWriter, read_part
 from lakegc_sandbox import Repository
+from tests.core.answers.conftest import mark, not_needed
 from tests.support.lake import NOW, Lake, leave
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ DAY = timedelta(days=1)
 GARBAGE = "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menag"
 
 
-def not_needed() -> SparkSession:
-    raise AssertionError("Spark is started for a handful of rows")
-
-
 def table(repository: Repository, days: float, size: int, branch: str = "main", files: int = 10) -> None:
     """A commit that writes a table anew: files of size, size + 1, …"""
     for number in range(files):
@@ -45,8 +41,7 @@ def table(repository: Repository, days: float, size: int, branch: str = "main", 
     repository.commit(branch, f"of {size}", date=NOW - timedelta(days=days))
 
 
-@pytest.fixture
-def repository(served: Lake) -> Repository:
+def fill(served: Lake) -> Repository:
     """Two generations of a table on main, a branch with files of its own, a tag on the first generation."""
     found = served.create("lake")
     found.set_rules(7, {"main": 90})
@@ -61,12 +56,6 @@ def repository(served: Lake) -> Repository:
     return found
 
 
-def mark(spark: SparkSession, served: Lake, mark_id: str, **options: Any) -> MarkContext:
-    context = served.begin("lake", mark_id, **options)
-    pipeline.mark(spark, context)
-    return context
-
-
 def sizes(first: int, count: int) -> int:
     return sum(range(first, first + count))
 
@@ -75,8 +64,8 @@ def only(found: Usage) -> dict[str, tuple[int, int]]:
     return {each.name: (each.only.objects, each.only.bytes) for each in found.keepers if each.only.objects}
 
 
-def test_each_branch_and_tag_has_what_it_alone_keeps(small: SparkSession, served: Lake, repository: Repository) -> None:
-    found = du(small, mark(small, served, "m1"), [["branch:exp", "tag:v*"]])
+def test_each_branch_and_tag_has_what_it_alone_keeps(small: SparkSession, m1: MarkContext) -> None:
+    found = du(small, m1, [["branch:exp", "tag:v*"]])
     assert only(found) == {"branch:exp": (5, sizes(5000, 5))}, "main's rule and the tag keep the first generation"
     shows = {each.name: each.shows for each in found.keepers}
     assert shows["branch:main"] == Amount(10, sizes(1000, 10)) and shows["tag:v1"] == Amount(10, sizes(100, 10))
@@ -152,10 +141,9 @@ def test_what_a_hold_by_path_keeps_does_not_go_with_the_commits_that_show_it(
 
 
 def test_ranges_that_are_too_many_for_a_worker_are_looked_up_in_shares(
-    small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
+    small: SparkSession, m1: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = mark(small, served, "m1")
-    whole = du(small, context)
+    whole = du(small, m1)
     ranges = keepers._ranges
     shares: list[int] = []
 
@@ -173,33 +161,29 @@ def test_ranges_that_are_too_many_for_a_worker_are_looked_up_in_shares(
 
     monkeypatch.setattr(keepers, "MOST", 0)
     monkeypatch.setattr(keepers, "_ranges", a_part_each)
-    assert du(small, context) == whole
+    assert du(small, m1) == whole
     assert shares[0] > 1
 
 
-def test_an_answer_that_contradicts_its_mark_is_not_given(
-    small: SparkSession, served: Lake, repository: Repository
-) -> None:
-    context = mark(small, served, "m1")
+def test_an_answer_that_contradicts_its_mark_is_not_given(small: SparkSession, m1: MarkContext) -> None:
     question = question_of(Change(Rules(7), Rules(7), True))
 
     def all_kept(names: Any, numbers: Any) -> Any:
         return {name: np.zeros_like(values) for name, values in question.finish(names, numbers).items()}
 
     with pytest.raises(IncompleteError, match="So the answer is wrong, and is not given"):
-        keepers.answer(small, context, replace(question, finish=all_kept))
+        keepers.answer(small, m1, replace(question, finish=all_kept))
 
 
 def test_a_mark_from_before_a_restore_does_not_answer(
-    small: SparkSession, served: Lake, repository: Repository, monkeypatch: pytest.MonkeyPatch
+    small: SparkSession, m1: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = mark(small, served, "m1")
     restored = Restore("m0", NOW.timestamp() + 30)
     monkeypatch.setattr(keepers, "restored_since", lambda *_: restored)
     then = NOW + timedelta(hours=1, minutes=1)
     says = rf"restored by mark m0, .* begins after {then:%Y-%m-%d %H:%M} UTC .* Make a mark then"
     with pytest.raises(RefusedError, match=says):
-        du(small, context)
+        du(small, m1)
 
 
 def test_a_mark_that_begins_when_the_refusal_says_answers_and_one_before_does_not(
@@ -234,8 +218,7 @@ def test_a_rule_of_a_branch_that_is_gone_may_be_dropped_and_not_be_given(
 
 @pytest.mark.parametrize("pattern", ["exp", "hold:x", "branch:", "path:a"])
 def test_a_pattern_that_is_of_neither_branches_nor_tags_is_refused(
-    small: SparkSession, served: Lake, repository: Repository, pattern: str
+    small: SparkSession, m1: MarkContext, pattern: str
 ) -> None:
-    context = mark(small, served, "m1")
     with pytest.raises(SettingsError, match="names no branch and no tag"):
-        whatif(small, context, Wish({}, (pattern,)))
+        whatif(small, m1, Wish({}, (pattern,)))

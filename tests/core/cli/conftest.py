@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from lakegc_core.cli import answers, marking, report
 from lakegc_core.config.settings import Settings
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
 from lakegc_core.names import STAGES
 from lakegc_core.stages.expired_addresses.since import SCHEMA, STAGE
+from lakegc_sandbox import Repository
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
-from tests.support.lake import MIN_AGE, NOW, Lake, lake
+from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick
 from tests.support.marks import finish
 from tests.support.replays import environment
+from tests.support.waiting import asks_again_at_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -44,16 +52,41 @@ class Desk:
                 finish(context, stage)
         return context
 
+    def with_an_object(self) -> Repository:
+        """The repository, once an object is committed that is shown."""
+        found = self.lake.sandbox.repository("lake")
+        found.upload("main", "a", b"12345")
+        found.commit("main", "a")
+        return found
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with lake(tmp_path / "lake", blockstore="local") as found:
+
+@contextmanager
+def seated(folder: Path) -> Iterator[Desk]:
+    """A desk whose lake lies below `folder`. Commands given at it do not wait for lakeFS."""
+    with lake(folder / "lake", blockstore="local") as found, pytest.MonkeyPatch.context() as patch:
+        asks_again_at_once(patch)
         found.create("lake", "local://lake").set_rules(7)
         server = {
-            "HOME": str(tmp_path),
+            "HOME": str(folder),
             "LAKECTL_SERVER_ENDPOINT_URL": found.server.url,
             "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": ACCESS_KEY,
             "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": SECRET_KEY,
         }
         with environment(server):
             yield Desk(found)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A desk of the test's own."""
+    with seated(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def sparing(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of the whole run, quick on few rows; commands use it, too."""
+    with quick(spark), pytest.MonkeyPatch.context() as patch:
+        for verbs in (answers, marking, report):
+            patch.setattr(verbs, "spark_of", lambda *_, **__: spark)
+        yield spark

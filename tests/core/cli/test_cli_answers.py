@@ -3,51 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.cli import answers, entry
-from lakegc_core.config.settings import Settings
-from lakegc_core.marks.context import begin_mark, open_repository
-from lakegc_sandbox import Repository
-from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
-from tests.support.lake import MIN_AGE, Lake, lake, quick
-from tests.support.replays import environment
+from lakegc_core.cli import entry
+from lakegc_core.marks.context import begin_mark
+from tests.core.cli.conftest import Desk, seated
+from tests.support.lake import MIN_AGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture
-def served(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    with lake(tmp_path, blockstore="local") as found, quick(spark):
-        monkeypatch.setattr(answers, "spark_of", lambda *_, **__: spark)
-        server = {
-            "LAKECTL_SERVER_ENDPOINT_URL": found.server.url,
-            "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": ACCESS_KEY,
-            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": SECRET_KEY,
-        }
-        with environment(server):
-            yield found
+def marked(spark: SparkSession, desk: Desk, mark_id: str) -> None:
+    pipeline.mark(spark, begin_mark(desk.repository(), mark_id, min_age=MIN_AGE))
 
 
-@pytest.fixture
-def repository(served: Lake) -> Repository:
-    found = served.sandbox.create_repository("lake", "local://lake")
-    found.set_rules(7)
-    found.upload("main", "a", b"12345")
-    found.commit("main", "a")
-    return found
-
-
-def marked(spark: SparkSession, mark_id: str) -> None:
-    context = begin_mark(open_repository(Settings.load(None, os.environ), "lake"), mark_id, min_age=MIN_AGE)
-    pipeline.mark(spark, context)
+@pytest.fixture(scope="module")
+def m1(sparing: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A desk with an object and the mark m1, for questions alone."""
+    with seated(tmp_path_factory.mktemp("desk")) as desk:
+        desk.with_an_object()
+        marked(sparing, desk, "m1")
+        yield
 
 
 def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -56,14 +37,15 @@ def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 def test_questions_are_answered_from_the_newest_mark_or_the_one_that_is_named(
-    spark: SparkSession, repository: Repository, capsys: pytest.CaptureFixture[str]
+    sparing: SparkSession, desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    repository = desk.with_an_object()
     assert entry.main(["du", "lake", "--quiet"]) == 1
     assert "`lakegc mark lake` makes one; it deletes nothing" in capsys.readouterr().err
-    marked(spark, "m1")
+    marked(sparing, desk, "m1")
     repository.upload("main", "b", b"123")
     repository.commit("main", "b")
-    marked(spark, "m2")
+    marked(sparing, desk, "m2")
     assert answered(capsys, "du", "lake")["objects"] == {"objects": 2, "bytes": 8}
     assert answered(capsys, "du", "lake", "--mark-id", "m1")["objects"] == {"objects": 1, "bytes": 5}
     found = answered(capsys, "whatif", "lake", "--rule", "default=3", "--rule", "main=none", "--without", "branch:x")
@@ -94,8 +76,7 @@ def test_questions_are_answered_from_the_newest_mark_or_the_one_that_is_named(
     ],
 )
 def test_what_nobody_can_mean_ends_with_2(
-    spark: SparkSession, repository: Repository, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+    m1: None, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
-    marked(spark, "m1")
     assert entry.main([*arguments, "--quiet"]) == 2
     assert says in capsys.readouterr().err

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.cli import entry, history, report
+from lakegc_core.cli import entry, history
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import StoreError
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import RepositoryContext, begin_mark, open_repository
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_sandbox import Repository
-from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
-from tests.support.lake import MIN_AGE, NOW, Lake, lake, leave, quick
+from tests.core.cli.conftest import Desk
+from tests.support.lake import MIN_AGE, NOW, leave
 from tests.support.pages import read
-from tests.support.replays import environment
 from tests.support.swept import ACCEPTED
 
 if TYPE_CHECKING:
@@ -31,48 +29,31 @@ SLICE = "data/gk5b63g7lm5ii54909u0"
 
 
 @pytest.fixture
-def served(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    with lake(tmp_path, blockstore="local") as found, quick(spark):
-        monkeypatch.setattr(report, "spark_of", lambda *_, **__: spark)
-        server = {
-            "LAKECTL_SERVER_ENDPOINT_URL": found.server.url,
-            "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": ACCESS_KEY,
-            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": SECRET_KEY,
-        }
-        with environment(server):
-            yield found
-
-
-@pytest.fixture
-def repository(served: Lake) -> Repository:
+def repository(desk: Desk) -> Repository:
     """With an object that is shown, and three that nothing refers to."""
-    found = served.sandbox.create_repository("lake", "local://lake")
-    found.set_rules(7)
-    found.upload("main", "a", b"12345")
-    found.commit("main", "a")
+    found = desk.with_an_object()
     for number in range(3):
         leave(found, f"{SLICE}/ca5b63g7lm5ii54909{number}0", 30)
     return found
 
 
-def marked(spark: SparkSession, mark_id: str, *, swept: bool = False) -> None:
-    opened = open_repository(Settings.load(None, os.environ), "lake")
-    context = begin_mark(opened, mark_id, min_age=MIN_AGE, safety_level="none", mode=CLEAN)
+def marked(spark: SparkSession, desk: Desk, mark_id: str, *, swept: bool = False) -> None:
+    context = begin_mark(desk.repository(), mark_id, min_age=MIN_AGE, safety_level="none", mode=CLEAN)
     pipeline.mark(spark, context)
     if swept:
         swept_report(spark, context, accepted=ACCEPTED)
 
 
 def test_the_page_of_a_repository_is_that_of_its_newest_complete_mark(
-    spark: SparkSession, repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sparing: SparkSession, desk: Desk, repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "page.html"
     assert entry.main(["report", "lake", "--html", str(file), "--quiet"]) == 1
     assert "has no complete mark" in capsys.readouterr().err and not file.exists()
-    marked(spark, "m1", swept=True)
+    marked(sparing, desk, "m1", swept=True)
     leave(repository, f"{SLICE}/ca5b63g7lm5ii54909a0", 20, b"left")
     os.environ["LAKEGC_NOW"] = str(NOW.timestamp() + 86_400)  # until the lake ends
-    marked(spark, "m2")
+    marked(sparing, desk, "m2")
     assert entry.main(["report", "lake", "--html", str(file), "--quiet"]) == 0
     assert "lake · last mark 0 hours ago · 1 objects" in capsys.readouterr().out
     shown = read(file.read_text(encoding="utf-8")).text
@@ -90,9 +71,9 @@ def test_the_page_of_a_repository_is_that_of_its_newest_complete_mark(
 
 
 def test_answers_are_on_the_page_and_in_the_json_where_they_are_asked_for(
-    spark: SparkSession, repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sparing: SparkSession, desk: Desk, repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    marked(spark, "m1")
+    marked(sparing, desk, "m1")
     file = tmp_path / "page.html"
     assert entry.main(["report", "lake", "--html", str(file), "--answers", "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -104,16 +85,16 @@ def test_answers_are_on_the_page_and_in_the_json_where_they_are_asked_for(
 
 
 def test_one_page_shows_all_repositories_and_one_that_does_not_read_hides_no_other(
-    spark: SparkSession,
-    served: Lake,
+    sparing: SparkSession,
+    desk: Desk,
     repository: Repository,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    marked(spark, "m1", swept=True)
+    marked(sparing, desk, "m1", swept=True)
     for name in ("empty", "far"):
-        served.sandbox.create_repository(name, f"local://{name}").upload("main", "a", b"1")
+        desk.lake.sandbox.create_repository(name, f"local://{name}").upload("main", "a", b"1")
 
     def opened(settings: Settings, name: str, **more: Any) -> RepositoryContext:
         if name == "far":
@@ -139,9 +120,9 @@ def test_one_page_shows_all_repositories_and_one_that_does_not_read_hides_no_oth
 
 
 def test_only_sweeps_since_a_moment_count_if_that_is_asked(
-    spark: SparkSession, repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sparing: SparkSession, desk: Desk, repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    marked(spark, "m1", swept=True)
+    marked(sparing, desk, "m1", swept=True)
     os.environ["LAKEGC_NOW"] = str(NOW.timestamp() + 10 * 86_400)  # until the lake ends
     file = tmp_path / "page.html"
     assert entry.main(["report", "lake", "--html", str(file), "--since", "2d", "--quiet"]) == 0
@@ -149,9 +130,9 @@ def test_only_sweeps_since_a_moment_count_if_that_is_asked(
 
 
 def test_without_a_file_it_shows_the_history_and_says_how_to_get_the_page(
-    spark: SparkSession, repository: Repository, capsys: pytest.CaptureFixture[str]
+    sparing: SparkSession, desk: Desk, repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    marked(spark, "m1")
+    marked(sparing, desk, "m1")
     assert entry.main(["report", "lake"]) == 0
     said = capsys.readouterr()
     assert "lake · last mark" in said.out and "--html FILE writes this as a page" in said.err

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -26,9 +26,6 @@ from lakegc_core.store.local import LocalConfig
 from lakegc_core.views.words import comes_back
 from tests.core.cli.conftest import Desk
 from tests.support.lake import NO_SPARK, NOW, lake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_bring_it_back(
@@ -201,12 +198,6 @@ def ids(desk: Desk) -> list[str]:
     """Of all marks, newest first."""
     context = desk.repository()
     return marks(context.workspace, context.home)
-
-
-@pytest.fixture
-def sparing(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
-    """Commands use the session that is there."""
-    monkeypatch.setattr(marking, "spark_of", lambda *_, **__: spark)
 
 
 def pass_time(hours: float) -> None:

@@ -111,6 +111,17 @@ def test_a_mark_that_was_swept_or_restored_after_a_listing_that_may_be_taken_ove
     assert kept(complete("m1", 1, touched_at=START + 55 * DAY), below, top) == {"m1", "m5", "m6"}
 
 
+def test_a_mark_that_was_swept_since_one_whose_sweep_is_not_over_stays_until_it_is() -> None:
+    """That sweep asks what others deleted. Without their journals it would count these objects as its own."""
+    waits = complete("m1", 1, trouble="sweep 1 of it broke off", is_open=True)
+    before, since = complete("m0", 0, touched_at=START + 0.9 * DAY), complete("m2", 2, touched_at=START + 2 * DAY)
+    every = (before, waits, since, complete("m3", 3), complete("m4", 4), complete("m5", 5))
+    why = reasons_to_keep(every, 2, START + TODAY * DAY)
+    assert set(why) == {"m1", "m2", "m4", "m5"}
+    assert why["m2"] == "it was swept or restored since mark m1 began, a sweep of which is not over"
+    assert kept(*(replace(each, trouble="", is_open=False) for each in every)) == {"m4", "m5"}
+
+
 def test_a_mark_in_trouble_stays_and_says_why() -> None:
     broken = complete("m0", 0, trouble="sweep 1 of it broke off")
     every = (broken, complete("m1", 1), complete("m2", 2))
@@ -343,6 +354,24 @@ def test_of_a_mark_whose_sweep_has_a_torn_report_retire_says_what_to_do(context:
     assert done.kept["m1"] == (
         "the report of sweep 1 of it does not read: remove that file; then close it (lakegc sweep … --close)"
     )
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_what_was_swept_while_a_sweep_waits_for_a_person_goes_once_that_one_is_over(
+    context: RepositoryContext, mark: Mark, torn: bool
+) -> None:
+    write_sweep(mark("swept", 2), deleted=2, day=2)
+    waits = mark("waits", 1)
+    write_sweep(waits, deleted=1, over=torn, day=1)
+    report = Path(context.workspace.root.removeprefix("local://")) / waits.folder / "sweeps/1/report.json"
+    if torn:
+        report.write_bytes(report.read_bytes()[:9])
+    for day in (4, 5):
+        mark(f"m{day}", day)
+    assert set(retire(context, 2).kept) == {"swept", "waits", "m4", "m5"}
+    report.unlink(missing_ok=True)
+    write_sweep(waits, deleted=1, day=3)
+    assert set(retire(context, 2).retired) == {"swept", "waits"}
 
 
 def test_a_retired_id_is_not_given_again_and_its_mark_is_not_opened(context: RepositoryContext, mark: Mark) -> None:

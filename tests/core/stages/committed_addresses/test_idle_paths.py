@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakegc_core.stages.committed_addresses import idle_paths
-from tests.support.path_world import World, path_world
+from tests.support.path_world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="module")
-def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with path_world(spark, tmp_path_factory.mktemp("paths")) as found:
-        yield found
 
 
 def test_a_hold_whose_paths_only_retained_commits_show_is_not_idle(spark: SparkSession, world: World) -> None:

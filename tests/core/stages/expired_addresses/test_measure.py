@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.stages.expired_addresses.measure import previous_of
 from lakegc_core.stages.expired_addresses.since import KEPT, STAGE
 from lakegc_sandbox import Repository
-from tests.support.lake import MIN_AGE, NOW, Lake, lake
+from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick, saved
 from tests.support.old_marks import Made, maker
 
 if TYPE_CHECKING:
@@ -43,15 +44,34 @@ def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept
     assert found and found.mark_id == "m2"
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        yield found
+@dataclass(frozen=True)
+class Marked:
+    """A repository of which the mark `m1` was made, and `rewind`, which makes it again what it was."""
+
+    spark: SparkSession
+    lake: Lake
+    repository: Repository
+    m1: MarkContext
+    rewind: Callable[[], None]
 
 
-@pytest.fixture
-def repository(served: Lake) -> Repository:
+@pytest.fixture(scope="module")
+def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Marked]:
     """A hundred committed objects, sixty more that a tag keeps, and eighty staged ones."""
+    with lake(tmp_path_factory.mktemp("measure")) as served, quick(spark):
+        repository = filled(served)
+        m1 = marked(spark, served, "m1")
+        yield Marked(spark, served, repository, m1, saved(served, "lake"))
+
+
+@pytest.fixture
+def here(once: Marked) -> Marked:
+    """The repository right after its mark."""
+    once.rewind()
+    return once
+
+
+def filled(served: Lake) -> Repository:
     found = served.create("lake")
     found.set_rules(7)
     fill(found, "main", "old", OLD)
@@ -84,53 +104,43 @@ def shrink_of(mark: MarkContext) -> Any:
     return found
 
 
-def test_a_bulk_of_staged_objects_is_committed_in_the_night_in_which_other_commits_run_out(
-    quick: SparkSession, served: Lake, repository: Repository
-) -> None:
+def test_a_bulk_of_staged_objects_is_committed_in_the_night_in_which_other_commits_run_out(here: Marked) -> None:
     """The sums alone say that 60 staged objects are lost: commits gained 80 and lost 60."""
-    assert marked(quick, served, "m1").mark.facts(ExpiredFacts).uncommitted.objects == STAGED
-    repository.commit("bulk", "all at once")
-    repository.delete_tag("v1")
-    mark = marked(quick, served, "m2")
+    assert here.m1.mark.facts(ExpiredFacts).uncommitted.objects == STAGED
+    here.repository.commit("bulk", "all at once")
+    here.repository.delete_tag("v1")
+    mark = marked(here.spark, here.lake, "m2")
     facts = mark.mark.facts(ExpiredFacts)
     assert (facts.uncommitted.objects, facts.expired.objects) == (0, OLD)
     assert facts.staged_lost == 0
     assert shrink_of(mark).passed
 
 
-def test_staged_objects_that_are_dropped_in_that_night_are_missed(
-    quick: SparkSession, served: Lake, repository: Repository
-) -> None:
-    marked(quick, served, "m1")
+def test_staged_objects_that_are_dropped_in_that_night_are_missed(here: Marked) -> None:
     for number in range(STAGED // 2):
-        repository.delete("bulk", f"staged/{number}")
-    repository.commit("bulk", "the other half")
-    repository.delete_tag("v1")
-    mark = marked(quick, served, "m2")
+        here.repository.delete("bulk", f"staged/{number}")
+    here.repository.commit("bulk", "the other half")
+    here.repository.delete_tag("v1")
+    mark = marked(here.spark, here.lake, "m2")
     assert mark.mark.facts(ExpiredFacts).staged_lost == STAGED // 2
     assert "staged objects went from 80 to 0" in shrink_of(mark).description
     assert not shrink_of(mark).passed
 
 
-def test_where_the_mark_before_does_not_say_what_was_staged_the_sums_decide(
-    quick: SparkSession, served: Lake, repository: Repository
-) -> None:
-    before = marked(quick, served, "m1")
+def test_where_the_mark_before_does_not_say_what_was_staged_the_sums_decide(here: Marked) -> None:
+    before = here.m1
     folder = before.mark.stage_folder(STAGE, KEPT)
     for part in before.mark.require(STAGE).datasets[KEPT]:
         before.mark.store.write(f"{folder}/{part.name}", b"damaged")
-    repository.commit("bulk", "all at once")
-    repository.delete_tag("v1")
-    mark = marked(quick, served, "m2")
+    here.repository.commit("bulk", "all at once")
+    here.repository.delete_tag("v1")
+    mark = marked(here.spark, here.lake, "m2")
     assert mark.mark.facts(ExpiredFacts).staged_lost is None
     assert not shrink_of(mark).passed
 
 
-def test_nothing_is_counted_where_the_sums_say_that_nothing_is_missed(
-    quick: SparkSession, served: Lake, repository: Repository
-) -> None:
-    marked(quick, served, "m1")
-    repository.commit("bulk", "all at once")
-    mark = marked(quick, served, "m2")
+def test_nothing_is_counted_where_the_sums_say_that_nothing_is_missed(here: Marked) -> None:
+    here.repository.commit("bulk", "all at once")
+    mark = marked(here.spark, here.lake, "m2")
     assert mark.mark.facts(ExpiredFacts).staged_lost is None
     assert shrink_of(mark).passed

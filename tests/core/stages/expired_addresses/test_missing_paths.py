@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-import pytest
 
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.stages.expired_addresses.missing_paths import SHOWN, missing_paths
-from tests.support.path_world import PATHS, World, path_world
+from tests.support.path_world import PATHS, World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="module")
-def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with path_world(spark, tmp_path_factory.mktemp("paths")) as found:
-        yield found
 
 
 def entries(spark: SparkSession, world: World) -> object:

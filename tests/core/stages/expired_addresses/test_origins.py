@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +25,7 @@ from lakegc_core.stages.expired_addresses.origins import DATASETS
 from lakegc_core.stages.expired_addresses.since import STAGE
 from lakegc_core.tables.parts import read_part
 from lakegc_sandbox import Repository
-from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick
+from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick, saved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,12 +63,45 @@ class Marking:
         return addresses
 
 
-@pytest.fixture
-def here(spark: SparkSession, tmp_path: Path) -> Iterator[Marking]:
-    with lake(tmp_path) as served, quick(spark):
+@contextmanager
+def marking(spark: SparkSession, folder: Path) -> Iterator[Marking]:
+    with lake(folder) as served, quick(spark):
         repo = served.create("lake")
         repo.set_rules(7)
         yield Marking(spark, served, repo)
+
+
+@pytest.fixture
+def here(spark: SparkSession, tmp_path: Path) -> Iterator[Marking]:
+    """A lake of the test's own."""
+    with marking(spark, tmp_path) as found:
+        yield found
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A lake whose mark `first` found one object, `old`, and `rewind`, which makes the lake again what it was."""
+
+    here: Marking
+    old: str
+    first: MarkContext
+    rewind: Callable[[], None]
+
+
+@pytest.fixture(scope="module")
+def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Marked]:
+    """The mark, made once."""
+    with marking(spark, tmp_path_factory.mktemp("origins")) as here:
+        old = here.commit("main", 60, a=b"1")
+        here.commit("main", 50, a=b"2")
+        yield Marked(here, old, here.mark("m1"), saved(here.lake, "lake"))
+
+
+@pytest.fixture
+def marked(once: Marked) -> Marked:
+    """The lake right after its mark."""
+    once.rewind()
+    return once
 
 
 def rows(mark: MarkContext, dataset: str) -> list[dict[str, Any]]:
@@ -135,14 +169,12 @@ def test_no_range_is_read_for_paths_twice_and_what_was_found_is_carried_on(here:
 @pytest.mark.parametrize("dataset", [ORIGINS, LOOKED])
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"damaged")], ids=["gone", "damaged"])
 def test_what_an_earlier_mark_found_and_does_not_read_is_looked_for_anew(
-    here: Marking, dataset: str, damage: Callable[[Path], Any]
+    marked: Marked, dataset: str, damage: Callable[[Path], Any]
 ) -> None:
-    old = here.commit("main", 60, a=b"1")
-    here.commit("main", 50, a=b"2")
-    first = here.mark("m1")
+    here, first = marked.here, marked.first
     (part,) = first.mark.require(STAGE).datasets[dataset]
     damage(here.lake.files("lake") / first.mark.stage_folder(STAGE, dataset) / part.name)
-    assert origins(here.mark("m2")) == {old: ("a", "replaced", "main")}
+    assert origins(here.mark("m2")) == {marked.old: ("a", "replaced", "main")}
 
 
 @pytest.mark.slow
@@ -224,13 +256,11 @@ def test_optimized_marks_read_no_range_for_paths_twice_and_note_only_what_they_r
     assert origins(again) == origins(last) and {row["id"] for row in rows(again, LOOKED)} == set.union(*read)
 
 
-def test_a_mark_that_did_not_look_is_passed_over(here: Marking) -> None:
-    old = here.commit("main", 60, a=b"1")
-    here.commit("main", 50, a=b"2")
-    here.mark("m1")
+def test_a_mark_that_did_not_look_is_passed_over(marked: Marked) -> None:
+    here = marked.here
     private = here.mark("m2", mode=INCREMENTAL, policy=RepositoryPolicy(match="*", origins=False))
     assert private.mark.facts(ExpiredFacts).origins is None and not origins(private)
-    assert origins(here.mark("m3", mode=INCREMENTAL)) == {old: ("a", "replaced", "main")}
+    assert origins(here.mark("m3", mode=INCREMENTAL)) == {marked.old: ("a", "replaced", "main")}
 
 
 def test_the_garbage_is_written_as_a_table_with_where_it_was_last_shown(here: Marking) -> None:

@@ -132,16 +132,21 @@ def test_empty_objects_come_last(lake: Lake, asked: Any) -> None:
     assert expired(marked(lake, "m")[0]) == least
 
 
-@pytest.mark.safety
-@pytest.mark.slow
-def test_an_entry_that_claims_another_size_than_its_object_has_may_hide_any_candidate(lake: Lake) -> None:
+def beside_liars(lake: Lake) -> set[str]:
+    """Garbage beside entries that claim another size than their objects have, one of them staged."""
     repository = lake.repository
     lake._make_branch("liar")
     full = [repository.place.qualify(lake.forgotten(bytes(size))) for size in (300, 400)]
     repository.stage("liar", "a", full[0], size=1, checksum="c" * 32)
     lake.commit("liar", days=0)
     repository.stage("liar", "a", full[1], size=1, checksum="c" * 32)
-    garbage = forgotten(lake, 800)
+    return forgotten(lake, 800)
+
+
+@pytest.mark.safety
+@pytest.mark.slow
+def test_an_entry_that_claims_another_size_than_its_object_has_may_hide_any_candidate(lake: Lake) -> None:
+    garbage = beside_liars(lake)
     clean, _ = marked(lake, "clean")
     assert expired(clean) == garbage
     lake.wait(hours=1)
@@ -155,13 +160,7 @@ def test_a_mark_finds_such_an_entry_in_a_commit_since_the_mark_below(lake: Lake)
     committed(lake, "one", 500)
     marked(lake, "clean")
     lake.wait(hours=1)
-    repository = lake.repository
-    lake._make_branch("liar")
-    full = [repository.place.qualify(lake.forgotten(bytes(size))) for size in (300, 400)]
-    repository.stage("liar", "a", full[0], size=1, checksum="c" * 32)
-    lake.commit("liar", days=0)
-    repository.stage("liar", "a", full[1], size=1, checksum="c" * 32)
-    garbage = forgotten(lake, 800)
+    garbage = beside_liars(lake)
     context, report = marked(lake, "optimized")
     assert report["run"]["rests_on"] == ["clean"]
     assert expired(context) == garbage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from lakegc_core.policy.safety import LEAST_MARKS
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox import Repository
-from tests.support.lake import NOW, Lake, lake, quick
+from tests.support.lake import NOW, Lake, lake, quick, saved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,9 +58,10 @@ def marked(spark: SparkSession, served: Lake, mark_id: str, mode: str = CLEAN) -
     return mark
 
 
-@pytest.fixture
-def town(spark: SparkSession, tmp_path: Path) -> Iterator[Town]:
-    with lake(tmp_path) as served, quick(spark):
+@pytest.fixture(scope="module")
+def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Town, Callable[[], None]]]:
+    """The town, and what makes it again what it was."""
+    with lake(tmp_path_factory.mktemp("town")) as served, quick(spark):
         repo = served.create("lake")
         repo.set_rules(7)
         addresses = []
@@ -69,7 +70,15 @@ def town(spark: SparkSession, tmp_path: Path) -> Iterator[Town]:
             repo.commit("main", "a", date=NOW - age * DAY)
         mark = marked(spark, served, "m1")
         assert pipeline.sweep(spark, mark).outcomes[Outcome.DELETED] == 3
-        yield Town(spark, served, repo, tuple(addresses[:3]), mark)
+        yield Town(spark, served, repo, tuple(addresses[:3]), mark), saved(served, "lake")
+
+
+@pytest.fixture
+def town(once: tuple[Town, Callable[[], None]]) -> Town:
+    """The town after its first sweep."""
+    found, rewind = once
+    rewind()
+    return found
 
 
 def found(mark: MarkContext) -> tuple[int, int]:

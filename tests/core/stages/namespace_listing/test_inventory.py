@@ -20,7 +20,7 @@ from lakegc_core.stages.namespace_listing.inventory import (
 )
 from lakegc_sandbox.files.names import Names
 from tests.support.lake import NOW, lake, quick
-from tests.support.swept import Swept
+from tests.support.swept import Swept, mark_garbage
 from tests.support.units import layer
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def test_a_sweep_whose_report_is_torn_counts_by_its_journal_and_stops_no_mark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with lake(tmp_path) as found, quick(spark):
+        mark_garbage(spark, found)
         swept = Swept(spark, found, monkeypatch)
         assert swept.sweep().outcomes["deleted"] == 3
         folder = found.files("lake") / swept.context.mark.folder

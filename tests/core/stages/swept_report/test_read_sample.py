@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +16,6 @@ from tests.support.path_world import PATHS, World, path_world
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="module")
-def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with path_world(spark, tmp_path_factory.mktemp("paths")) as found:
-        yield found
 
 
 def test_a_sample_of_no_size_asks_nothing(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -25,17 +25,11 @@ from lakegc_core.store.local import LocalConfig, LocalStore
 from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
 from tests.support.marks import finish
 from tests.support.night_stores import MIDWAY, UNWAVED, SilentConfig, dying
-from tests.support.swept import ACCEPTED, ForgetfulConfig, Swept
+from tests.support.swept import ACCEPTED, GARBAGE, ForgetfulConfig, Swept
 from tests.support.towns import Crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def swept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Swept]:
-    with lake(tmp_path) as found, quick(spark):
-        yield Swept(spark, found, monkeypatch)
 
 
 def folders(swept: Swept) -> set[str]:
@@ -59,14 +53,14 @@ def test_what_a_guard_refuses_is_not_deleted_and_leaves_no_plan(swept: Swept, mo
     monkeypatch.setattr(stage, "judge", lambda *_: [refusing])
     with pytest.raises(RefusedError, match=r"Nothing was deleted\.\n  blast-radius: too much"):
         swept.sweep()
-    assert swept.left() == swept.garbage and folders(swept) == set() and swept.looks == 0
+    assert swept.left() == GARBAGE and folders(swept) == set() and swept.looks == 0
 
 
 def test_a_dry_run_deletes_nothing_and_is_no_sweep(swept: Swept) -> None:
     found = swept_report(swept.spark, swept.context, accepted=ACCEPTED, dry_run=True)
     assert (found.planned, found.dry_run, found.bytes_deleted) == (3, True, 0)
-    assert found.planned_bytes == sum((swept.lake.files("lake") / name).stat().st_size for name in swept.garbage) > 0
-    assert swept.left() == swept.garbage and folders(swept) == {"dry-runs"}
+    assert found.planned_bytes == sum((swept.lake.files("lake") / name).stat().st_size for name in GARBAGE) > 0
+    assert swept.left() == GARBAGE and folders(swept) == {"dry-runs"}
 
 
 def test_a_sweep_deletes_its_plan_and_the_next_one_finds_nothing_left(swept: Swept) -> None:
@@ -116,9 +110,9 @@ def test_what_was_brought_back_since_another_marks_sweep_is_left_to_the_next_mar
     other = swept.lake.begin("lake", "m2")
     pipeline.mark(swept.spark, other)
     swept.sweep()
-    leave(swept.lake.sandbox.repository("lake"), swept.garbage[0], 30)
+    leave(swept.lake.sandbox.repository("lake"), GARBAGE[0], 30)
     assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["already_gone"] == 3
-    assert swept.left() == swept.garbage[:1]
+    assert swept.left() == GARBAGE[:1]
 
 
 @pytest.mark.parametrize("closed", [False, True])

@@ -18,19 +18,13 @@ from lakegc_core.stages.swept_report.deletion import Deletion, Piece
 from lakegc_core.stages.swept_report.planning import Plan
 from lakegc_core.stages.swept_report.spinning import Spinning
 from lakegc_core.tables.parts import Part
-from tests.support.lake import NO_SPARK, NOW, lake, quick
+from tests.support.lake import NO_SPARK, NOW, lake
 from tests.support.swept import Swept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOUR = 3600.0
-
-
-@pytest.fixture
-def swept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Swept]:
-    with lake(tmp_path) as found, quick(spark):
-        yield Swept(spark, found, monkeypatch)
 
 
 @pytest.mark.parametrize("ahead", [-2 * HOUR, 2 * HOUR])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +18,7 @@ from lakegc_core.stages.swept_report import what_counts
 from lakegc_core.stages.swept_report.stage import swept_report
 from lakegc_core.stages.swept_report.what_counts import as_swept, check_min_age, effective_level, stricter_than_mark
 from lakegc_core.store.local import LocalStore
-from tests.support.lake import NO_SPARK, Lake, lake, leave, quick
+from tests.support.lake import NO_SPARK, Lake, leave, quick
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,18 +42,11 @@ NOT_THE_MARKS = {
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found:
-        found.create("lake")
-        yield found
-
-
-@pytest.fixture
-def begin(found: Lake) -> Begin:
+def begin(served: Lake) -> Begin:
     """Begins a mark with some options, and opens it with what lakegc.yaml says at the sweep."""
 
     def begun(options: dict[str, Any], **said: Any) -> MarkContext:
-        context = found.begin("lake", "m1", **options)
+        context = served.begin("lake", "m1", **options)
         return replace(context, policy=RepositoryPolicy(match="*", **said))
 
     return begun
@@ -95,8 +87,8 @@ def test_a_lakegc_yaml_that_says_nothing_leaves_the_marks_options_as_they_are(be
     assert stricter_than_mark(context) == []
 
 
-def test_what_is_left_out_everywhere_is_strict(begin: Begin, found: Lake) -> None:
-    header = found.begin("lake", "m2").header
+def test_what_is_left_out_everywhere_is_strict(begin: Begin, served: Lake) -> None:
+    header = served.begin("lake", "m2").header
     assert (header.protect_tags, header.rules) == (True, "required")
 
 
@@ -137,9 +129,9 @@ def test_a_stricter_level_demands_a_lease_that_the_marks_own_level_does_not(
 
 
 def test_a_sweep_is_refused_where_lakegc_yaml_demands_rules_that_the_mark_did_not(
-    begin: Begin, found: Lake, spark: SparkSession
+    begin: Begin, served: Lake, spark: SparkSession
 ) -> None:
-    leave(found.sandbox.repository("lake"), "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900", 30)
+    leave(served.sandbox.repository("lake"), "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900", 30)
     context = begin({"rules": "keep-all-commits"})
     with quick(spark):
         pipeline.mark(spark, context)
@@ -149,12 +141,12 @@ def test_a_sweep_is_refused_where_lakegc_yaml_demands_rules_that_the_mark_did_no
 
 
 def test_a_grace_period_that_was_made_longer_since_the_mark_counts(
-    begin: Begin, found: Lake, monkeypatch: pytest.MonkeyPatch
+    begin: Begin, served: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = begin({"min_age": 25 * HOUR, "safety_level": "full"})
     monkeypatch.setattr(what_counts, "unsafe_allowed", lambda: False)
     check_min_age(context)
-    found.sandbox.grace_period = 48 * 3600
+    served.sandbox.grace_period = 48 * 3600
     with pytest.raises(RefusedError, match=r"for 48h.* --min-age 49h"):
         check_min_age(context)
 

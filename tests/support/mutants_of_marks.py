@@ -1,0 +1,270 @@
+"""Mutants of the marks, of the listing, and of the deletes of the stores."""
+
+from __future__ import annotations
+
+from tests.support.mutant_list import of
+
+_ARTIFACTS = "tests/core/marks/test_artifacts.py"
+_COLLECTORS = "tests/core/whole/test_two_collectors.py"
+_LEASE = "tests/core/marks/test_lease.py"
+_PREVIOUS = "tests/core/marks/test_previous.py"
+_LAYERS = "tests/core/marks/test_layers.py"
+_AZURE = "tests/core/store/test_azure.py"
+_LOCAL = "tests/core/store/test_local.py"
+_PACE = "tests/core/store/test_pace.py"
+_S3 = "tests/core/store/test_s3.py"
+
+MARKS = (
+    *of(
+        "lakegc_core/marks/lease.py",
+        _LEASE,
+        (
+            "a collector of another user is taken for dead",
+            "except OSError:\n            return False  # it is there",
+            "except OSError:\n            return True  # it is there",
+        ),
+        (
+            "a lease that was not renewed in time still counts",
+            "if self._lost is None and clock.now().timestamp() >= self._expires_at:",
+            "if self._lost is None and not self._expires_at:",
+        ),
+        (
+            "a process of another container is taken for dead",
+            'return "" not in mine and (self.host, self.boot, self.processes) == mine and self._has_ended()',
+            'return "" not in mine and (self.host, self.boot) == mine[:2] and self._has_ended()',
+        ),
+    ),
+    *of(
+        "lakegc_core/marks/lease.py",
+        "tests/core/stages/swept_report/test_deletion.py -k outlives",
+        (
+            "the proof stands whoever holds the lease",
+            'return bool(found["owner"] == self.owner and found["expires_at"])',
+            'return bool(found["expires_at"])',
+        ),
+    ),
+    *of(
+        "lakegc_core/marks/lease.py",
+        f"{_COLLECTORS} -k slept",
+        (
+            "a lease that somebody else took is taken for one's own",
+            "if etag is None or not ours:",
+            "if etag is None:",
+        ),
+    ),
+    *of(
+        "lakegc_core/marks/layers.py",
+        _LAYERS,
+        (
+            "a part that is shorter than it was is rested on",
+            'if lying.get(f"{folder}/{part.name}") != part.bytes:',
+            'if f"{folder}/{part.name}" not in lying:',
+        ),
+        (
+            "what was restored since the mark below is not listed",
+            "last is not None and last.at >= moment - APART",
+            "last is not None and last.at < moment - APART",
+        ),
+    ),
+    *of(
+        "lakegc_core/marks/previous.py",
+        _PREVIOUS,
+        (
+            "a mark that broke off found nothing live",
+            "if asked_at(mark) >= read:",
+            "if asked_at(mark) >= read and mark.manifest(STAGES[-1]):",
+        ),
+        (
+            "a damaged mark in between found nothing live",
+            "if unreadable_until(mark) >= read:",
+            "if unreadable_until(mark) < 0:",
+        ),
+        (
+            "a mark that missed heads makes the next one forget them",
+            "            and not mark.facts(CommitsFacts).former_heads_unknown\n",
+            "",
+        ),
+        (
+            "a damaged mark after this one found nothing live",
+            "asked, complete = unreadable_until(mark), False",
+            "continue",
+        ),
+        (
+            "findings of another server's allow-list are carried on",
+            "        header.storage_namespace,\n        header.allow_list,\n",
+            "        header.storage_namespace,\n",
+        ),
+    ),
+    *of(
+        "lakegc_core/marks/previous.py",
+        "tests/core/whole/test_wrong_clocks.py -k passes_no_age_on",
+        ("a mark of a clock that was behind passes its ages on", "if abs(skew) > limit:", "if skew < -limit:"),
+    ),
+    *of(
+        "lakegc_core/marks/artifacts.py",
+        _ARTIFACTS,
+        (
+            "a manifest that was changed is believed",
+            "if digest(_unsealed(manifest)) != manifest.digest:",
+            "if not manifest.digest:",
+        ),
+        (
+            "a manifest of another input continues the chain",
+            "self.check_upstream(manifest, before)",
+            "self.check_upstream(manifest, manifest.upstream)",
+        ),
+        (
+            "the manifest of another mark is believed",
+            "if (manifest.stage, manifest.mark_id) != (stage, self.mark_id):",
+            "if manifest.stage != stage:",
+        ),
+        (
+            "two collectors finish one stage",
+            "self.store.write(key, encode(value), if_absent=True)",
+            "self.store.write(key, encode(value))",
+        ),
+    ),
+)
+
+LISTING = (
+    *of(
+        "lakegc_core/stages/namespace_listing/inventory.py",
+        "tests/core/stages/namespace_listing/test_inventory.py",
+        (
+            "a slice is taken over though objects still appear in it",
+            'row["listed_at"] >= wanted[row["unit"]] + window',
+            'row["listed_at"] >= wanted[row["unit"]]',
+        ),
+        (
+            "a unit is taken over of a mark that is no layer",
+            'if row["unit"] in wanted and row["listed_in"] in known and',
+            'if row["unit"] in wanted and',
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/namespace_listing/stage.py",
+        "tests/core/stages/namespace_listing/test_namespace_listing_stage.py",
+        (
+            "any folder passes for lakeFS's metadata",
+            "found_metadata |= folder in self.metadata or",
+            "found_metadata |= bool(folder) or",
+        ),
+        (
+            "a short list of repositories is believed",
+            "if context.header.repository not in {name for name, _ in every}:",
+            "if not every:",
+        ),
+        ("somebody else's file is lakeFS's", "units, pc.invert(allowed)]", "units, pc.xor(allowed, allowed)]"),
+    ),
+    *of(
+        "lakegc_core/stages/namespace_listing/shards.py",
+        "tests/core/stages/namespace_listing/test_shards.py",
+        ("folders of a shard that are no slices are not listed", "others.append(below)", "others.clear()"),
+    ),
+)
+
+STORES = (
+    *of(
+        "lakegc_core/store/s3/deletes.py",
+        _S3,
+        (
+            "keys that S3 names as failed count as deleted",
+            "return dict.fromkeys(keys, _GONE) | {key: told(code) for key, code in named.items()}",
+            "return dict.fromkeys(keys, _GONE)",
+        ),
+        (
+            "errors about keys that were not asked for are passed over",
+            "if failed:  # errors about keys",
+            "if failed and named:  # errors about keys",
+        ),
+    ),
+    *of(
+        "lakegc_core/store/s3/versions.py",
+        f"{_S3} -k version",
+        (
+            "what a list of versions lacks counts as gone though the store shows it",
+            'return DeleteAnswer.failed("NoVersions")',
+            "return DeleteAnswer(Outcome.ALREADY_GONE)",
+        ),
+        (
+            "only delete markers go, and the bytes stay",
+            'listed = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]',
+            'listed = [*page.get("DeleteMarkers", ())]',
+        ),
+    ),
+    *of(
+        "lakegc_core/store/azure/deletes.py",
+        _AZURE,
+        (
+            "blobs of a container that is not there are gone",
+            "if status == 404 and code in ABSENT:",
+            "if status == 404:",
+        ),
+        (
+            "of two answers about one blob the last one counts",
+            "if place in found or place >= count:",
+            "if place >= count:",
+        ),
+    ),
+    *of(
+        "lakegc_core/store/azure/deletes.py",
+        f"{_AZURE} -k missing_from_the_batch",
+        (
+            "a blob whose answer is missing is deleted",
+            "return DeleteAnswer.lost() if failure is None else told_by(failure)",
+            "return DeleteAnswer(Outcome.DELETED) if failure is None else told_by(failure)",
+        ),
+    ),
+    *of(
+        "lakegc_core/store/local/store.py",
+        _LOCAL,
+        ("a link is deleted like a file", "if stat.S_ISLNK(mode):", "if stat.S_ISSOCK(mode):"),
+    ),
+    *of(
+        "lakegc_core/store/local/files.py",
+        _LOCAL,
+        (
+            "links on the way to a file are followed",
+            "return os.path.realpath(path) != path",
+            "return not os.path.realpath(path)",
+        ),
+        (
+            "a link is read as the file behind it",
+            "os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC",
+            "os.O_RDONLY | os.O_CLOEXEC",
+        ),
+    ),
+    *of(
+        "lakegc_core/store/pace.py",
+        _PACE,
+        (
+            "the ceiling of deletes a second holds nothing back",
+            "self._free_at = start + objects / self._rate",
+            "self._free_at = start",
+        ),
+        (
+            "more requests are in flight than there is room for",
+            "self._in_flight < int(self.window.limit)",
+            "self._in_flight <= int(self.window.limit)",
+        ),
+    ),
+    *of(
+        "lakegc_core/store/repeated_deletes.py",
+        _PACE,
+        (
+            "requests are sent through a gate that is shut",
+            "if not gate.may():\n                return outcomes",
+            "gate.may()",
+        ),
+        (
+            "what a lost answer took counts as somebody else's",
+            "if told[key].outcome == NO_ANSWER)",
+            "if told[key].outcome == Outcome.DELETED)",
+        ),
+        (
+            "a throttled delete that was not sent again passes for failed",
+            "if told[key].throttled:\n                    outcomes[key] = NOT_ASKED",
+            "if not told[key].throttled:\n                    outcomes[key] = NOT_ASKED",
+        ),
+    ),
+)

@@ -1,0 +1,332 @@
+"""Mutants of what the stages decide: what counts, and what is expired."""
+
+from __future__ import annotations
+
+from tests.support.mutant_list import of
+
+_EXPIRED = "tests/core/stages/expired_addresses"
+_READ = "tests/core/stages/committed_addresses"
+_REUPLOADS = f"{_EXPIRED}/test_reuploads.py::test"
+_BEFORE = f"{_EXPIRED}/test_swept_before.py::test"
+_OTHERS_LISTS = f"{_BEFORE}_what_another_collector_deleted_is_missing"
+_RACES = "tests/interleavings"
+
+COMMITS = (
+    *of(
+        "lakegc_core/stages/retention_commits/commit_walk.py",
+        "tests/core/stages/retention_commits/test_commit_walk.py",
+        (
+            "a branch that only the dump has does not count",
+            '                    add(kind, ref["name"], ref["commit_id"])\n',
+            "",
+        ),
+        (
+            "a head of an unknown commit is passed over",
+            "unknown.add(commit_id)\n            else:\n                named",
+            "pass\n            else:\n                named",
+        ),
+        (
+            "the server names another metarange than its dump and is believed",
+            "elif metarange_id is not None and metaranges[number] != metarange_id:",
+            "elif metarange_id is not None and not metaranges[number]:",
+        ),
+        ("a list of commits may end within a line", 'if not data.endswith(b"\\n"):', "if not data:"),
+        (
+            "an empty list of retained commits is believed",
+            "if not found:\n        raise IncompleteError(\"lakeFS's list of retained",
+            "if found is None:\n        raise IncompleteError(\"lakeFS's list of retained",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/retention_commits/commit_walk.py",
+        f"{_RACES}/test_during_the_mark.py::test_a_commit_is_only_kept_by_a_tag",
+        (
+            "tags protect nothing though lakegc.yaml says so",
+            "protected = tags if self.protect_tags else []",
+            "protected: list[tuple[str, int]] = []",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/retention_commits/rules_memory.py",
+        "tests/core/stages/retention_commits/test_rules_memory.py",
+        (
+            "only the rule in force counts",
+            "zip(seen, ends, strict=True) if end > since]",
+            'zip(seen, ends, strict=True) if end == float("inf")]',
+        ),
+        (
+            "a branch keeps the least that any rule of the week says",
+            "branch_days={name: max(rules.days(name)",
+            "branch_days={name: min(rules.days(name)",
+        ),
+        (
+            "the week in which every commit counted is forgotten",
+            "if rules is None:\n            return None",
+            "if rules is None:\n            continue",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/committed_addresses/protected.py",
+        f"{_READ}/test_protected.py",
+        (
+            "a second reading of an address protects nothing",
+            "return rows.cast(pa.schema([*ROWS_SCHEMA, *extra]))",
+            'return rows.filter(rows["exact"]).cast(pa.schema([*ROWS_SCHEMA, *extra]))',
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/committed_addresses/range_counts.py",
+        f"{_READ}/test_range_counts.py",
+        (
+            "fewer references than none pass",
+            "odd = (references < 0) | (known",
+            "odd = (known",
+        ),
+        (
+            "a range is held still that no layer has read",
+            "(known & (differs | nowhere))",
+            "(known & differs)",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/committed_addresses/range_counts.py",
+        "tests/core/marks/test_layers.py::test_a_mark_rests_on_those_before_it_and_finds_the_same_garbage",
+        (
+            "a range that one metarange holds is dropped",
+            "[odd, ~known, references == 0]",
+            "[odd, ~known, references <= 1]",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/committed_addresses/range_files.py",
+        f"{_READ}/test_range_files.py",
+        (
+            "a range that is damaged holds nothing",
+            "raise self._damaged(kind, str(told[0].id), error) from None",
+            "return",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/committed_addresses/range_files.py",
+        f"{_READ}/test_range_counts.py",
+        (
+            "metaranges that disagree on a range are believed",
+            'if each["count"] != each["most"]:',
+            'if each["count"] > each["most"]:',
+        ),
+    ),
+)
+
+EXPIRED = (
+    *of(
+        "lakegc_core/stages/expired_addresses/reasons.py",
+        f"{_EXPIRED}/test_reasons.py",
+        (
+            "the cutoff admits objects of its own second",
+            "pc.or_(pc.greater_equal(modified, instant(self.cutoff))",
+            "pc.or_(pc.greater(modified, instant(self.cutoff))",
+        ),
+        (
+            "a name that tells a young age keeps nothing",
+            "pa.array(self.times(addresses) >= self.cutoff)",
+            "pa.array(self.times(addresses) < 0)",
+        ),
+        (
+            "a part of an upload that runs is garbage",
+            "pc.and_(part, pc.greater_equal(modified, instant(self.part_cutoff)))",
+            "pc.and_(part, pc.greater_equal(modified, instant(self.cutoff)))",
+        ),
+        (
+            "an object without a time is garbage",
+            "if any(column.null_count for _, column in kept_by):",
+            "if all(column.null_count for _, column in kept_by):",
+        ),
+        (
+            "what neighbours refer to is garbage",
+            "LOOKED_UP = (Reason.STAGED, Reason.HELD, Reason.NEIGHBOUR)",
+            "LOOKED_UP = (Reason.STAGED, Reason.HELD)",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/since.py",
+        f"{_EXPIRED}/test_since.py",
+        (
+            "a rescue interrupts nothing",
+            'return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))',
+            "return _Carried(known)",
+        ),
+        (
+            "an address lends its age to another one of its hash",
+            "exact = same.to_numpy(zero_copy_only=False)",
+            "exact = np.ones(len(rows), bool)",
+        ),
+        (
+            "what a later mark found live may be swept at once",
+            'F.greatest("since", F.coalesce("later", now))',
+            'F.greatest("since", F.coalesce("later", "since"))',
+        ),
+        (
+            "a later mark that broke off found nothing live",
+            "if later.unfinished or read_at(context.mark) <= journal.unread_until:",
+            "if read_at(context.mark) <= journal.unread_until:",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/clean.py",
+        f"{_EXPIRED}/test_clean.py",
+        (
+            "an index that lacks addresses is compared with",
+            "INDEX) != own.rows(committed_addresses.STAGE):",
+            "INDEX) > own.rows(committed_addresses.STAGE):",
+        ),
+        (
+            "what a name without a time refers to is never missing",
+            "pa.array(~(named >= listed_from))",
+            "pa.array(named < listed_from)",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/optimized.py",
+        f"{_EXPIRED}/test_optimized.py",
+        (
+            "what a range holds is judged like what nothing holds",
+            '_LOOSE: learnt.filter(pc.is_null(learnt["range_id"])),',
+            "_LOOSE: learnt,",
+        ),
+        (
+            "a store that does not answer says that objects are gone",
+            "except ObjectNotFoundError:",
+            "except Exception:",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/address_rows.py",
+        f"{_EXPIRED}/test_address_rows.py",
+        (
+            "what ranges of the marks below hold is garbage",
+            "live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)",
+            "live, gone = among(HELD), among(GONE_SINCE)",
+        ),
+        ("what a retained range holds is freed", "(kind == DROPPED_SINCE) & ~live &", "(kind == DROPPED_SINCE) &"),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/address_rows.py",
+        f"{_EXPIRED}/test_address_rows.py",
+        (
+            "what was missing before is not asked for again",
+            "among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)",
+            "among(HELD_BEFORE, DROPPED_SINCE)",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/reuploads.py",
+        f"{_REUPLOADS}_a_class_for_which_no_budget_suffices_does_not_keep_the_others_waiting",
+        (
+            "candidates that are too dear to ask for are shown nowhere",
+            'rows = rows.where((rows["rank"] > last) | rows["rank"].isin(list(without)))',
+            'rows = rows.where(rows["rank"] > last)',
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/reuploads.py",
+        f"{_REUPLOADS}_empty_objects_come_last",
+        (
+            "candidates that the budget does not suffice for are shown nowhere",
+            'places.where(places["rank"] <= last)), waiting), proven)',
+            'places.where(places["rank"] <= last)), None), proven)',
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/alike.py",
+        f"{_REUPLOADS}_what_a_branch_shows_over_an_imported_entry_is_kept_and_what_is_like_it_goes",
+        (
+            "an imported entry hides nothing",
+            "[*self.heads.sources, *self.heads.outside]",
+            "[*self.heads.sources]",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/alike.py",
+        f"{_REUPLOADS}_an_entry_that_claims_another_size_than_its_object_has_may_hide_any_candidate",
+        (
+            "an entry that claims another size than its object hides nothing",
+            "found = found.unionByName(self.misstated())",
+            "self.misstated()",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/heads.py",
+        f"{_EXPIRED}/test_heads.py",
+        ("a look asks for the heads of the mark", "        branches=since.branches,\n", ""),
+        (
+            "a look does not search what it has read itself",
+            "sources=[*found.sources, *sources_of(config, *since.index, _LOOK)],",
+            "sources=found.sources,",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/classes.py",
+        f"{_EXPIRED}/test_classes.py",
+        (
+            "what waited before comes last",
+            "np.where(waited, 0, 2 * 64 * _FINE * _SPREAD)",
+            "np.where(waited, 2 * 64 * _FINE * _SPREAD, 0)",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/asking.py",
+        f"{_EXPIRED}/test_asking.py",
+        (
+            "an encoded address is read in one way",
+            'f"^{re.escape(root)}[^/%?][^%?]*$"',
+            'f"^{re.escape(root)}.*$"',
+        ),
+        (
+            "the first path of an interval is passed over",
+            'return f"{text[:-1]}{chr(code)}\\U0010ffff"',
+            "return text",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/asking.py",
+        f"{_EXPIRED}/test_asking.py",
+        (
+            "one page stands for a whole interval",
+            "return last is not None and bool(reached) and reached.encode() >= last",
+            "return last is not None and bool(reached)",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/proofs.py",
+        f"{_EXPIRED}/test_proofs.py::test_where_one_side_is_proven_and_the_other_is_not_lakefs_is_asked",
+        (
+            "a candidate of which nothing is proven differs from all entries",
+            'rows = rows.join(many(unproven), "size", "left_anti")',
+            "many(unproven)",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/compaction.py",
+        f"{_EXPIRED}/test_compaction.py::test_t51_what_the_next_commit_brings_back_is_neither_expired_nor_swept",
+        (
+            "nothing waits for what is staged and may be compacted",
+            "return sizes.unionByName(_staged(entries)).distinct()",
+            "return sizes.distinct()",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/swept_before.py",
+        f"{_BEFORE}_what_a_sweep_lost_is_missing_although_its_list_has_it",
+        ("what a sweep lost is excused", "_journals(spark, context) if listed else ()", "()"),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/swept_before.py",
+        f"{_BEFORE}_where_a_journal_does_not_read_nothing_is_excused",
+        ("a journal that does not read excuses what is missing", "listed, losses = (), ()", "losses = ()"),
+    ),
+    *of(
+        "lakegc_core/stages/expired_addresses/swept_before.py",
+        _OTHERS_LISTS,
+        ("what another collector deleted is excused", "if mark_id in own and inside and", "if inside and"),
+    ),
+)

@@ -1,0 +1,233 @@
+"""Mutants of sweeps: what may be deleted after a look, how it is deleted, and what goes on record."""
+
+from __future__ import annotations
+
+from tests.support.mutant_list import of
+
+_SWEPT = "tests/core/stages/swept_report"
+_RACES = "tests/interleavings"
+
+PLANS = (
+    *of(
+        "lakegc_core/stages/swept_report/authorize.py",
+        f"{_SWEPT}/test_authorize.py",
+        (
+            "a mark's findings are confirmed before the gap is over",
+            "return max(listed_long_enough_at(context), found + effective_level(context).gap.total_seconds())",
+            "return max(listed_long_enough_at(context), found)",
+        ),
+        ("a look may follow the listing at once", "    if wait > 0:\n", "    if wait > 86400:\n"),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/authorize.py",
+        f"{_SWEPT}/test_authorize.py",
+        ("a laxer level than that of lakegc.yaml judges", "level=effective_level(context),", "level=context.level,"),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/what_counts.py",
+        "tests/core/whole/test_unknown_names.py",
+        (
+            "unknown names are collected if either says so",
+            "context.header.collect_unknown_names and context.policy.collect_unknown_names",
+            "context.header.collect_unknown_names or context.policy.collect_unknown_names",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/what_counts.py",
+        f"{_SWEPT}/test_what_counts.py",
+        (
+            "a longer minimum age moves no cutoff",
+            "cutoff=header.cutoff - (longest - header.min_age),",
+            "cutoff=header.cutoff,",
+        ),
+        (
+            "holds that lakegc.yaml has now do not count",
+            "holds=tuple(sorted({*header.holds, *policy.holds})),",
+            "holds=header.holds,",
+        ),
+        (
+            "tags are protected only if both say so",
+            "header.protect_tags or policy.protect_tags is True",
+            "header.protect_tags and policy.protect_tags is True",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/planning.py",
+        f"{_SWEPT}/test_planning.py",
+        ("what is too young by lakegc.yaml is planned", "        table = self._without_young(table)\n", ""),
+        (
+            "what is rescued is not remembered for the next mark",
+            "pa.array([Outcome.RESCUED, Outcome.HELD], pa.string())",
+            "pa.array([Outcome.HELD], pa.string())",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/planning.py",
+        f"{_RACES}/test_after_the_mark.py::test_a_tag_is_put_on_an_expired_commit",
+        ("what the look finds committed is planned", '.when(F.col("live"), Outcome.RESCUED)', ""),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/planning.py",
+        f"{_RACES}/test_from_mark_to_mark.py -k a_later_mark_found_it_live",
+        (
+            "what later marks found is not asked",
+            "if self.context.level.gap:\n            candidates",
+            "if not self.context.level.gap:\n            candidates",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/planning.py",
+        f"{_RACES}/test_after_the_mark.py {_RACES}/test_from_mark_to_mark.py -k after_the_mark",
+        (
+            "what was dead for less than the gap is planned",
+            '.when((F.col("outcome") == _PLANNED) & (F.col("since") > moment(ready)), Outcome.UNCONFIRMED)',
+            "",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/planning.py",
+        f"{_RACES}/test_while_the_look_asks.py",
+        (
+            "a look counts though heads have moved meanwhile",
+            "if number == LOOKS or not look.heads_moved(self.context):",
+            "if number == 1 or not look.heads_moved(self.context):",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/look.py",
+        f"{_SWEPT}/test_look.py",
+        (
+            "a repository that was created anew is taken for the one that was marked",
+            "if (now.storage_namespace, now.creation_date) != (\n        context.header.storage_namespace,\n"
+            "        context.header.repository_created,\n    ):",
+            "if now.storage_namespace != context.header.storage_namespace:",
+        ),
+        (
+            "heads that moved after the staged dump are not noticed",
+            "return any(seen != now for seen in self.heads)",
+            "return all(seen != now for seen in self.heads)",
+        ),
+        (
+            "a glance does not see tags",
+            "refs = [*client.branches(repository), *client.tags(repository)]",
+            "refs = [*client.branches(repository)]",
+        ),
+        (
+            "what is staged now is not live",
+            "Wanted(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))",
+            "Wanted(context.workspace, ((self.reads.committed.folder, self.committed), theirs))",
+        ),
+        (
+            "what neighbours refer to now is not live",
+            "Wanted(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))",
+            "Wanted(context.workspace, (staged, (self.reads.committed.folder, self.committed)))",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/look.py",
+        f"{_SWEPT}/test_look.py",
+        (
+            "a look at a restored server is believed",
+            "    if commits.facts.former_heads_unknown:\n",
+            "    if commits.facts.former_heads_unknown < 0:\n",
+        ),
+    ),
+)
+
+DELETES = (
+    *of(
+        "lakegc_core/stages/swept_report/waves.py",
+        f"{_SWEPT}/test_waves.py",
+        (
+            "a wave is sent though rules have changed",
+            "if glance.rules_changed():\n            return True",
+            "if glance.rules_changed():\n            return False",
+        ),
+        ("a wave is sent without the lease", "                self.lease.check()\n", "                pass\n"),
+        ("a wave is sent on a look that is too old", "if now >= expires:", "if now < plan.look.began_at:"),
+        (
+            "one wave deletes for as long as the look is believed",
+            "until = min(expires, now + self.context.level.watch_interval.total_seconds())",
+            "until = expires",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/deletion.py",
+        f"{_SWEPT}/test_deletion.py",
+        (
+            "the age of what is planned is not judged before it is deleted",
+            'fit = pc.and_(named, pc.less(batch["last_modified"], cutoff))',
+            "fit = named",
+        ),
+        (
+            "one fit object lets its whole batch be deleted",
+            "if not pc.all(fit).as_py():",
+            "if not pc.any(fit).as_py():",
+        ),
+        (
+            "batches are sent after the time is up",
+            "if self.now() >= self.until:\n                return False",
+            "if self.now() >= self.until:\n                return True",
+        ),
+        (
+            "a task deletes though another collector has the lease",
+            "return self.lease is None or self.lease.stands()",
+            "return True",
+        ),
+        (
+            "what was deleted before an error is not on record",
+            "                journal.write()\n                raise\n",
+            "                raise\n",
+        ),
+        (
+            "a task that Spark repeats finds gone what it deleted itself",
+            "work.asked_before or _is_repeated()",
+            "work.asked_before",
+        ),
+        (
+            "what the store was not asked for has an outcome",
+            "found = found.filter(pc.not_equal(told, NOT_ASKED))",
+            "pc.not_equal(told, NOT_ASKED)",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/record.py",
+        f"{_SWEPT}/test_record.py",
+        (
+            "what was rescued is asked for again",
+            "FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST)",
+            "FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.HELD, Outcome.LOST)",
+        ),
+        (
+            "a plan that was changed is believed",
+            'if stated == digest(record) and record.get("mark_digest") == mark.digest:',
+            'if record.get("mark_digest") == mark.digest:',
+        ),
+        (
+            "the plan of another mark is believed",
+            'if stated == digest(record) and record.get("mark_digest") == mark.digest:',
+            "if stated == digest(record):",
+        ),
+        ("two collectors seal one plan", "encode(value), if_absent=True)", "encode(value))"),
+        (
+            "an earlier attempt's graver outcome counts",
+            'F.struct("attempt", F.coalesce(weight, F.lit(0)))',
+            'F.struct(F.coalesce(weight, F.lit(0)), "attempt")',
+        ),
+        ("planned objects may be without an outcome", "        if without:\n", "        if without > planned:\n"),
+        (
+            "attempts before the plan was sealed count",
+            'return outcomes.where(outcomes["attempt"] >= first)',
+            "return outcomes",
+        ),
+    ),
+    *of(
+        "lakegc_core/stages/swept_report/lost.py",
+        f"{_SWEPT}/test_lost.py",
+        (
+            "what is referenced and gone passes for rescued",
+            "_IF_GONE = {Outcome.RESCUED: Outcome.LOST,",
+            "_IF_GONE = {Outcome.RESCUED: Outcome.RESCUED,",
+        ),
+    ),
+)
