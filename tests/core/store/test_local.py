@@ -41,6 +41,8 @@ def test_links_are_neither_listed_nor_followed(tmp_path: Path) -> None:
     assert place.store.delete_many(["folder/x", "file"]) == ["failed:InvalidKey", "failed:ELOOP"]
     with pytest.raises(StoreError):
         place.store.read("folder/x")
+    with pytest.raises(StoreError):
+        place.store.read("file")
     assert (tmp_path / "outside" / "x").exists()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakegc_core.stages.expired_addresses.address_rows import (
@@ -74,6 +74,7 @@ def told(every: list[Row]) -> Iterator[tuple[str, int, str | None, bool]]:
             yield (ASKED, number, *rest)
 
 
+@example([Row(MISSED, 0, True, True, "a"), Row(DROPPED_SINCE, 0, True, False, "a")])
 @given(rows)
 def test_what_is_decided_of_an_address_follows_from_all_that_is_told_of_it(every: list[Row]) -> None:
     table = pa.Table.from_pylist([row.table() for row in every], schema=ROWS)

@@ -128,3 +128,13 @@ def test_paths_in_a_row_that_are_no_text_are_passed_by_a_whole_page(
 def test_what_is_staged_between_two_entries_takes_whole_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = [b"a/%06d" % number for number in range(30_000)]
     assert walked(monkeypatch, tmp_path, [*names, b"a/\xe9", b"b"], b"a/\xe9").asked == 1
+
+
+def test_an_interval_is_asked_for_page_by_page_up_to_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = [b"a/%06d" % number for number in range(2_500)]
+    branch, store = Branch([*names, b"b"]), LocalConfig(str(tmp_path))
+    monkeypatch.setattr(asking, "client_of", lambda server: branch)
+    server = ServerSettings("http://127.0.0.1:1", "key", "secret")
+    work = asking.Asking(server, "r", Namespace("s3://b/l"), store, "shown", Wanted(store, ()), 1)
+    list(work.ask([asking.Interval("main", names[0], names[-1], len(names))]))
+    assert branch.asked == 3

@@ -115,3 +115,17 @@ def test_a_refusal_names_every_guard_that_stops_and_says_whether_anything_was_de
     said = refusal(context, verdicts)
     assert said == "Mark m1 of lake is not swept. Nothing was deleted.\n  order: out of order"
     assert "broke off. Nothing more was deleted." in refusal(context, verdicts, begun=True)
+
+
+def test_a_stricter_lakegc_yaml_sets_the_limits_of_the_guards(served: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lakegc_core.policy.safety import NONE
+
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    context = whole(served, NONE)
+    monkeypatch.setenv("LAKEGC_NOW", str(context.header.started_at + 15 * DAY))
+
+    def failed(safety: str | None) -> set[str]:
+        policy = RepositoryPolicy(match="*", safety=safety)
+        return {verdict.name for verdict in judge(replace(context, policy=policy)) if verdict.stops}
+
+    assert failed("full") - failed(None) == {"mark-age"}

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core import clock
-from lakegc_core.errors import RefusedError
+from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.marks.lease import Lease, Proof
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.stages.swept_report import deletion
@@ -279,3 +279,14 @@ def test_an_executor_that_begins_after_the_time_is_up_deletes_nothing_whatever_i
     assert [piece.rows for piece in waves(Executor(monkeypatch, ahead, late=60.5))] == [10]
     assert bench.left() == ADDRESSES
     assert waves(Executor(monkeypatch, ahead, late=50)) == [], "the next wave has its own time"
+
+
+@pytest.mark.parametrize("odd", ["_lakefs/settings", "young"])
+def test_a_plan_that_names_what_is_not_lakefs_or_too_young_deletes_nothing(bench: Bench, odd: str) -> None:
+    rows = [{"address": each, "size": 1, "last_modified": OLD, "etag": None, "since": OLD} for each in ADDRESSES]
+    rows[-1] |= {"last_modified": datetime.fromtimestamp(time.time() + 60, UTC)} if odd == "young" else {"address": odd}
+    writer = PartWriter(bench.artifacts, "plan", PLAN_SCHEMA)
+    writer.write(pa.RecordBatch.from_pylist(rows, schema=PLAN_SCHEMA))
+    with pytest.raises(MarkError, match="It was altered"):
+        list(bench.work(lambda: None).run(Piece(writer.close()[0])))
+    assert bench.left() == ADDRESSES

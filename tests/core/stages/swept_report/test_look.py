@@ -143,3 +143,16 @@ def test_rules_that_are_others_than_the_look_saw_are_noticed(
     else:
         world.repository.set_rules(days)
         assert glance.rules_changed()
+
+
+def test_a_look_at_a_server_that_was_restored_since_the_mark_is_an_error(world: World) -> None:
+    from types import SimpleNamespace
+
+    from lakegc_core.stages.swept_report import look as looks
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(looks, "dump_staged", lambda *_: None)
+        facts = SimpleNamespace(former_heads_unknown=2)
+        patch.setattr(looks, "find_retained", lambda *_, **__: SimpleNamespace(facts=facts))
+        with pytest.raises(RefusedError, match="2 heads that the mark saw are unknown to lakeFS now"):
+            take_look(NO_SPARK, world.context, "look", Reads.below("read"))

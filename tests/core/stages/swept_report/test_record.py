@@ -11,6 +11,7 @@ import pytest
 
 from lakegc_core.errors import IncompleteError, MarkError, RefusedError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import digest
 from lakegc_core.names import STAGES
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.record import SweepRecord
@@ -78,7 +79,16 @@ def test_a_plan_that_was_changed_or_is_of_another_mark_deletes_nothing_more(
     whole = file.read_text()
     told = json.loads(whole)
     told["parts"][0]["rows"] = 5
-    cases: list[Any] = [json.dumps(told), json.dumps(json.loads(whole) | {"mark_digest": "0" * 64}), "{}", ""]
+    others = json.loads(whole) | {"mark_digest": "0" * 64}
+    del others["digest"]
+    others["digest"] = digest(others)
+    cases: list[Any] = [
+        json.dumps(others),
+        json.dumps(told),
+        json.dumps(json.loads(whole) | {"mark_digest": "0" * 64}),
+        "{}",
+        "",
+    ]
     for altered in cases:
         file.write_text(altered)
         with pytest.raises(MarkError):
