@@ -150,8 +150,10 @@ def servers(tmp_path: Path) -> Iterator[tuple[Clock, list[SandboxServer]]]:
         yield served
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("some", "rounds"), [(numbers(TOWNS), 1), pytest.param(numbers(SLOW_TOWNS, slow=True), 3, marks=pytest.mark.slow)]
+    ("some", "rounds"),
+    [pytest.param(numbers(TOWNS), 1, marks=pytest.mark.safety), (numbers(SLOW_TOWNS, slow=True), 3)],
 )
 def test_nothing_live_is_lost_and_no_garbage_stays_while_users_go_on_and_collectors_crash(
     quick: SparkSession,

@@ -27,6 +27,9 @@ BRANCHES = 12
 SIZE = 500
 
 
+pytestmark = [pytest.mark.slow, pytest.mark.safety]
+
+
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bucket, Proxy]]:
     """A real S3 server behind a proxy."""
@@ -113,8 +116,6 @@ def digests(context: MarkContext) -> dict[str, str]:
     return {row["address"]: row["digest"] for row in rows(context, "expired_addresses", "digests")}
 
 
-@pytest.mark.safety
-@pytest.mark.slow
 def test_sizes_that_coincide_by_chance_cost_heads_and_no_pages(town: Town) -> None:
     town.commit(a=town.content(), b=town.content())
     garbage = {town.forgotten(town.content()) for _ in range(3)}
@@ -138,8 +139,6 @@ def test_sizes_that_coincide_by_chance_cost_heads_and_no_pages(town: Town) -> No
     assert town.lake.stored().keys() == live
 
 
-@pytest.mark.safety
-@pytest.mark.slow
 def test_what_is_of_no_more_use_is_forgotten(town: Town) -> None:
     town.commit(a=town.content())
     town.forgotten(town.content())
@@ -152,8 +151,6 @@ def test_what_is_of_no_more_use_is_forgotten(town: Town) -> None:
     assert facts["pages_asked"] == 0
 
 
-@pytest.mark.safety
-@pytest.mark.slow
 def test_under_kms_heads_prove_nothing_and_all_that_is_alike_by_size_is_asked_for(town: Town) -> None:
     town.proxy.hook = Disguise(lambda path: True)
     data = town.content()
@@ -178,7 +175,7 @@ def only_listings(disguise: Disguise) -> Callable[[Request, Forward], Answer]:
 @pytest.mark.parametrize(
     "listed",
     [
-        pytest.param(True, id="that the listing gives away", marks=pytest.mark.slow),
+        pytest.param(True, id="that the listing gives away"),
         pytest.param(False, id="that only HEAD shows"),
     ],
 )
@@ -228,8 +225,6 @@ def test_an_entry_that_claims_another_digest_than_its_object_has_is_asked_for(to
     assert expired(context) == garbage
 
 
-@pytest.mark.safety
-@pytest.mark.slow
 def test_more_heads_than_the_budget_are_not_made(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))
     town.commit(a=town.content())
