@@ -29,7 +29,7 @@ from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.tables import joins
 from lakegc_core.tables.parts import read_part
 from tests.support import oracle, towns
-from tests.support.counted import numbers
+from tests.support.counted import numbers, show_something
 from tests.support.crowded import crowded, large_index
 from tests.support.histories import BRANCHES, Step
 from tests.support.towns import DAY, HOUR, Clock, Crash, Town
@@ -168,4 +168,4 @@ def test_an_optimized_mark_finds_what_a_clean_one_finds_but_for_garbage_that_app
             counts.update(town.counts)
         counts.update({"towns": 1, "histories": TOGETHER})
     tally("optimized marks", counts)
-    assert counts["optimized marks"] and counts["findings compared"]
+    show_something(counts["optimized marks"], counts["findings compared"])

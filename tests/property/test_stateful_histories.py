@@ -17,7 +17,7 @@ import pytest
 
 from lakegc_core.marks.artifacts import CLEAN
 from tests.support import towns
-from tests.support.counted import numbers
+from tests.support.counted import numbers, show_something
 from tests.support.histories import BRANCHES, Step
 from tests.support.towns import DAY, HOUR, SAFE, Clock, Crash, Meddling, Town
 
@@ -179,4 +179,4 @@ def test_nothing_live_is_lost_and_no_garbage_stays_while_users_go_on_and_collect
             counts.update(town.counts + town.player.counts)
         counts.update({"towns": 1, "histories": TOGETHER})
     tally("stateful histories", counts)
-    assert counts["deleted objects"] and counts["sweeps"]
+    show_something(counts["deleted objects"], counts["sweeps"])

@@ -10,6 +10,11 @@ import os
 SEED = int(os.environ.get("LAKEGC_SEED", "0"))
 
 
+def show_something(*counts: int) -> None:
+    """The fixed histories have all that a test is about. Random ones need not."""
+    assert all(counts) or SEED, f"the histories prove little: {counts}"
+
+
 def numbers(count: int, *, slow: bool = False) -> range:
     """The numbers of so many histories. Those of a slow test are others than those of the quick one beside it."""
     first = SEED + (1_000 if slow else 0)

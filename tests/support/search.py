@@ -9,6 +9,7 @@ LAKEGC_SEARCH_MINUTES (default 30): no round begins after that.
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import shlex
@@ -26,7 +27,7 @@ def command(seed: int, chosen: str) -> list[str]:
     """The tests of one round."""
     return [
         *(sys.executable, "-m", "pytest", "-m", chosen, "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"),
-        *("--hypothesis-profile=search", f"--hypothesis-seed={seed}", "--hypothesis-show-statistics"),
+        *("--hypothesis-profile=search", f"--hypothesis-seed={seed}"),
     ]
 
 
@@ -51,8 +52,8 @@ def one_round(seed: int, chosen: str) -> bool:
     with log.open("wb") as file:
         code = subprocess.run(run, env=os.environ | {"LAKEGC_SEED": str(seed)}, stdout=file, check=False).returncode
     lines = log.read_text(encoding="utf-8").splitlines()
-    start = next((number for number, line in enumerate(lines) if " tallies " in line), len(lines) - 1)
-    print("\n".join(f"    {line}" for line in lines[start + 1 or len(lines) :] if line), flush=True)
+    told = itertools.dropwhile(lambda line: " tallies " not in line, lines)
+    print("\n".join(f"    {line}" for line in itertools.islice(told, 1, None)), flush=True)
     if code:
         again = f"LAKEGC_SEED={seed} {shlex.join(run)}"
         with (FOLDER / "found.txt").open("a", encoding="utf-8") as found:
