@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.support.golden_replay import Recording
 from tests.support.lake import quick as tuned
@@ -33,6 +35,9 @@ _LONGEST_FIRST = (
 # Hypothesis's own profile `ci` has the same examples everywhere, and no limit of time.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("ci")
+# It also draws constants that it finds in whatever modules this process has imported: other examples in each worker.
+assert callable(providers._get_local_constants)
+providers._get_local_constants = functools.cache(Constants)
 
 # Each session of boto3 reads its models of services anew, some 200 ms; a process needs them once.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
