@@ -133,6 +133,7 @@ class Walker:
         pad.locator(".CodeMirror").get_by_text("true", exact=True).dblclick()
         self.page.keyboard.type("false")
         pad.locator(".CodeMirror").filter(has_text="dry_run: false").wait_for()
+        pad.get_by_label("sort_by_alpha").wait_for()  # until the partitions are loaded, another field stands there
         pad.get_by_placeholder("Partition").fill(partition)
         self.page.locator(".dagster-popover").get_by_text(partition, exact=True).click()
         pad.get_by_text("No errors").wait_for()
