@@ -21,7 +21,7 @@ from lakegc_core.policy.facts import F, read_facts
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.parts import Part
 
-FORMAT = 3
+FORMAT = 4
 """Version of the artifacts. A mark of another format is neither resumed nor swept."""
 
 HOME = "_lakefs/retention/gc/lakegc"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.config.settings import RULES_MODES, RepositoryPolicy, Settings
@@ -97,10 +98,6 @@ def open_repository(
     namespace = Namespace(repository.storage_namespace)
     folder = local_folder(client, settings, name, namespace) if namespace.is_local else None
     data = config_for(namespace, settings, local_folder=folder)
-    outputs = data
-    if namespace.path != (inner := namespace.path.strip("/")):
-        trimmed = Namespace(f"{namespace.scheme}://{namespace.authority}/{inner}")
-        outputs = config_for(trimmed, settings, local_folder=folder)
     context = RepositoryContext(
         settings=settings,
         policy=policy,
@@ -108,7 +105,7 @@ def open_repository(
         repository=repository,
         namespace=namespace,
         data=data,
-        outputs=outputs,
+        outputs=_outputs(data),
         workspace=data,
         home=MarkArtifacts(data, "x").home,
         say=say,
@@ -120,24 +117,32 @@ def open_repository(
     return context
 
 
+def _outputs(data: StoreConfig) -> StoreConfig:
+    """Where the server writes what it prepares: it takes the slashes off both ends of the namespace's path."""
+    written: str = getattr(data, "prefix", "")
+    inner = written.strip("/")
+    shared: Any = data
+    return data if written == inner else replace(shared, prefix=inner)
+
+
 def workspace_at(uri: str, settings: Settings) -> StoreConfig:
     """The store in which marks lie by lakegc.yaml, each repository's in a folder of its name."""
     check_place(uri)
     place = Namespace(uri)
-    return config_for(place, settings, local_folder=f"/{place.authority}/{place.path}")
+    return config_for(place, settings, local_folder=f"/{place.path}")
 
 
 def _other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]]:
     """Where the namespaces of all other repositories lie, as far as they lie in stores of a kind that lakegc knows."""
     namespace, folder = context.namespace, ""
     if isinstance(context.data, LocalConfig):  # all of one server lie below its folder
-        folder = context.data.path.removesuffix(f"{namespace.authority}/{namespace.path}".rstrip("/"))
+        folder = context.data.path.removesuffix(namespace.path)
     for each in context.client.repositories():
         if each.id == context.repository.id:
             continue
         try:
             other = Namespace(each.storage_namespace)
-            local = f"{folder}{other.authority}/{other.path}" if folder else None
+            local = f"{folder}{other.path}" if folder else None
             yield each.id, config_for(other, context.settings, local_folder=local)
         except SettingsError:
             continue  # nothing of lakegc's lies in a store that it cannot reach
@@ -294,13 +299,12 @@ def block_prefix(client: LakeFSClient, repository: str) -> str:
 def output_key(context: RepositoryContext, location: str) -> str:
     """The key, relative to `context.outputs`, of a location that the server returned for something it wrote."""
     namespace = context.namespace
-    path = namespace.path.strip("/")
     if namespace.is_local:
-        marker = f"/{namespace.authority}/{path}".rstrip("/") + "/"
+        marker = f"/{namespace.path}/"
         _, found, key = location.rpartition(marker + "_lakefs/") if marker + "_lakefs/" in location else ("", "", "")
         key = f"_lakefs/{key}" if found else location.rpartition(marker)[2] if marker in location else ""
     else:
-        head = f"{namespace.scheme}://{namespace.authority}/{path}".rstrip("/") + "/"
+        head = f"{namespace.spelled}/"
         key = location[len(head) :] if location.startswith(head) else ""
     if "retention/gc/" not in key:
         raise IncompleteError(

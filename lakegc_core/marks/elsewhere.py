@@ -13,13 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.policy.namespace import ADDRESS_RELATIVE, Namespace
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.places import ANYWHERE, bucket_of
 from lakegc_core.tables.parts import Part
 
 ELSEWHERE = "elsewhere"
-ANYWHERE = "*"
-"""In place of authorities that are too many to be named."""
-
 ELSEWHERE_SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),  # "": counts in this mark alone, whatever its ranges
@@ -28,7 +26,7 @@ ELSEWHERE_SCHEMA = pa.schema(
     ]
 )
 _MOST_NAMED = 50
-_AUTHORITY = r"(?s)^.*?://(?P<name>[^/]*)"
+_BEGINNING = r"(?s)^(?P<name>[^/?]*/*[^/?]*)"  # what comes before the path
 
 
 def elsewhere_rows(
@@ -40,8 +38,6 @@ def elsewhere_rows(
     `counts`: how many of the entries each range has, one range after the other.
     """
     types = entries["address_type"].combine_chunks()
-    if pc.all(pc.equal(types, ADDRESS_RELATIVE)).as_py() or not len(types):
-        return ELSEWHERE_SCHEMA.empty_table()
     away = namespace.may_lie_elsewhere(entries["address"].combine_chunks(), types)
     numbers = np.flatnonzero(away.to_numpy(zero_copy_only=False))
     owner = np.repeat(np.arange(len(range_ids)), counts)[numbers]
@@ -53,10 +49,10 @@ def elsewhere_rows(
 
 
 def sum_authorities(table: pa.Table) -> dict[str, int]:
-    """How many addresses each bucket, account or server has; those of too many together."""
-    names = pc.struct_field(pc.extract_regex(table["address"], _AUTHORITY), "name")
-    found = {row["values"]: row["counts"] for row in pc.value_counts(names.combine_chunks()).to_pylist()}
-    return merged([found])
+    """How many addresses each bucket or account has; those of too many, or of none that is told, together."""
+    names = pc.struct_field(pc.extract_regex(table["address"], _BEGINNING), "name")
+    rows = pc.value_counts(names.combine_chunks()).to_pylist()
+    return merged({bucket_of(row["values"]): row["counts"]} for row in rows)
 
 
 def merged(sums: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -6,14 +6,15 @@ from lakegc_core.config.settings import Settings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.factory import mapping_for
 
 
 def local_folder(client: LakeFSClient, settings: Settings, name: str, namespace: Namespace) -> str | None:
     """Where a `local://` namespace lies, learnt from what the server says of itself: the only place that knows."""
-    mapping = settings.store_for(namespace.uri)
+    mapping = mapping_for(namespace, settings)
     if mapping and mapping.root:
         return None
-    below = "/".join(part for part in (namespace.authority, namespace.path.strip("/")) if part)
+    below = namespace.path
     for location in _known_locations(client, name):
         path = location.partition("://")[2]
         # By what lakeFS puts below every namespace: a folder above may well be called like the namespace itself.

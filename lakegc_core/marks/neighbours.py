@@ -190,12 +190,12 @@ def _folder_beside(context: RepositoryContext, namespace: Namespace) -> str | No
     own = context.namespace
     if not (namespace.is_local and own.is_local and isinstance(context.data, LocalConfig)):
         return None
-    below = Path(own.authority, own.path.strip("/"))
+    below = Path(own.path)
     folder = Path(context.data.path)
     if folder.parts[-len(below.parts) :] != below.parts:
         return None
     base = Path(*folder.parts[: -len(below.parts)])
-    return str(base / namespace.authority / namespace.path.strip("/"))
+    return str(base / namespace.path)
 
 
 def sight_all(neighbours: Sequence[Neighbour]) -> dict[str, Sighting]:

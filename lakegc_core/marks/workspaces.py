@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable
 
 from lakegc_core.errors import SettingsError
+from lakegc_core.policy.places import clean
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.local import LocalConfig
 
@@ -46,4 +47,5 @@ def _in_data(place: str, namespace: str) -> bool:
 def _place(config: StoreConfig) -> str:
     """The root of a store as text that can be compared, with one slash at its end."""
     root = f"local://{os.path.realpath(config.path)}" if isinstance(config, LocalConfig) else config.root
-    return f"{root.rstrip('/')}/"
+    scheme, _, path = root.partition("://")
+    return f"{scheme}://{clean(path)}/"

@@ -1,24 +1,39 @@
 """The storage namespace of a repository: its URI, the names in it, and the allow-list of what may be collected.
 
-Here and nowhere else is decided how an address that lakeFS wrote down becomes a key, and which keys a collector
-may ever delete. Reading stores and lakeFS is not done here.
+Here and nowhere else is decided which keys an address keeps alive, and which keys a collector may ever delete. Where a
+spelling leads is told by `places`. Reading stores and lakeFS is not done here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.errors import SettingsError
+from lakegc_core.policy.places import (
+    ANYWHERE,
+    AZURE,
+    KINDS,
+    LOCAL,
+    NAMES_A_SCHEME,
+    ODD_PATH,
+    ODD_SEGMENTS,
+    Place,
+    clean,
+    parse,
+    place_of,
+    readings,
+    touching,
+)
 
-ALLOW_LIST_VERSION = 3
+ALLOW_LIST_VERSION = 4
 """Raised whenever the patterns here change: marks made under another version are not built upon."""
 
 _XID = "[0-9a-v]{19}[0g]"
@@ -59,9 +74,7 @@ UPLOAD_PART = rf"{_PART}$"
 ADDRESS_RELATIVE = 1
 """lakeFS's address_type RELATIVE; 0 is deprecated (by prefix), 2 is FULL."""
 
-_ENCODED = "[%?]"
-_SCHEMES = {"s3", "gs", "http", "https", "local"}
-_GO_PATH_SAFE = "$&+,/:;=@-_.~"  # what Go's URL type leaves unescaped in a path
+_PLAIN_HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://([^/?]*@)?[A-Za-z0-9._-]+(:[^/?]*)?([/?]|$)"
 _XID_EPOCH = 64_060_588_800  # year 4000: slices and run ids count down to it
 _XID_ALPHABET = "0123456789abcdefghijklmnopqrstuv"
 _XID_NAME = r"(?:^|/)(?P<time>[0-9a-v]{7})[0-9a-v]{12}[0g](?:[,._][^/]*)?$"
@@ -70,48 +83,62 @@ _XID_DIGITS = np.array([max(0, _XID_ALPHABET.find(chr(letter))) for letter in ra
 
 @dataclass(frozen=True)
 class Namespace:
-    """A storage namespace, e.g. `s3://bucket/prefix`, as lakeFS writes it."""
+    """A storage namespace, e.g. `s3://bucket/prefix`, as lakeFS writes it, and read as lakeFS resolves it."""
 
     uri: str
 
     def __post_init__(self) -> None:
-        if self.scheme not in _SCHEMES or not self.authority:
+        if place_of(self.uri) is None:
             raise SettingsError(
-                f"The storage namespace {self.uri!r} is not of a kind that can be collected "
-                f"(known schemes: {', '.join(sorted(_SCHEMES))})."
+                f"The storage namespace {self.uri!r} names no place that can be collected (known schemes: "
+                f"{', '.join(sorted(KINDS))}; on local a folder below the server's own)."
             )
+
+    @cached_property
+    def place(self) -> Place:
+        """Where it lies; two namespaces are in one store where kind and bucket are the same."""
+        place = place_of(self.uri)
+        assert place is not None  # or there were no namespace
+        return place
 
     @property
     def scheme(self) -> str:
-        return self.uri.partition("://")[0]
+        return self.uri.partition(":")[0].lower()
 
     @property
     def authority(self) -> str:
-        """Bucket on s3 and gs, account host on Azure, first folder on local."""
-        return self.uri.partition("://")[2].partition("/")[0]
+        """Bucket on s3 and gs, account host with its port on Azure; "" on local."""
+        url = parse(self.uri)
+        return url.host if self.is_azure and url else self.place.bucket
 
     @property
     def account(self) -> str:
         """The storage account, on Azure: the first label of the host, whatever domain lakeFS is told to use."""
-        return _account(self.authority)
+        return self.place.bucket
 
     @cached_property
     def path(self) -> str:
         """The key prefix of everything in the namespace, without leading slash and without ONE trailing slash.
 
-        lakeFS uses the path as it is written only where that differs from the usual encoding of its decoded form. On
-        Azure it always decodes the path, takes the slashes off both ends, and the container is its first part.
+        On Azure the container is its first part. On local it is the whole folder, below the server's own.
         """
-        written = self.uri.partition("://")[2].partition("/")[2]
-        return unquote(written).strip("/") if self.is_azure else _strip_one_slash(_server_reading(written))
+        return self.place.key.removesuffix("/")
+
+    @property
+    def spelled(self) -> str:
+        """The namespace as lakeFS spells it in what it answers, without a slash at its end."""
+        url = parse(self.uri)
+        if self.is_local or url is None:
+            return f"local://{self.path}"
+        return f"{url.scheme}://{f'{url.host}{url.raw}'.strip('/')}"
 
     @property
     def is_local(self) -> bool:
-        return self.scheme == "local"
+        return self.place.kind == LOCAL
 
     @property
     def is_azure(self) -> bool:
-        return self.scheme in ("http", "https")
+        return self.place.kind == AZURE
 
     def collectable(self, addresses: pa.Array) -> pa.Array:
         """For each address: may it ever be deleted, by its name alone? Everything else is foreign."""
@@ -131,51 +158,57 @@ class Namespace:
         return allowed if unknown_names else pc.and_not(allowed, self.unknown(addresses))
 
     def overlaps(self, other: Namespace) -> bool:
-        """True where one namespace is the other or lies inside it, so that one repository's data looks like
+        """True where one namespace may be the other or lie inside it, so that one repository's data looks like
         the other's garbage."""
-        if self._place != other._place:
-            return False
-        mine, theirs = (f"{ns.path.strip('/')}/".lstrip("/") for ns in (self, other))
-        return mine.startswith(theirs) or theirs.startswith(mine)
-
-    @property
-    def _place(self) -> tuple[str, str]:
-        """What two namespaces share that lie in one store: on Azure the account, by whatever URL."""
-        return ("azure", self.account) if self.is_azure else (self.scheme, self.authority)
+        return self.place.store == other.place.store and touching(self.place.key, other.place.key)
 
     def protected_keys(self, addresses: pa.Array, address_types: pa.Array) -> pa.Table:
         """The keys, relative to the namespace, that entries with these addresses keep alive.
 
         Returns columns `index` (row of the entry), `address`, and `exact`: False for a second reading of the same
-        address, protected in case the server resolves it so. Entries that point elsewhere have no row.
+        address, protected in case the server or the store resolves it so. Entries that point elsewhere have no row.
         """
-        relative = pc.equal(address_types, ADDRESS_RELATIVE)
+        plain = self._plain(addresses, address_types)
         rows = np.arange(len(addresses), dtype=np.int64)
-        if pc.all(relative).as_py() or len(addresses) == 0:
+        if pc.all(plain).as_py() or len(addresses) == 0:
             return _keys(rows, addresses, np.ones(len(addresses), bool))
-        mask = relative.to_numpy(zero_copy_only=False)
-        other_rows = rows[~mask]
+        mask = plain.to_numpy(zero_copy_only=False)
+        odd = pc.invert(plain)
         index: list[int] = []
         keys: list[str] = []
         exact: list[bool] = []
-        for row, address in zip(other_rows.tolist(), addresses.filter(pc.invert(relative)).to_pylist(), strict=True):
-            for number, key in enumerate(self._keys_of_full(address)):
-                index.append(row)
-                keys.append(key)
-                exact.append(number == 0)
+        written = zip(addresses.filter(odd).to_pylist(), address_types.filter(odd).to_pylist(), strict=True)
+        for row, (address, kind) in zip(rows[~mask].tolist(), written, strict=True):
+            relative = kind == ADDRESS_RELATIVE
+            read = self._key_read(address, relative=relative)
+            for key in dict.fromkeys((read, *self._keys_named(address, relative=relative))):
+                if key:
+                    index.append(row)
+                    keys.append(key)
+                    exact.append(key == read)
         return pa.concat_tables(
             [
-                _keys(rows[mask], addresses.filter(relative), np.ones(int(mask.sum()), bool)),
+                _keys(rows[mask], addresses.filter(plain), np.ones(int(mask.sum()), bool)),
                 _keys(np.array(index, np.int64), pa.array(keys, pa.string()), np.array(exact, bool)),
             ]
         )
 
+    def _plain(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
+        """For each entry: is its address the key, whatever the store?"""
+        relative = pc.equal(address_types, ADDRESS_RELATIVE)
+        odd = pc.match_substring_regex(addresses, ODD_SEGMENTS)
+        if self._goes_by_address:
+            odd = pc.or_(odd, pc.match_substring_regex(addresses, NAMES_A_SCHEME))
+        return pc.and_not(relative, odd)
+
     def may_lie_elsewhere(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
         """For each entry: can its address lie in another namespace? False only where it surely lies in this one."""
-        named = pc.and_(pc.not_equal(address_types, ADDRESS_RELATIVE), pc.match_substring(addresses, "://"))
+        named = pc.match_substring_regex(addresses, NAMES_A_SCHEME)
+        if not self._goes_by_address:
+            named = pc.and_(named, pc.not_equal(address_types, ADDRESS_RELATIVE))
         start = self.uri if self.uri.endswith("/") else f"{self.uri}/"
-        plain = pc.invert(pc.match_substring_regex(addresses, _ENCODED))
-        return pc.and_not(named, pc.and_(pc.starts_with(addresses, start), plain))
+        surely = pc.and_not(pc.starts_with(addresses, start), pc.match_substring_regex(addresses, ODD_PATH))
+        return pc.and_not(named, surely)
 
     def may_hold(self, addresses: pa.Array) -> pa.Array:
         """For each full address: can it name a key of this namespace? False only where `protected_keys` has no row.
@@ -184,63 +217,70 @@ class Namespace:
         """
         if self.is_local:
             return pa.array(np.ones(len(addresses), bool))
-        authority = f"{re.escape(self.account)}(?:[.:][^/]*)?" if self.is_azure else re.escape(self.authority)
-        here = f"(?is)^.*?://{authority}" if self.is_azure else f"(?s)^.*?://{authority}"
+        bucket = re.escape(self.place.store[1]) + (r"(?:[.:][^/?]*)?" if self.is_azure else "(?::[^/?]*)?")
+        here = f"(?is)^[^/?]*//(?:[^/?]*@)?{bucket}(?:[/?]|$)"
         heads = "|".join(re.escape(head) for head in self._heads)
-        return pc.or_(
-            pc.match_substring_regex(addresses, f"{here}/(?:{heads})"),
-            # Encoded names and queries have several readings.
-            pc.and_(
-                pc.match_substring_regex(addresses, _ENCODED), pc.match_substring_regex(addresses, f"{here}(?:/|$)")
-            ),
+        starts = pc.match_substring_regex(addresses, f"{here}(?:{heads})")
+        odd = pc.and_(
+            pc.match_substring_regex(addresses, ODD_PATH),
+            pc.match_substring_regex(addresses, here),
         )
+        return pc.or_(pc.or_(starts, odd), pc.invert(pc.match_substring_regex(addresses, _PLAIN_HOST)))
 
-    def is_at(self, authority: str) -> bool:
-        """Whether addresses with this authority can name keys of this namespace."""
-        return self.is_local or self._is_own(authority)
+    def is_at(self, bucket: str) -> bool:
+        """Whether addresses in this bucket, as `places.bucket_of` tells it, can name keys of this namespace."""
+        return bucket == ANYWHERE or self.is_local or bucket == self.place.store[1]
 
-    def _is_own(self, authority: str) -> bool:
-        return _account(authority) == self.account if self.is_azure else authority == self.authority
+    @property
+    def _goes_by_address(self) -> bool:
+        """Whether the server looks at an address alone, and not at its type."""
+        return self.is_azure or self.is_local
 
     @cached_property
     def _heads(self) -> tuple[str, ...]:
         """What the path of an address begins with that names a key here."""
         written = self.uri.partition("://")[2].partition("/")[2].rstrip("/")
-        return tuple(
-            f"{start}/" if start else "" for start in dict.fromkeys((written, self.path.rstrip("/"), self.path))
-        )
+        found = (self.path, written, self.path.rstrip("/"), clean(self.path))
+        return tuple(f"{start}/" if start else "" for start in dict.fromkeys(found))
 
-    def _keys_of_full(self, address: str) -> list[str]:
-        scheme, separator, rest = address.partition("://")
-        if not separator:
-            return [address]
-        if self.is_local and scheme == "local":
-            return self._keys_of_local(rest)
-        authority, _, path = rest.partition("/")
-        if not self._is_own(authority):
-            return []
-        # Every way the server may read the address: as written, decoded, cut at a query. Protecting more is free.
-        found: list[str] = []
-        bare = path.partition("?")[0]
-        likely = unquote(bare) if self.is_azure else _server_reading(bare)
-        for reading in (likely, path, unquote(path), bare, unquote(bare)):
+    def _key_read(self, address: str, *, relative: bool) -> str | None:
+        """The key that lakeFS reads for an address; None where it reads none, or one elsewhere."""
+        if not re.search(NAMES_A_SCHEME, address) or (relative and not self._goes_by_address):
+            return clean(address) if self.is_local else address
+        place = place_of(address)
+        if place is None or self.is_local:  # of a local address the server alone knows where its folder ends
+            return next(iter(self._keys_of_local(address.partition("://")[2])), None) if self.is_local else None
+        inside = f"{self.path}/" if self.path else ""
+        here = place.bucket == self.place.bucket and place.key.startswith(inside)
+        return place.key[len(inside) :] if here else None
+
+    def _keys_named(self, address: str, *, relative: bool) -> Iterator[str]:
+        """All keys that an address may name, however server, client or store read it. Protecting more is free."""
+        named = re.search(NAMES_A_SCHEME, address)
+        if not named or (relative and not self._goes_by_address):
+            yield from (address, clean(address))
+        if self.is_local:
+            yield from self._keys_of_local(address.partition("://")[2] if named else f"{self.path}/{address}")
+        for place in () if self.is_local else readings(address):
+            if place.bucket not in (ANYWHERE, self.place.bucket, self.place.store[1]):
+                continue
             for head in self._heads:
-                if reading.startswith(head):
-                    key = reading[len(head) :]
-                    found += [key, key.lstrip("/"), *([key.strip("/")] if self.is_azure else ())]
-        return list(dict.fromkeys(key for key in found if key))
+                if place.key.startswith(head):
+                    key = place.key[len(head) :]
+                    yield from (key, key.lstrip("/"), key.strip("/") if self.is_azure else "")
 
     def _keys_of_local(self, rest: str) -> list[str]:
         """`local://` addresses carry the server's own folder, sometimes twice: whatever follows the namespace's
         path, wherever that stands, may be the key."""
-        marker = "/".join(part for part in (self.authority, self.path) if part).strip("/") + "/"
+        marker = f"{self.path}/"
         found: list[str] = []
-        for reading in dict.fromkeys((f"/{rest}", unquote(f"/{rest}"))):
-            at = reading.rfind(f"/{marker}")
-            while at >= 0:
-                found.append(reading[at + 1 + len(marker) :])
-                at = reading.rfind(f"/{marker}", 0, at)
-        return list(dict.fromkeys(key for key in found if key))
+        for written in dict.fromkeys((rest, unquote(rest))):
+            for reading in dict.fromkeys((f"/{clean(written)}", f"/{written}")):
+                at = reading.rfind(f"/{marker}")
+                while at >= 0:
+                    found.append(reading[at + 1 + len(marker) :])
+                    at = reading.rfind(f"/{marker}", 0, at)
+        return found
 
 
 def xid_times(addresses: pa.Array) -> np.ndarray:
@@ -281,30 +321,16 @@ def _xid_seconds(text: str) -> int | None:
 
 
 def overlapping(namespace: Namespace, others: Iterable[tuple[str, str]]) -> list[str]:
-    """Names of the repositories (pairs of name and namespace URI) whose namespace touches this one."""
-    found = []
-    for name, uri in others:
-        try:
-            other = Namespace(uri)
-        except SettingsError:
-            continue  # another kind of store cannot hold our objects
-        if namespace.overlaps(other):
-            found.append(name)
-    return found
+    """Names of the repositories (pairs of name and namespace URI) whose namespace touches this one, or may: one of a
+    kind of store that lakegc knows, of which lakeFS would not say where it lies, may lie anywhere in it."""
+    return [name for name, uri in others if _may_overlap(namespace, uri)]
 
 
-def _server_reading(raw: str) -> str:
-    """The path that lakeFS reads from a URI's raw path: decoded, unless it is written in an unusual encoding."""
-    decoded = unquote(raw)
-    return decoded if quote(decoded, safe=_GO_PATH_SAFE) == raw else raw
-
-
-def _account(host: str) -> str:
-    return host.partition(":")[0].partition(".")[0].lower()
-
-
-def _strip_one_slash(path: str) -> str:
-    return path[:-1] if path.endswith("/") else path
+def _may_overlap(namespace: Namespace, uri: str) -> bool:
+    if place_of(uri) is not None:
+        return namespace.overlaps(Namespace(uri))
+    url = parse(uri)
+    return url is None or KINDS.get(url.scheme) == namespace.place.kind
 
 
 def _keys(index: np.ndarray, addresses: pa.Array, exact: np.ndarray) -> pa.Table:

@@ -24,7 +24,7 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
     `local_folder` is where a `local://` namespace lies on this machine, when the server has told; a `root` in
     lakegc.yaml's `stores` wins over it.
     """
-    mapping = settings.store_for(namespace.uri)
+    mapping = mapping_for(namespace, settings)
     if namespace.scheme == "s3":
         return _s3(namespace, mapping, settings.s3 or S3Access())
     if namespace.scheme == "gs":
@@ -33,7 +33,7 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
         return _azure(namespace, mapping.endpoint if mapping else None, settings.azure)
     if namespace.scheme == "local":
         if mapping and mapping.root:
-            return LocalConfig(str(Path(mapping.root) / namespace.authority / namespace.path))
+            return LocalConfig(str(Path(mapping.root) / namespace.path))
         if local_folder is None:
             raise SettingsError(
                 f"Where {namespace.uri} lies on this machine is not known: the server named no location in it. "
@@ -41,6 +41,11 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
             )
         return LocalConfig(local_folder)
     raise SettingsError(f"Stores of the kind {namespace.scheme}:// cannot be collected by this version of lakegc.")
+
+
+def mapping_for(namespace: Namespace, settings: Settings) -> StoreMapping | None:
+    """What lakegc.yaml's `stores` say of a namespace, as it is written or as lakeFS spells it."""
+    return settings.store_for(namespace.uri) or settings.store_for(namespace.spelled)
 
 
 def check_place(place: str) -> None:

@@ -21,6 +21,7 @@ from lakegc_core.lakefs.client import NOT_TEXT, LakeFSClient
 from lakegc_core.lakefs.http import PAGE, LakeFSError
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.places import ODD_PATH
 from lakegc_core.spark.session import Json
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.stages.uncommitted_addresses.stage import has_vanished, protect_listed
@@ -141,10 +142,10 @@ def keys_of(namespace: Namespace, addresses: Sequence[str]) -> pa.RecordBatch:
     others are read many at once, which takes a small part of the time.
     """
     told = pa.array(addresses, pa.string())
-    root = f"{namespace.uri.removesuffix('/')}/"
-    many_ways = namespace.is_local or namespace.is_azure or root.endswith("//") or _HAS_WAYS.search(root)
-    pattern = _NOTHING if many_ways else f"^{re.escape(root)}[^/%?][^%?]*$"
-    plain = pc.match_substring_regex(told, pattern)
+    root = f"{namespace.spelled}/"
+    many_ways = namespace.is_local or namespace.is_azure or namespace.path.endswith("/") or _HAS_WAYS.search(root)
+    starts = pc.match_substring_regex(told, _NOTHING if many_ways else f"^{re.escape(root)}")
+    plain = pc.and_not(starts, pc.match_substring_regex(told, ODD_PATH))
     odd = protect_listed(namespace, told.filter(pc.invert(plain)).to_pylist())
     keys = [pc.utf8_slice_codeunits(told.filter(plain), len(root)), odd["address"]]
     return pa.RecordBatch.from_arrays([pa.concat_arrays(keys)], schema=SHOWN_SCHEMA)

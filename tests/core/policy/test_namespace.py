@@ -12,6 +12,7 @@ import pytest
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.policy.namespace import Namespace, is_shard, overlapping, sharded_slices, slice_time, xid_times
+from lakegc_core.policy.places import bucket_of
 
 BY_PREFIX, RELATIVE, FULL = 0, 1, 2
 SIGNATURE = "Zm9vYmFyLV9mb29iYXItX2Zvb2Jhci1fZm9vYmFyLV8"  # 43 characters
@@ -49,21 +50,23 @@ def collectable(key: str, uri: str = "s3://b/ns", *, unknown_names: bool = False
         ("https://account.blob.core.windows.net/container/p//", "account.blob.core.windows.net", "container/p"),
         ("https://account.blob.core.windows.net/container/a%2Fb", "account.blob.core.windows.net", "container/a/b"),
         ("http://account.azurite.test:10000/container", "account.azurite.test:10000", "container"),
-        ("local://repo/x", "repo", "x"),
+        ("local://repo/x", "", "repo/x"),
     ],
 )
 def test_a_namespace_is_read_as_the_server_reads_it(uri: str, authority: str, path: str) -> None:
     assert (Namespace(uri).authority, Namespace(uri).path) == (authority, path)
 
 
-@pytest.mark.parametrize("uri", ["mem://x", "file:///x", "bucket/prefix", "", "s3://", "s3:///prefix"])
+@pytest.mark.parametrize(
+    "uri", ["mem://x", "file:///x", "bucket/prefix", "", "s3://", "s3:///", "local://", "local://../x", "s3://b/%zz"]
+)
 def test_what_is_no_collectable_namespace_is_refused(uri: str) -> None:
     with pytest.raises(SettingsError, match="known schemes"):
         Namespace(uri)
 
 
 def test_a_relative_address_is_the_key_verbatim() -> None:
-    for address in (f"data/{SLICE}/{XID}", f"data/{SLICE}/{XID},{SIGNATURE}", "data/a%20b+c d//é?x#y", HEX):
+    for address in (f"data/{SLICE}/{XID}", f"data/{SLICE}/{XID},{SIGNATURE}", "data/a%20b+c d/é?x#y", HEX):
         assert protected("s3://b/ns", address, RELATIVE) == {address}
 
 
@@ -177,11 +180,9 @@ def test_what_is_ruled_out_quickly_protects_nothing(uri: str) -> None:
         for address, may in zip(addresses, namespace.may_hold(pa.array(addresses)).to_pylist(), strict=True)
         if not may
     ]
-    assert len(ruled_out) > 300
+    assert len(ruled_out) > 200
     assert [address for address in ruled_out if protected(uri, address)] == []
-    assert all(
-        namespace.is_at(each.partition("://")[2].partition("/")[0]) for each in addresses if protected(uri, each)
-    )
+    assert all(namespace.is_at(bucket_of(each)) for each in addresses if protected(uri, each))
 
 
 def test_an_address_may_lie_elsewhere_unless_it_plainly_lies_in_the_namespace() -> None:
@@ -461,6 +462,40 @@ def test_t24_namespaces_touch_where_one_lies_in_the_other(one: str, other: str, 
     assert Namespace(other).overlaps(Namespace(one)) is touch
 
 
-def test_repositories_that_touch_are_named_and_odd_ones_passed_over() -> None:
+@pytest.mark.parametrize(
+    ("uri", "same"),
+    [
+        (
+            "s3://lake/a/b",
+            "s3://x@lake/a/b s3://x:y@lake/a/b s3://lake:/a/b s3://lake:80/a s3:///lake/a/b S3://lake/a/b s3://lake/a/./b "
+            "s3://lake/a//b s3://lake/q/../a/b s3://lake/a/b?x=1 s3://lake/a%2Fb/.. s3://lake/%61/b/../../a",
+        ),
+        ("local://V", "local:///V local://./V local://q/../V local://V/ local://V//data local:////V"),
+        (
+            "https://acc.blob.x/c/n",
+            "https://u@acc.blob.x/c/n http://ACC.y:1/c/n https://acc.blob.x/c//n https://acc.z/c%2Fn",
+        ),
+    ],
+)
+def test_namespaces_touch_whatever_they_are_spelled_like(uri: str, same: str) -> None:
+    for other in same.split():
+        assert overlapping(Namespace(uri), [("other", other)]) == ["other"], other
+        if other.startswith(("s3://lake/a%2F", "s3://lake/%61")):
+            continue  # these alone are other keys to lakeFS, and the same to some clients
+        assert overlapping(Namespace(other), [("one", uri)]) == ["one"], other
+
+
+@pytest.mark.parametrize("other", ["s3://lake/%zz", "s3://l ake/x", "s3:lake/x", "s3://", "", "no uri", "s3://b\n/x"])
+def test_a_namespace_that_lakefs_would_not_resolve_touches_every_one_of_its_kind(other: str) -> None:
+    assert overlapping(Namespace("s3://b/ns"), [("odd", other)]) == ["odd"]
+
+
+@pytest.mark.parametrize("other", ["local://", "local:///", "local://.", "local://../base/V", "local://q/../../V"])
+def test_a_namespace_that_is_the_servers_folder_or_leads_out_of_it_touches_every_one_there(other: str) -> None:
+    assert overlapping(Namespace("local://V"), [("odd", other)]) == ["odd"]
+    assert overlapping(Namespace("s3://b/ns"), [("odd", other)]) == [], "another kind of store"
+
+
+def test_repositories_that_touch_are_named_and_those_in_other_stores_passed_over() -> None:
     others = [("twin", "s3://b/ns"), ("inner", "s3://b/ns/data/x"), ("far", "s3://c/ns"), ("memory", "mem://b/ns")]
     assert overlapping(Namespace("s3://b/ns"), others) == ["twin", "inner"]

@@ -1,0 +1,227 @@
+"""Where lakeFS would resolve a namespace or an address: the one reading of every name. Pure.
+
+lakeFS parses with Go's `net/url` and joins by rules of each blockstore, so that many spellings name one place. Whoever
+asks "is this mine, whose is it, do these overlap, where do I write" asks here. What lakeFS would refuse to resolve has
+no place (`place_of` is None); `readings` then tells everything that it may be. `tests/core/policy/spellings` holds
+what a real lakeFS made of each spelling.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+S3, GS, AZURE, LOCAL = "s3", "gs", "azure", "local"
+KINDS = {"s3": S3, "gs": GS, "http": AZURE, "https": AZURE, "local": LOCAL}
+"""The kind of store by scheme."""
+
+ANYWHERE = "*"
+"""In place of a bucket that a spelling does not tell."""
+
+ODD_SEGMENTS = r"(?s)(^|/)\.{0,2}(/|$)"
+"""Paths that some store, or a client on the way, may fold: with an empty, a `.` or a `..` segment."""
+
+ODD_PATH = r"(?s)^[^/?]*//[^/]*.*([%?]|/\.{0,2}(/|$))"
+"""Full addresses of which the path has several readings: with escapes, a query or odd segments."""
+
+NAMES_A_SCHEME = r"^[A-Za-z][A-Za-z0-9+.-]*:"
+
+_GO_PATH_SAFE = "$&+,/:;=@-_.~"  # what Go's URL type leaves unescaped in a path
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_HOST = re.compile(r"""(?:[A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>"]|[^\x00-\x7f]|%[89A-Fa-f][0-9A-Fa-f]|%25)*""", re.ASCII)
+_USER = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*", re.ASCII)
+_PORT = re.compile(r":[0-9]*", re.ASCII)
+_BUCKET = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+_HEAD = re.compile(r"(?s)(?:[^/?:]*:)?/*([^/?]*)[/?]?(.*)")
+
+
+@dataclass(frozen=True)
+class Url:
+    """A URL as Go's `url.ParseRequestURI` takes it apart. `host`: without user info, with a port. `raw`: the path as
+    lakeFS uses it, decoded only where it is written in the usual encoding; `path`: decoded."""
+
+    scheme: str
+    host: str
+    raw: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something lies. `bucket`: the bucket; on Azure the account; "" on local. `key`: without leading slash; on
+    Azure it begins with the container; on local it is the path below the server's folder, or an absolute one."""
+
+    kind: str
+    bucket: str
+    key: str
+
+    @property
+    def store(self) -> tuple[str, str]:
+        """What places share that may lie in one store: the kind, and the bucket without a port, in lower case."""
+        return self.kind, self.bucket.partition(":")[0].lower()
+
+
+def parse(text: str) -> Url | None:
+    """What Go's `url.ParseRequestURI` makes of a text; None where it refuses."""
+    if not text or _CONTROL.search(text):
+        return None
+    if text == "*":
+        return Url("", "", "*", "*")
+    scheme, rest = "", text
+    if found := _SCHEME.match(text):
+        scheme, rest = found[1].lower(), text[found.end() :]
+    elif text.startswith(":"):
+        return None
+    rest = rest.partition("?")[0]
+    if not rest.startswith("/"):
+        return Url(scheme, "", "", "") if scheme else None  # rootless: opaque to Go
+    host = ""
+    if scheme and rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        user, at, host = authority.rpartition("@")
+        if (at and not _USER.fullmatch(user)) or _BAD_ESCAPE.search(user) or not _is_host(scheme, host):
+            return None
+        host, rest = unquote(host), slash + path
+    if _BAD_ESCAPE.search(rest):
+        return None
+    path = unquote(rest)
+    return Url(scheme, host, path if quote(path, safe=_GO_PATH_SAFE) == rest else rest, path)
+
+
+def place_of(uri: str) -> Place | None:
+    """Where lakeFS resolves a full address, or the URI of a namespace; None where it does not.
+
+    Of a namespace, `key` is the prefix of its keys, as written: `Namespace.path` takes the slash off its end.
+    """
+    if _scheme_of(uri) == "local":
+        return _local_place(uri)
+    url = parse(uri)
+    if url is None or url.scheme not in KINDS:
+        return None
+    kind = KINDS[url.scheme]
+    if kind == AZURE:
+        return _azure_place(url)
+    bucket, key = url.host, url.raw.removeprefix("/")
+    if not bucket:  # the clients of S3 then send the first part of the path in its stead
+        bucket, _, key = key.lstrip("/").partition("/")
+    return Place(kind, bucket, key) if bucket else None
+
+
+def readings(address: str) -> Iterator[Place]:
+    """Everything that a full address may name, most likely first; `bucket` ANYWHERE where it does not tell which.
+
+    Broader than lakeFS: as written, decoded, cut at a query, without odd segments. Protecting more is free.
+    """
+    scheme = _scheme_of(address)
+    kind = KINDS.get(scheme, scheme)
+    exact = place_of(address)
+    if exact is not None:
+        yield exact
+    buckets = [exact.bucket] if exact else []
+    found = _HEAD.fullmatch(address)
+    assert found is not None  # it matches every text
+    authority, rest = found[1].rpartition("@")[2], found[2]
+    buckets += _buckets(authority, kind)
+    paths = [exact.key] if exact else []
+    for path in (rest, rest.partition("?")[0]):
+        paths += [path, unquote(path)]
+    for bucket in dict.fromkeys(buckets):
+        for path in dict.fromkeys(paths):
+            yield Place(kind, bucket, path)
+            if re.search(ODD_SEGMENTS, path):
+                yield Place(kind, bucket, clean(path))
+
+
+def bucket_of(address: str) -> str:
+    """The bucket, or the account on Azure, in which an address may lie: lower case, without user info and port;
+    ANYWHERE where no plain one is named, and on local whatever stands there."""
+    kind = KINDS.get(_scheme_of(address), "")
+    found = _HEAD.fullmatch(address)
+    assert found is not None
+    host = found[1].rpartition("@")[2].partition(":")[0]
+    if kind == LOCAL:
+        return host
+    if not _SCHEME.match(address) or not _BUCKET.fullmatch(host):
+        return ANYWHERE
+    return account_of(host) if kind == AZURE else host.lower()
+
+
+def account_of(host: str) -> str:
+    """The storage account of a host on Azure: its first label, whatever domain lakeFS is told to use."""
+    return host.partition(":")[0].partition(".")[0].lower()
+
+
+def clean(path: str) -> str:
+    """A path without empty and `.` segments, `..` resolved as far as it goes: what stays of a climb is at the front."""
+    kept: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and kept and kept[-1] != "..":
+            kept.pop()
+        elif part not in ("", "."):
+            kept.append(part)
+    return "/".join(kept)
+
+
+def climbs(path: str) -> bool:
+    """Whether a cleaned path leads out of where it begins."""
+    return path == ".." or path.startswith("../")
+
+
+def touching(one: str, other: str) -> bool:
+    """Whether one folder is the other or lies inside it, whatever odd segments they are written with."""
+    if climbs(clean(one)) or climbs(clean(other)):
+        return True  # where it leads, nobody knows
+    mine, theirs = ({f"{path}/".lstrip("/") for path in (each.strip("/"), clean(each))} for each in (one, other))
+    return any(a.startswith(b) or b.startswith(a) for a in mine for b in theirs)
+
+
+def _scheme_of(text: str) -> str:
+    found = _SCHEME.match(text)
+    return found[1].lower() if found else ""
+
+
+def _is_host(scheme: str, host: str) -> bool:
+    """Whether Go takes it for a host: the rules of RFC 3986, and where they are not kept, what Go's parser does."""
+    if host.startswith("["):
+        closed = host.rfind("]")
+        return closed > 0 and (not host[closed + 1 :] or bool(_PORT.fullmatch(host[closed + 1 :])))
+    if "[" in host or not _HOST.fullmatch(host):
+        return False
+    name, colon, port = host.rpartition(":")
+    if colon and not (port == "" or _PORT.fullmatch(f":{port}")):
+        return False
+    return not (":" in name and scheme in ("http", "https"))
+
+
+def _azure_place(url: Url) -> Place | None:
+    account, dot, _ = url.host.partition(".")
+    container, slash, blob = url.path.strip("/").partition("/")
+    container = unquote(container.partition("?")[0])  # a client puts it into a URL as it is
+    if not (dot and account and container) or container in (".", ".."):
+        return None
+    return Place(AZURE, account.lower(), f"{container}{slash}{blob}")
+
+
+def _local_place(uri: str) -> Place | None:
+    """Blockstore local reads no URL: what follows `local://` is a path, and cleaned."""
+    if not uri.startswith("local://"):
+        return None
+    key = clean(uri.removeprefix("local://"))
+    return None if not key or climbs(key) or "\x00" in key else Place(LOCAL, "", key)
+
+
+def _buckets(authority: str, kind: str) -> Iterator[str]:
+    host = authority.partition(":")[0]
+    if kind == LOCAL:
+        yield ""
+    if not _BUCKET.fullmatch(host):
+        yield ANYWHERE
+    elif kind == AZURE:
+        yield account_of(host)
+    else:
+        yield host
+        yield host.lower()
