@@ -6,12 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pytest
-
-from lakegc_core.policy.namespace import Namespace, overlapping
-from lakegc_core.policy.places import bucket_of, clean, parse, place_of, readings, touching
-
 SPELLINGS = Path(__file__).parent / "spellings"
 STORES = ["s3", "gs", "azure", "local"]
 FULL, RELATIVE = 2, 1

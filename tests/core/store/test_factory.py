@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import workspace_at
-from lakegc_core.store.factory import config_at
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.factory import config_at, config_for
 from lakegc_core.store.local import LocalConfig
 
 SETTINGS = Settings(server=ServerSettings("http://127.0.0.1:9", "id", "key"))
@@ -24,6 +25,24 @@ def test_a_place_for_backups_or_marks_that_carries_a_secret_is_refused_without_r
         with pytest.raises(SettingsError, match="was named together with a secret") as refused:
             read(place, SETTINGS)
         assert "hush" not in str(refused.value) and "backups" in str(refused.value)
+
+
+@pytest.mark.parametrize("written", ["local://x//sub", "local:///x/sub", "local://x/./q/../sub", "local:////x///sub/"])
+def test_a_namespace_on_local_lies_below_the_root_that_lakegc_yaml_names_however_it_is_spelled(written: str) -> None:
+    below = Settings(server=SETTINGS.server, stores=(StoreMapping("local://", root="/srv/lake"),))
+    assert config_for(Namespace(written), below) == LocalConfig("/srv/lake/x/sub")
+
+
+@pytest.mark.parametrize("written", ["local://../x", "local://x/../../y", "local://", "local:///"])
+def test_a_namespace_on_local_that_leads_out_of_the_servers_folder_has_no_place(written: str) -> None:
+    with pytest.raises(SettingsError, match="names no place"):
+        Namespace(written)
+
+
+def test_a_mapping_of_lakegc_yaml_holds_for_every_spelling_of_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped = Settings(server=SETTINGS.server, stores=(StoreMapping("s3://lake", endpoint="http://127.0.0.1:1"),))
+    for written in ("s3://lake/ns", "s3://x@lake/ns", "S3://lake/ns"):
+        assert getattr(config_for(Namespace(written), mapped), "endpoint_url", "") == "http://127.0.0.1:1"
 
 
 def test_a_folder_is_a_place_by_its_path_and_by_its_uri() -> None:

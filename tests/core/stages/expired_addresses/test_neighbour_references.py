@@ -51,6 +51,34 @@ def test_what_a_neighbours_mark_refers_to_is_no_garbage_until_its_next_mark_refe
     assert kept(mark(quick, served, "lake", "m2")) == 0, "the range that held it is not retained any more"
 
 
+@pytest.mark.parametrize(
+    "bucket",
+    [
+        "s3://x@bucket/lake/",
+        "s3://x:y@bucket/lake/",
+        "s3://a@b@bucket/lake/",
+        "s3://bucket:/lake/",
+        "s3:///bucket/lake/",
+        "S3://bucket/lake/",
+        "s3://bucket/./lake/",
+        "s3://bucket//lake/",
+        "s3://x@bucket/q/../lake/",
+        "s3://x@bucket/lake/%zz/../",
+    ],
+)
+def test_what_a_neighbour_refers_to_is_kept_however_its_address_is_spelled(
+    quick: SparkSession, served: Lake, bucket: str
+) -> None:
+    key = garbage(served)
+    far = served.sandbox.repository("far")
+    far.import_objects("main", {"a": (f"{bucket}{key}", 11)})
+    mark(quick, served, "far", "f1")
+    review = mark(quick, served, "lake", "m1")
+    assert (kept(review), review.report["objects"]["expired"]) == (1, 0)
+    assert pipeline.sweep(quick, open_mark(served.open("lake"), "m1")).outcomes.get("deleted", 0) == 0
+    assert (served.files("lake") / key).exists()
+
+
 def test_what_a_neighbour_holds_by_path_counts_as_well(quick: SparkSession, served: Lake) -> None:
     key = garbage(served)
     far = served.sandbox.repository("far")
