@@ -13,7 +13,7 @@ from lakegc_core.answers.scratch import Scratch
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.names import STAGES, Outcome, Reason
-from lakegc_core.policy.namespace import xid_times
+from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped
 from lakegc_core.stages.committed_addresses.stage import held_by_path
 from lakegc_core.stages.expired_addresses import stage as expired_addresses

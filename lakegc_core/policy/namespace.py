@@ -26,17 +26,19 @@ from lakegc_core.policy.places import (
     ODD_PATH,
     ODD_SEGMENTS,
     Place,
+    account_of,
     clean,
+    names_known_place,
     parse,
     place_of,
     readings,
     touching,
 )
+from lakegc_core.policy.xids import XID
 
 ALLOW_LIST_VERSION = 4
 """Raised whenever the patterns here change: marks made under another version are not built upon."""
 
-_XID = "[0-9a-v]{19}[0g]"
 _UUID = "[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
 _NANOID = "[0-9A-Za-z_-]{21}"
 _PART = r"\.(multipart|part_[0-9]{5}(_[0-9]+)*)"
@@ -47,7 +49,7 @@ COLLECTABLE = r"^(data/.+|[0-9a-f]{32})$"
 
 GIVEN = (
     # <slice>/<xid>, below shards too; with the signature of a link, or what a multipart upload keeps beside it.
-    rf"^data/(.+/)?{_XID}/{_XID}(,[0-9A-Za-z_-]{{43}})?({_PART}|{_BLOCKS})?$"
+    rf"^data/(.+/)?{XID}/{XID}(,[0-9A-Za-z_-]{{43}})?({_PART}|{_BLOCKS})?$"
     # What clients got to write to before v0.84: below the branch's staging token, the first one with a colon, those
     # after a commit with a hyphen; below none where the branch had none.
     rf"|^data/[0-9a-z][0-9a-z-]+-.+:{_UUID}/[0-9A-Za-z_-]+$"
@@ -71,14 +73,10 @@ white space: lakeFS gives none, and rclone trims the lines of a list, so that a 
 UPLOAD_PART = rf"{_PART}$"
 """Bookkeeping of multipart uploads on GCS, alive for as long as the upload runs."""
 
-ADDRESS_RELATIVE = 1
-"""lakeFS's address_type RELATIVE; 0 is deprecated (by prefix), 2 is FULL."""
+ADDRESS_RELATIVE, ADDRESS_FULL = 1, 2
+"""lakeFS's address_type; 0 is deprecated: by prefix, which is FULL where the address resolves so, else RELATIVE."""
 
 _PLAIN_HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://([^/?]*@)?[A-Za-z0-9._-]+(:[^/?]*)?([/?]|$)"
-_XID_EPOCH = 64_060_588_800  # year 4000: slices and run ids count down to it
-_XID_ALPHABET = "0123456789abcdefghijklmnopqrstuv"
-_XID_NAME = r"(?:^|/)(?P<time>[0-9a-v]{7})[0-9a-v]{12}[0g](?:[,._][^/]*)?$"
-_XID_DIGITS = np.array([max(0, _XID_ALPHABET.find(chr(letter))) for letter in range(128)], np.int64)
 
 
 @dataclass(frozen=True)
@@ -179,9 +177,8 @@ class Namespace:
         exact: list[bool] = []
         written = zip(addresses.filter(odd).to_pylist(), address_types.filter(odd).to_pylist(), strict=True)
         for row, (address, kind) in zip(rows[~mask].tolist(), written, strict=True):
-            relative = kind == ADDRESS_RELATIVE
-            read = self._key_read(address, relative=relative)
-            for key in dict.fromkeys((read, *self._keys_named(address, relative=relative))):
+            read = self._key_read(address, kind)
+            for key in dict.fromkeys((read, *self._keys_named(address, kind))):
                 if key:
                     index.append(row)
                     keys.append(key)
@@ -229,7 +226,9 @@ class Namespace:
 
     def is_at(self, bucket: str) -> bool:
         """Whether addresses in this bucket, as `places.bucket_of` tells it, can name keys of this namespace."""
-        return bucket == ANYWHERE or self.is_local or bucket == self.place.store[1]
+        if self.is_local or bucket == ANYWHERE:
+            return True
+        return (account_of(bucket) if self.is_azure else bucket) == self.place.store[1]
 
     @property
     def _goes_by_address(self) -> bool:
@@ -243,25 +242,41 @@ class Namespace:
         found = (self.path, written, self.path.rstrip("/"), clean(self.path))
         return tuple(f"{start}/" if start else "" for start in dict.fromkeys(found))
 
-    def _key_read(self, address: str, *, relative: bool) -> str | None:
+    def _is_relative(self, address: str, address_type: int) -> bool:
+        """Whether lakeFS takes an address as it is, below the namespace: by its type, or because it resolves no other
+        way. Azure and local do not look at the type."""
+        if self.is_local:
+            return not address.startswith("local://")
+        if self.is_azure:
+            return parse(address) is None
+        by_prefix = address_type not in (ADDRESS_RELATIVE, ADDRESS_FULL)
+        return address_type == ADDRESS_RELATIVE or (by_prefix and not names_known_place(address))
+
+    def _key_read(self, address: str, address_type: int) -> str | None:
         """The key that lakeFS reads for an address; None where it reads none, or one elsewhere."""
-        if not re.search(NAMES_A_SCHEME, address) or (relative and not self._goes_by_address):
-            return clean(address) if self.is_local else address
-        place = place_of(address)
-        if place is None or self.is_local:  # of a local address the server alone knows where its folder ends
-            return next(iter(self._keys_of_local(address.partition("://")[2])), None) if self.is_local else None
+        if self._is_relative(address, address_type):
+            if not self.is_local:
+                return address
+            below = clean(f"{self.path}/{address}")
+            return below.removeprefix(f"{self.path}/") if below.startswith(f"{self.path}/") else None
+        if self.is_local:  # the server alone knows where its own folder ends
+            return next(iter(self._keys_of_local(address.partition("://")[2])), None)
+        place = place_of(address, self.place.kind)
+        if place is None:
+            return None
         inside = f"{self.path}/" if self.path else ""
         here = place.bucket == self.place.bucket and place.key.startswith(inside)
         return place.key[len(inside) :] if here else None
 
-    def _keys_named(self, address: str, *, relative: bool) -> Iterator[str]:
+    def _keys_named(self, address: str, address_type: int) -> Iterator[str]:
         """All keys that an address may name, however server, client or store read it. Protecting more is free."""
         named = re.search(NAMES_A_SCHEME, address)
-        if not named or (relative and not self._goes_by_address):
+        if not named or self._is_relative(address, address_type):
             yield from (address, clean(address))
         if self.is_local:
             yield from self._keys_of_local(address.partition("://")[2] if named else f"{self.path}/{address}")
-        for place in () if self.is_local else readings(address):
+            return
+        for place in readings(address, self.place.kind):
             if place.bucket not in (ANYWHERE, self.place.bucket, self.place.store[1]):
                 continue
             for head in self._heads:
@@ -281,43 +296,6 @@ class Namespace:
                     found.append(reading[at + 1 + len(marker) :])
                     at = reading.rfind(f"/{marker}", 0, at)
         return found
-
-
-def xid_times(addresses: pa.Array) -> np.ndarray:
-    """Unix seconds at which lakeFS gave out the last part of each address, float64; NaN where that does not begin with
-    an xid (`<xid>`, `<xid>,<signature>`, `<xid>.multipart` …), whose first 32 bits they are."""
-    found = np.full(len(addresses), np.nan)
-    letters = pc.struct_field(pc.extract_regex(addresses, _XID_NAME), "time")
-    rows = pc.is_valid(letters).to_numpy(zero_copy_only=False)
-    digits = np.frombuffer("".join(letters.drop_null().to_pylist()).encode(), np.uint8).reshape(-1, 7)
-    values = _XID_DIGITS[digits] @ (32 ** np.arange(6, -1, -1, dtype=np.int64))
-    found[rows] = values >> 3
-    return found
-
-
-def is_shard(folder: str) -> bool:
-    """Whether a folder directly below data/ is a shard: `data/!ab/`, which holds folders that hold slices."""
-    return re.fullmatch(r"data/![^/]+/", folder) is not None
-
-
-def sharded_slices(addresses: pa.Array) -> pa.Array:
-    """For each address the slice in which it lies, at any depth below a shard; null where there is none."""
-    return pc.struct_field(pc.extract_regex(addresses, rf"^data/!(?:[^/]+/)+?(?P<slice>{_XID})/"), "slice")
-
-
-def slice_time(name: str) -> int | None:
-    """Unix seconds at which a slice (or a run id) was begun; None if the name is not a slice's."""
-    seconds = _xid_seconds(name)
-    return None if seconds is None else (_XID_EPOCH - seconds) % 2**32
-
-
-def _xid_seconds(text: str) -> int | None:
-    if not re.fullmatch(_XID, text):
-        return None
-    value = 0
-    for letter in text[:7]:
-        value = value << 5 | _XID_ALPHABET.index(letter)
-    return value >> 3
 
 
 def overlapping(namespace: Namespace, others: Iterable[tuple[str, str]]) -> list[str]:

@@ -8,6 +8,7 @@ what a real lakeFS made of each spelling.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ ODD_PATH = r"(?s)^[^/?]*//[^/]*.*([%?]|/\.{0,2}(/|$))"
 
 NAMES_A_SCHEME = r"^[A-Za-z][A-Za-z0-9+.-]*:"
 
+_KNOWN = {*KINDS, "mem", "memory"}  # to lakeFS; on S3 it does not look which of them an address names
 _GO_PATH_SAFE = "$&+,/:;=@-_.~"  # what Go's URL type leaves unescaped in a path
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
@@ -92,17 +94,18 @@ def parse(text: str) -> Url | None:
     return Url(scheme, host, path if quote(path, safe=_GO_PATH_SAFE) == rest else rest, path)
 
 
-def place_of(uri: str) -> Place | None:
-    """Where lakeFS resolves a full address, or the URI of a namespace; None where it does not.
+def place_of(uri: str, kind: str = "") -> Place | None:
+    """Where a blockstore of this kind resolves a full address, or the URI of a namespace; None where it does not.
+    Without a kind: that of the scheme.
 
     Of a namespace, `key` is the prefix of its keys, as written: `Namespace.path` takes the slash off its end.
     """
-    if _scheme_of(uri) == "local":
+    kind = kind or KINDS.get(_scheme_of(uri), "")
+    if kind == LOCAL:
         return _local_place(uri)
     url = parse(uri)
-    if url is None or url.scheme not in KINDS:
+    if url is None or not (KINDS.get(url.scheme) == kind or (kind == S3 and url.scheme in _KNOWN)):
         return None
-    kind = KINDS[url.scheme]
     if kind == AZURE:
         return _azure_place(url)
     bucket, key = url.host, url.raw.removeprefix("/")
@@ -111,22 +114,24 @@ def place_of(uri: str) -> Place | None:
     return Place(kind, bucket, key) if bucket else None
 
 
-def readings(address: str) -> Iterator[Place]:
-    """Everything that a full address may name, most likely first; `bucket` ANYWHERE where it does not tell which.
+def names_known_place(address: str) -> bool:
+    """Whether an address is a URL of a kind that lakeFS knows, whatever becomes of it."""
+    url = parse(address)
+    return url is not None and url.scheme in _KNOWN
+
+
+def readings(address: str, kind: str) -> Iterator[Place]:
+    """Everything that a full address may name on a blockstore of this kind, most likely first; `bucket` ANYWHERE where
+    it does not tell which.
 
     Broader than lakeFS: as written, decoded, cut at a query, without odd segments. Protecting more is free.
     """
-    scheme = _scheme_of(address)
-    kind = KINDS.get(scheme, scheme)
-    exact = place_of(address)
-    if exact is not None:
-        yield exact
-    buckets = [exact.bucket] if exact else []
+    exact = place_of(address, kind)
     found = _HEAD.fullmatch(address)
     assert found is not None  # it matches every text
     authority, rest = found[1].rpartition("@")[2], found[2]
+    buckets, paths = ([exact.bucket], [exact.key]) if exact else ([], [])
     buckets += _buckets(authority, kind)
-    paths = [exact.key] if exact else []
     for path in (rest, rest.partition("?")[0]):
         paths += [path, unquote(path)]
     for bucket in dict.fromkeys(buckets):
@@ -137,17 +142,14 @@ def readings(address: str) -> Iterator[Place]:
 
 
 def bucket_of(address: str) -> str:
-    """The bucket, or the account on Azure, in which an address may lie: lower case, without user info and port;
-    ANYWHERE where no plain one is named, and on local whatever stands there."""
-    kind = KINDS.get(_scheme_of(address), "")
+    """The bucket, or the host on Azure, in which an address may lie: in lower case, without user info and port;
+    ANYWHERE where none is told plainly."""
     found = _HEAD.fullmatch(address)
     assert found is not None
     host = found[1].rpartition("@")[2].partition(":")[0]
-    if kind == LOCAL:
+    if _scheme_of(address) == "local":
         return host
-    if not _SCHEME.match(address) or not _BUCKET.fullmatch(host):
-        return ANYWHERE
-    return account_of(host) if kind == AZURE else host.lower()
+    return host.lower() if _SCHEME.match(address) and _BUCKET.fullmatch(host) else ANYWHERE
 
 
 def account_of(host: str) -> str:
@@ -187,14 +189,22 @@ def _scheme_of(text: str) -> str:
 def _is_host(scheme: str, host: str) -> bool:
     """Whether Go takes it for a host: the rules of RFC 3986, and where they are not kept, what Go's parser does."""
     if host.startswith("["):
-        closed = host.rfind("]")
-        return closed > 0 and (not host[closed + 1 :] or bool(_PORT.fullmatch(host[closed + 1 :])))
+        literal, closed, port = host[1:].rpartition("]")
+        return bool(closed) and _is_ipv6(literal) and (not port or bool(_PORT.fullmatch(port)))
     if "[" in host or not _HOST.fullmatch(host):
         return False
     name, colon, port = host.rpartition(":")
     if colon and not (port == "" or _PORT.fullmatch(f":{port}")):
         return False
     return not (":" in name and scheme in ("http", "https"))
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _azure_place(url: Url) -> Place | None:
@@ -214,14 +224,8 @@ def _local_place(uri: str) -> Place | None:
     return None if not key or climbs(key) or "\x00" in key else Place(LOCAL, "", key)
 
 
-def _buckets(authority: str, kind: str) -> Iterator[str]:
+def _buckets(authority: str, kind: str) -> list[str]:
     host = authority.partition(":")[0]
-    if kind == LOCAL:
-        yield ""
     if not _BUCKET.fullmatch(host):
-        yield ANYWHERE
-    elif kind == AZURE:
-        yield account_of(host)
-    else:
-        yield host
-        yield host.lower()
+        return [ANYWHERE]
+    return [account_of(host)] if kind == AZURE else [host, host.lower()]

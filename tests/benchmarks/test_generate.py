@@ -15,7 +15,8 @@ import pytest
 
 from benchmarks.generate import BRANCH_OBJECTS, BUCKET, REPOSITORY, GeneratedLake, Shape
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.policy.namespace import Namespace, slice_time, xid_times
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.xids import slice_time, xid_times
 from lakegc_sandbox.model.gc_prepare import PageLimits, prepare_commits, prepare_uncommitted
 from tests.support.servers import rclone_s3
 

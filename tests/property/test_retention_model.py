@@ -16,8 +16,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from lakegc_core.policy.namespace import Namespace, xid_times
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.retention import NamedCommits, retain
+from lakegc_core.policy.xids import xid_times
 from tests.support import oracle
 from tests.support.oracle import Version, World
 from tests.support.small_worlds import BYTES, HOUR, graph_of, rules_of, world

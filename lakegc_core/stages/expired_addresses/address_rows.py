@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.names import Reason
-from lakegc_core.policy.namespace import xid_times
+from lakegc_core.policy.xids import xid_times
 from lakegc_core.stages.committed_addresses.stage import reading_keys
 from lakegc_core.stages.expired_addresses.clean import MISSTATED
 from lakegc_core.stages.namespace_listing import stage as namespace_listing

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
-from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import RELIST
+from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
 from lakegc_core.stages.committed_addresses.stage import INDEX

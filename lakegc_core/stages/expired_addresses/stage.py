@@ -22,7 +22,7 @@ from lakegc_core.marks.previous import previous_findings
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
 from lakegc_core.policy.facts import NOTHING, CommittedFacts, ExpiredFacts, Folder, ListingFacts, StagedFacts
-from lakegc_core.policy.namespace import xid_times
+from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped, many, moment, run_tasks
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
 from lakegc_core.stages.committed_addresses.stage import HELD

@@ -26,7 +26,7 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.sweeps import report_of, sweeps_of
 from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety
-from lakegc_core.policy.namespace import sharded_slices, slice_time
+from lakegc_core.policy.xids import sharded_slices, slice_time
 from lakegc_core.spark.session import Mapped
 from lakegc_core.store.base import LISTING_SCHEMA, StoreConfig
 from lakegc_core.tables.gather import HASH, Feed, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds

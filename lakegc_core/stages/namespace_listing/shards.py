@@ -12,7 +12,7 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.policy.namespace import slice_time
+from lakegc_core.policy.xids import slice_time
 from lakegc_core.stages.namespace_listing.inventory import COUNTS, SHARDED, unit_of
 from lakegc_core.store.base import Store
 

@@ -20,7 +20,8 @@ from lakegc_core.marks.context import DEFAULT_PREFIX, MarkContext
 from lakegc_core.marks.layers import Basis, choose
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.policy.facts import ListingFacts
-from lakegc_core.policy.namespace import Namespace, is_shard, overlapping
+from lakegc_core.policy.namespace import Namespace, overlapping
+from lakegc_core.policy.xids import is_shard
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.stages.namespace_listing.inventory import (
     COUNTS,

@@ -19,8 +19,8 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import judgements
 from lakegc_core.policy.facts import NOTHING, Amount
-from lakegc_core.policy.namespace import xid_times
 from lakegc_core.policy.safety import LOOKS
+from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped, many, moment
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.stage import (

@@ -12,7 +12,8 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.names import Reason
-from lakegc_core.policy.namespace import Namespace, xid_times
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped
 from lakegc_core.stages.expired_addresses.reasons import Judge, MinimumAge
 from lakegc_core.store.local import LocalConfig

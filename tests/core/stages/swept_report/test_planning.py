@@ -15,7 +15,8 @@ import pytest
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import RefusedError
 from lakegc_core.policy.facts import NeighbourFacts
-from lakegc_core.policy.namespace import Namespace, xid_times
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.xids import xid_times
 from lakegc_core.stages.expired_addresses.reasons import MinimumAge
 from lakegc_core.stages.swept_report.planning import _PLANNED, Planner, _parts, _SplitPlan
 from lakegc_core.store.local import LocalConfig
