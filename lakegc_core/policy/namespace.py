@@ -195,7 +195,7 @@ class Namespace:
         relative = pc.equal(address_types, ADDRESS_RELATIVE)
         odd = pc.match_substring_regex(addresses, ODD_SEGMENTS)
         if self._goes_by_address:
-            odd = pc.or_(odd, pc.match_substring_regex(addresses, NAMES_A_SCHEME))
+            odd = pc.or_(odd, pc.match_substring_regex(addresses, rf"{NAMES_A_SCHEME}|\\\\"))
         return pc.and_not(relative, odd)
 
     def may_lie_elsewhere(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
@@ -273,6 +273,8 @@ class Namespace:
         named = re.search(NAMES_A_SCHEME, address)
         if not named or self._is_relative(address, address_type):
             yield from (address, clean(address))
+            if self.is_azure:
+                yield address.replace("\\", "/")
         if self.is_local:
             yield from self._keys_of_local(address.partition("://")[2] if named else f"{self.path}/{address}")
             return

@@ -134,6 +134,8 @@ def readings(address: str, kind: str) -> Iterator[Place]:
     buckets += _buckets(authority, kind)
     for path in (rest, rest.partition("?")[0]):
         paths += [path, unquote(path)]
+    if kind == AZURE:  # some of its clients and servers take a backslash for a slash
+        paths += [path.replace("\\", "/") for path in paths]
     for bucket in dict.fromkeys(buckets):
         for path in dict.fromkeys(paths):
             yield Place(kind, bucket, path)
