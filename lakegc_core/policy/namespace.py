@@ -158,7 +158,8 @@ class Namespace:
     def overlaps(self, other: Namespace) -> bool:
         """True where one namespace may be the other or lie inside it, so that one repository's data looks like
         the other's garbage."""
-        return self.place.store == other.place.store and touching(self.place.key, other.place.key)
+        one, two = (each.place.key.replace("\\", "/") if each.is_azure else each.place.key for each in (self, other))
+        return self.place.store == other.place.store and touching(one, two)
 
     def protected_keys(self, addresses: pa.Array, address_types: pa.Array) -> pa.Table:
         """The keys, relative to the namespace, that entries with these addresses keep alive.

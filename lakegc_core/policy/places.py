@@ -111,7 +111,7 @@ def place_of(uri: str, kind: str = "") -> Place | None:
     bucket, key = url.host, url.raw.removeprefix("/")
     if not bucket:  # the clients of S3 then send the first part of the path in its stead
         bucket, _, key = key.lstrip("/").partition("/")
-    return Place(kind, bucket, key) if bucket else None
+    return Place(kind, bucket, key) if bucket not in ("", ".", "..") else None
 
 
 def names_known_place(address: str) -> bool:
