@@ -26,7 +26,7 @@ from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
 from lakegc_dagster.metadata.shown import records as records_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource, resource_of
-from lakegc_dagster.sensors import every_repository
+from lakegc_dagster.sensors import every_repository, taking_part
 
 
 class RestoreConfig(dg.Config):
@@ -220,7 +220,7 @@ def _watch(options: LakegcConfig) -> Any:
     def watch(context: dg.OpExecutionContext) -> None:
         lakegc = resource_of(options, context)
         with told_as_failures():
-            choice = rounds.choose(every_repository(lakegc), lakegc.settings())
+            choice = taking_part(lakegc)
         instance, now = context.instance, clock.now()
         slot = rounds.latest_slot(options.round_cron, now)
         every = records.busy_repositories(records.unfinished(instance, options))
