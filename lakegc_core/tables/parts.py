@@ -156,8 +156,8 @@ def rows_of(parts: Iterable[Part]) -> int:
 def list_parts(config: StoreConfig, folder: str) -> list[Part]:
     """The parts of a journal: a folder in which every part counts as soon as it is there, without a manifest.
 
-    Files of other names are passed over: the markers by which tools show folders, and copies by hand. One that is
-    called like a part, and not as lakegc calls its own, counts as a part that does not read.
+    A file of another name counts as a part that does not read: it may be one that somebody renamed. Only empty files,
+    the markers by which tools show folders, are passed over.
     """
     found: list[Part] = []
     for level in connect(config).list_level(f"{folder}/"):
@@ -166,7 +166,7 @@ def list_parts(config: StoreConfig, folder: str) -> list[Part]:
             told = re.fullmatch(r"part-([0-9]+)-([0-9a-f]{64})\.parquet", name)
             if told is not None:
                 found.append(Part(name, int(told[1]), size, told[2]))
-            elif name.startswith("part-") and name.endswith(".parquet"):
+            elif size:
                 found.append(Part(name, 0, size, ""))
     return sorted(found, key=lambda part: part.name)
 

@@ -78,22 +78,22 @@ def test_of_an_address_that_was_rescued_twice_the_last_time_counts(quick: SparkS
     assert found == {"a": (NOW + timedelta(days=5)).timestamp()} | dict.fromkeys(("b1", "b3", "b5"), NOW.timestamp())
 
 
-def test_a_strange_part_in_the_journal_of_rescues_counts_as_one_that_does_not_read(
-    quick: SparkSession, store: LocalStore, context: Any
+@pytest.mark.parametrize("name", ["part-1.parquet", "copy of part-1.parquet", ".DS_Store", "notes.txt"])
+def test_a_strange_file_in_the_journal_of_rescues_counts_as_a_part_that_does_not_read(
+    quick: SparkSession, store: LocalStore, context: Any, name: str
 ) -> None:
     folder, said = sweeps.rescues_folder(context), list[str]()
     context.say = said.append
-    store.write(f"{folder}/part-1.parquet", b"half")
-    written = store.head(f"{folder}/part-1.parquet").last_modified.timestamp()
+    store.write(f"{folder}/{name}", b"half")
+    written = store.head(f"{folder}/{name}").last_modified.timestamp()
     assert sweeps.rescues(quick, context) == sweeps.Rescues((), written + APART)
-    assert said == [f"{folder}/part-1.parquet does not read: which objects it says were live again is not known"]
+    assert said == [f"{folder}/{name} does not read: which objects it says were live again is not known"]
 
 
-@pytest.mark.parametrize("name", ["copy of part-1.parquet", ".DS_Store", "_$folder$", "notes.txt"])
-def test_a_file_that_is_no_part_in_the_journal_of_rescues_is_passed_over(
-    quick: SparkSession, store: LocalStore, context: Any, name: str
+def test_an_empty_file_in_the_journal_of_rescues_is_a_marker_and_passed_over(
+    quick: SparkSession, store: LocalStore, context: Any
 ) -> None:
-    store.write(f"{sweeps.rescues_folder(context)}/{name}", b"")
+    store.write(f"{sweeps.rescues_folder(context)}/_$folder$", b"")
     assert sweeps.rescues(quick, context) == sweeps.Rescues(())
 
 
