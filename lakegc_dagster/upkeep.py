@@ -23,6 +23,7 @@ from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.doctor import doctor
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
+from lakegc_dagster.metadata.shown import plain
 from lakegc_dagster.metadata.shown import records as records_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource, resource_of
@@ -248,7 +249,9 @@ def _watch(options: LakegcConfig) -> Any:
 
 def _failed(title: str, problems: dict[str, str], metadata: dict[str, Any]) -> dg.Failure:
     lines = [f"- {name}: {problem}" for name, problem in sorted(problems.items())]
-    shown = "\n".join(lines)
+    shown = "\n".join(f"- {plain(name)}: {plain(problem)}" for name, problem in sorted(problems.items()))
     return dg.Failure(
-        f"{title}:\n{shown}", metadata=metadata | {"problems": dg.MetadataValue.md(shown)}, allow_retries=False
+        "\n".join([f"{title}:", *lines]),
+        metadata=metadata | {"problems": dg.MetadataValue.md(shown)},
+        allow_retries=False,
     )
