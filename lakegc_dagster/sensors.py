@@ -13,6 +13,7 @@ import dagster as dg
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, LakegcError
 from lakegc_core.lakefs.models import Repository
+from lakegc_core.marks.context import is_bare
 from lakegc_dagster import records, rounds
 from lakegc_dagster.config import SWEEP, LakegcConfig
 from lakegc_dagster.partitions import GcCell
@@ -70,13 +71,14 @@ def taking_part(lakegc: LakegcResource) -> rounds.Choice:
     choice = rounds.choose(every_repository(lakegc), lakegc.settings())
     with closing(lakegc.client()) as client, ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
 
-        def is_bare(repository: Repository) -> bool:
+        def has_no_branch(repository: Repository) -> bool:
             try:
-                return client.is_bare(repository.id)
+                return is_bare(client, repository.id)
             except LakegcError:
                 return False
 
-        bare = {each.id for each, found in zip(choice.taken, pool.map(is_bare, choice.taken), strict=True) if found}
+        found = pool.map(has_no_branch, choice.taken)
+        bare = {each.id for each, is_one in zip(choice.taken, found, strict=True) if is_one}
     return choice.without_bare(bare)
 
 

@@ -111,12 +111,9 @@ class LakeFSClient:
 
     def branches(self, repository: str) -> Iterator[Ref]:
         """Every branch, the hidden ones too: they hold data."""
-        yield from self._http.elements(_branches(repository), Page[Ref])
-
-    def is_bare(self, repository: str) -> bool:
-        """Whether a repository has no branch at all: it was created bare, for a dump to be restored into it."""
-        page = self._http.page(_branches(repository), Page[Ref], after="", amount=1)
-        return not page.results and not page.pagination.has_more
+        where = path("repositories", repository, "branches")
+        asked = Request("GET", where, action="fs:ListBranches on the repository", params={"show_hidden": "true"})
+        yield from self._http.elements(asked, Page[Ref])
 
     def tags(self, repository: str) -> Iterator[Ref]:
         """Every tag."""
@@ -346,11 +343,6 @@ class LakeFSClient:
             with_body=False,
         )
         return self._http.send(asked).status
-
-
-def _branches(repository: str) -> Request:
-    where = path("repositories", repository, "branches")
-    return Request("GET", where, action="fs:ListBranches on the repository", params={"show_hidden": "true"})
 
 
 def _listing(repository: str, ref: str, params: dict[str, str]) -> Request:

@@ -257,10 +257,15 @@ def _check_choices(repository: Repository, rules: str, mode: str) -> None:
         )
 
 
+def is_bare(client: LakeFSClient, repository: str) -> bool:
+    """Whether a repository has no branch at all: it was created bare, for a dump to be restored into it."""
+    return next(client.branches(repository), None) is None
+
+
 def _check_branches(context: RepositoryContext) -> None:
     """RefusedError for a bare repository: nothing in it says what is live."""
     name = context.repository.id
-    if context.client.is_bare(name):
+    if is_bare(context.client, name):
         raise RefusedError(
             f"lakeFS lists no branch of repository {name}: it is bare, or this key may not see its branches. Nothing "
             "says what of its objects is live, so that none can be called garbage. Restore its branches, or delete it; "
