@@ -36,6 +36,10 @@ class ObjectNotFoundError(StoreError):
     """The store holds no object under the key asked for."""
 
 
+class UnusableKeyError(StoreError):
+    """The store takes no such key: too long, or of a form that it refuses. No object can lie under it."""
+
+
 class PreconditionFailedError(StoreError):
     """A conditional write lost: the object exists already, or is another one than expected."""
 

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
+from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult
@@ -191,6 +192,6 @@ def write_addresses(context: MarkContext, out: IO[bytes]) -> int:
     """Write the expired addresses as UTF-8, one a line; return how many."""
     count = 0
     for address in expired_of(context):
-        out.write(f"{address}\n".encode())
+        out.write(as_lines([address]))
         count += 1
     return count

@@ -9,6 +9,7 @@ import dagster as dg
 
 from lakegc_core.errors import CorruptFileError, LakegcError, MarkError, RefusedError, SettingsError
 from lakegc_core.lakefs.http import LakeFSError
+from lakegc_dagster.metadata.shown import plain
 
 _FINAL = (SettingsError, RefusedError, MarkError, CorruptFileError)
 
@@ -31,7 +32,7 @@ def refused(reasons: Sequence[str]) -> dg.Failure:
     """The failure of a step that must not go on, with all reasons, and never retried."""
     return dg.Failure(
         "\n".join(reasons),
-        metadata={"refusals": dg.MetadataValue.md("\n".join(f"- {reason}" for reason in reasons))},
+        metadata={"refusals": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in reasons))},
         allow_retries=False,
     )
 

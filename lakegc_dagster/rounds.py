@@ -6,7 +6,7 @@ same. Nothing here asks lakeFS, a store or Dagster's instance; `sensors` and `up
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -89,6 +89,12 @@ class Choice:
 
     taken: tuple[Repository, ...]
     left_out: Mapping[str, str]
+
+    def without_bare(self, bare: Set[str]) -> Choice:
+        """The same choice, from which the repositories of these names are left out because they are bare."""
+        why = "bare: it has no branch, so that nothing says what is live in it"
+        taken = tuple(each for each in self.taken if each.id not in bare)
+        return Choice(taken, {**self.left_out, **{each.id: why for each in self.taken if each.id in bare}})
 
 
 def choose(repositories: Iterable[Repository], settings: Settings) -> Choice:

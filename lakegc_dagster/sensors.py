@@ -4,20 +4,23 @@ They ask lakeFS for the names of repositories, and Dagster for what was recorded
 decide by is in `rounds`. A sensor only requests: whether a sweep deletes anything, the run itself judges.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
 import dagster as dg
 
 from lakegc_core import clock
-from lakegc_core.errors import IncompleteError
+from lakegc_core.errors import IncompleteError, LakegcError
 from lakegc_core.lakefs.models import Repository
+from lakegc_core.marks.context import is_bare
 from lakegc_dagster import records, rounds
 from lakegc_dagster.config import SWEEP, LakegcConfig
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource, resource_of
 
 _SHOWN = 20  # reasons in one sentence
+_SIDE_BY_SIDE = 8  # repositories that lakeFS is asked about at a time
 
 
 def sensors(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.SensorDefinition]:
@@ -42,7 +45,7 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         if context.cursor == mark_id:
             following = rounds.next_slot(options.round_cron, now)
             return dg.SkipReason(f"Round {mark_id} is open; the next one opens at {following:%Y-%m-%d %H:%M} UTC.")
-        choice = rounds.choose(every_repository(lakegc), lakegc.settings())
+        choice = taking_part(lakegc)
         for name, reason in choice.left_out.items():
             context.log.info(f"{name} takes no part in round {mark_id}: {reason}")
         if not choice.taken:
@@ -60,6 +63,23 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         )
 
     return open_round
+
+
+def taking_part(lakegc: LakegcResource) -> rounds.Choice:
+    """Who takes part in rounds, by lakegc.yaml and by what lakeFS says of each. A repository of which lakeFS says
+    nothing takes part: its own run says why it cannot be marked."""
+    choice = rounds.choose(every_repository(lakegc), lakegc.settings())
+    with closing(lakegc.client()) as client, ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+
+        def has_no_branch(repository: Repository) -> bool:
+            try:
+                return is_bare(client, repository.id)
+            except LakegcError:
+                return False
+
+        found = pool.map(has_no_branch, choice.taken)
+        bare = {each.id for each, is_one in zip(choice.taken, found, strict=True) if is_one}
+    return choice.without_bare(bare)
 
 
 def every_repository(lakegc: LakegcResource) -> list[Repository]:

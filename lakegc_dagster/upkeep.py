@@ -23,10 +23,11 @@ from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.doctor import doctor
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
+from lakegc_dagster.metadata.shown import plain
 from lakegc_dagster.metadata.shown import records as records_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource, resource_of
-from lakegc_dagster.sensors import every_repository
+from lakegc_dagster.sensors import every_repository, taking_part
 
 
 class RestoreConfig(dg.Config):
@@ -220,7 +221,7 @@ def _watch(options: LakegcConfig) -> Any:
     def watch(context: dg.OpExecutionContext) -> None:
         lakegc = resource_of(options, context)
         with told_as_failures():
-            choice = rounds.choose(every_repository(lakegc), lakegc.settings())
+            choice = taking_part(lakegc)
         instance, now = context.instance, clock.now()
         slot = rounds.latest_slot(options.round_cron, now)
         every = records.busy_repositories(records.unfinished(instance, options))
@@ -248,7 +249,9 @@ def _watch(options: LakegcConfig) -> Any:
 
 def _failed(title: str, problems: dict[str, str], metadata: dict[str, Any]) -> dg.Failure:
     lines = [f"- {name}: {problem}" for name, problem in sorted(problems.items())]
-    shown = "\n".join(lines)
+    shown = "\n".join(f"- {plain(name)}: {plain(problem)}" for name, problem in sorted(problems.items()))
     return dg.Failure(
-        f"{title}:\n{shown}", metadata=metadata | {"problems": dg.MetadataValue.md(shown)}, allow_retries=False
+        "\n".join([f"{title}:", *lines]),
+        metadata=metadata | {"problems": dg.MetadataValue.md(shown)},
+        allow_retries=False,
     )

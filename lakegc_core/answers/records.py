@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.answers.workers import Workers
-from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
@@ -22,7 +22,7 @@ from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.stage import KEPT, NEIGHBOURS, ORIGINS
 from lakegc_core.stages.namespace_listing.stage import journals
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
-from lakegc_core.store.base import ObjectInfo, connect
+from lakegc_core.store.base import ObjectInfo, connect, head_if_there
 from lakegc_core.tables.key_scan import Source, sources_of
 from lakegc_core.tables.parts import read_part
 
@@ -86,15 +86,9 @@ def sources_of_origins(layers: Sequence[Layer]) -> list[Source]:
 def stored(context: MarkContext, addresses: Sequence[str]) -> Mapping[str, ObjectInfo]:
     """What the store says of those of some objects that are there, by address."""
     store = connect(context.data)
-
-    def head(address: str) -> ObjectInfo | None:
-        try:
-            return store.head(address)
-        except ObjectNotFoundError:
-            return None
-
     with ThreadPoolExecutor(max(1, min(len(addresses), _THREADS))) as pool:
-        return {info.address: info for info in pool.map(head, addresses) if info is not None}
+        found = pool.map(partial(head_if_there, store), addresses)
+        return {info.address: info for info in found if info is not None}
 
 
 def _rows(source: Source, wanted: pa.Array, columns: Sequence[str]) -> Iterator[Json]:

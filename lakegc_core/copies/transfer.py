@@ -19,7 +19,7 @@ import pyarrow as pa
 from lakegc_core.errors import ObjectNotFoundError, StoreError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.spark.session import Json, run_on_rows
-from lakegc_core.store.base import ObjectInfo, Store, StoreConfig, connect
+from lakegc_core.store.base import ObjectInfo, Store, StoreConfig, connect, head_if_there
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class _Transfer:
         try:
             found = source.head(address)
             row |= {"size": found.size, "etag": found.etag}
-            there = _head(target, address)
+            there = head_if_there(target, address)
             if there is not None:
                 same = _same(found, there)
                 problem = None if same else f"{there.size:,} bytes lie there, not the {found.size:,} of the source"
@@ -139,13 +139,6 @@ class _Transfer:
         if self.limits.bandwidth:
             least = found.size * self.limits.parallel / self.limits.bandwidth
             time.sleep(max(0.0, least - (time.monotonic() - began)))
-
-
-def _head(store: Store, address: str) -> ObjectInfo | None:
-    try:
-        return store.head(address)
-    except ObjectNotFoundError:
-        return None
 
 
 def _same(one: ObjectInfo, other: ObjectInfo) -> bool:

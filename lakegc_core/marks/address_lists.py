@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.csv as pc
@@ -11,6 +12,8 @@ import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.store.base import StoreConfig, connect
+
+_BREAKS = re.compile(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # whatever a program may take for one
 
 ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False)])
 
@@ -30,3 +33,13 @@ def read_list(config: StoreConfig, key: str) -> Iterator[pa.RecordBatch]:
     if column.null_count:
         raise CorruptFileError(f"{key} holds an address that is null. It is not swept.")
     yield from pa.Table.from_arrays([column], schema=ADDRESSES).to_batches()
+
+
+def as_lines(addresses: Iterable[str]) -> bytes:
+    """Addresses as UTF-8, one a line. A line break within one is escaped: its rest must not pass for another address,
+    which may be of a live object. Such a line names no object; the parts have the address as it is."""
+    return "".join(f"{_BREAKS.sub(_escaped, each)}\n" for each in addresses).encode()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return repr(found[0])[1:-1]

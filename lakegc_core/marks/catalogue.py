@@ -12,6 +12,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks, retired_marks
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.previous import newest_complete
+from lakegc_core.marks.sweeps import sweeps_of
 from lakegc_core.names import COMPLETE, STAGES, SWEPT
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import ExpiredFacts
@@ -78,7 +79,7 @@ def _own(mark: MarkArtifacts) -> dict[str, Any]:
             done = [stage for stage in STAGES if mark.manifest(stage)]
             return found | {"state": f"after {done[-1]}" if done else "begun"}
         expired = mark.facts(ExpiredFacts).expired
-        sweeps = sum(len(level.prefixes) for level in mark.store.list_level(f"{mark.folder}/sweeps/"))
+        sweeps = len(sweeps_of(mark.store, mark.folder))
         return found | {
             "state": SWEPT if sweeps else COMPLETE,
             "expired": expired.objects,

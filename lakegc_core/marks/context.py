@@ -195,13 +195,14 @@ def begin_mark(
 ) -> MarkContext:
     """Begin a mark, or resume the one that stands under this id. Options left out come from the policy.
 
-    Refuses (RefusedError, SettingsError) what must not be collected at all: read-only repositories, a minimum age
-    below the server's grace period.
+    Refuses (RefusedError, SettingsError) what must not be collected at all: read-only and bare repositories, a
+    minimum age below the server's grace period.
     """
     check_mark_id(mark_id)
     policy = context.policy
     rules = rules or policy.rules or "required"
     _check_choices(context.repository, rules, mode)
+    _check_branches(context)
     level = safety.level(safety_level or policy.safety or safety.FULL.name)
     age, grace = _ages(context, min_age, level)
     tags = next((said for said in (protect_tags, policy.protect_tags) if said is not None), True)
@@ -258,6 +259,23 @@ def _check_choices(repository: Repository, rules: str, mode: str) -> None:
         raise RefusedError(
             f"Repository {repository.id} is read-only: lakeFS prepares no garbage collection for it. "
             "Collect the repository that owns the data."
+        )
+
+
+def is_bare(client: LakeFSClient, repository: str) -> bool:
+    """Whether a repository has no branch at all: it was created bare, for a dump to be restored into it."""
+    return next(client.branches(repository), None) is None
+
+
+def _check_branches(context: RepositoryContext) -> None:
+    """RefusedError for a bare repository: nothing in it says what is live."""
+    name = context.repository.id
+    if is_bare(context.client, name):
+        raise RefusedError(
+            f"lakeFS lists no branch of repository {name}: it is bare, or this key may not see its branches. Nothing "
+            "says what of its objects is live, so that none can be called garbage. Restore its branches, or delete it; "
+            f'to leave it out of rounds, write `- {{match: "{name}", mark: false}}` below `repositories` in '
+            "lakegc.yaml, before the patterns that match it."
         )
 
 

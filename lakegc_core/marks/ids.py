@@ -10,9 +10,14 @@ from lakegc_core.errors import SettingsError
 _MARK_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 
 
+def is_mark_id(name: str) -> bool:
+    """Whether a mark can have this id. Anybody may leave other names among the marks."""
+    return bool(_MARK_ID.fullmatch(name)) and ".." not in name
+
+
 def check_mark_id(mark_id: str) -> str:
     """The id itself, or a SettingsError that says what an id may look like."""
-    if not _MARK_ID.fullmatch(mark_id) or ".." in mark_id:
+    if not is_mark_id(mark_id):
         raise SettingsError(
             f"{mark_id!r} is no mark id. Use up to 64 letters, digits, '.', '_' or '-', beginning with a letter or "
             "a digit, for instance 20261121T0200Z."

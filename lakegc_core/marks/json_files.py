@@ -24,7 +24,7 @@ def decode(data: bytes, where: str) -> dict[str, Any]:
     """The JSON object in `data`; MarkError if it is none."""
     try:
         value = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise MarkError(f"{where} is not a JSON object. It was damaged or is not lakegc's: make a new mark.")

@@ -205,9 +205,19 @@ def restored_at(mark: MarkArtifacts) -> float:
     """When objects of a mark were last brought back, unix seconds; 0 if never."""
     prefix = f"{mark.folder}/{RESTORES}/"
     found = [
-        each.removeprefix(prefix).rstrip("/") for level in mark.store.list_level(prefix) for each in level.prefixes
+        _stamped_at(each.removeprefix(prefix).rstrip("/"))
+        for level in mark.store.list_level(prefix)
+        for each in level.prefixes
     ]
-    return datetime.strptime(f"{max(found)}+0000", f"{STAMP}%z").timestamp() if found else 0.0
+    return max(found, default=0.0)
+
+
+def _stamped_at(name: str) -> float:
+    """The time that the name of a restore says, unix seconds; 0 for a folder that lakegc did not name."""
+    try:
+        return datetime.strptime(f"{name}+0000", f"{STAMP}%z").timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _missing_part(layer: Layer) -> str:

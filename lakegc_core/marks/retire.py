@@ -226,9 +226,9 @@ def _swept_at(mark: MarkArtifacts) -> float:
     over as late as the newest file of the mark is."""
     try:
         reports = [_report(mark, number) for number in sweeps_of(mark.store, mark.folder)]
-    except MarkError:
+        return max((report["finished_at"] for report in reports if report), default=0.0)
+    except (MarkError, KeyError):
         return unreadable_until(mark)
-    return max((report["finished_at"] for report in reports if report), default=0.0)
 
 
 def _trouble_of_unreadable(mark: MarkArtifacts) -> str:

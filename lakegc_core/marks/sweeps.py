@@ -5,8 +5,9 @@ How a sweep writes its record is in `stages.swept_report.record`.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.clock import APART
-from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
+from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode
 from lakegc_core.names import Outcome
@@ -33,11 +34,14 @@ RESCUES_SCHEMA = pa.schema(
 """Journal of rescues: what a look found live again, and when. From then on the clock of `since` starts anew."""
 
 
+_NUMBER = re.compile("[1-9][0-9]*")
+
+
 def sweeps_of(store: Store, mark_folder: str) -> list[int]:
-    """The numbers of the sweeps of a mark, without dry runs."""
+    """The numbers of the sweeps of a mark, without dry runs. Folders of other names are passed over."""
     prefix = f"{mark_folder}/sweeps/"
     names = [each.removeprefix(prefix).rstrip("/") for level in store.list_level(prefix) for each in level.prefixes]
-    return sorted(int(name) for name in names if name.isdecimal())
+    return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
 
 def files_of(store: Store, mark_folder: str, number: int) -> set[str]:
@@ -51,11 +55,23 @@ def files_of(store: Store, mark_folder: str, number: int) -> set[str]:
 
 
 def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | None:
-    """The report of a sweep; None while the sweep is not over."""
+    """The report of a sweep; None while the sweep is not over. MarkError if it is none that lakegc wrote."""
     key = f"{mark_folder}/sweeps/{number}/report.json"
-    with suppress(ObjectNotFoundError):
-        return decode(store.read(key), key)
-    return None
+    try:
+        report = decode(store.read(key), key)
+    except ObjectNotFoundError:
+        return None
+    if not isinstance(report.get("finished_at", 0.0), int | float) or not isinstance(report.get("outcomes", {}), dict):
+        raise MarkError(f"{key} does not say when the sweep was over, or what came of it. It was damaged or replaced.")
+    return report
+
+
+def over_at(store: Store, mark_folder: str, number: int) -> float:
+    """When a sweep was over, unix seconds; endless if no report that reads says so: its journal counts then."""
+    try:
+        return float((report_of(store, mark_folder, number) or {}).get("finished_at", math.inf))
+    except MarkError:
+        return math.inf
 
 
 def journalled(config: StoreConfig, mark_folder: str, number: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -63,6 +63,8 @@ class Evidence:
     unreadable: Mapping[str, int] | None = None
     """Paths of the sample that did not read, with their status; None while none were asked for."""
     sampled: int = 0
+    known_gone: Mapping[str, str] = field(default_factory=dict)
+    """Paths of heads that were left out of the sample: the mark knows that their objects are gone, and why."""
     backup_required: bool = False
     backup: BackupFacts | None = None
     """The backup of this very mark; None where there is none."""

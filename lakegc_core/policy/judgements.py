@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Reason
 from lakegc_core.policy import causes
 from lakegc_core.policy.evidence import Evidence, FinishedStage
 from lakegc_core.policy.facts import Compared, NeighbourFacts
@@ -224,20 +224,37 @@ def reads(evidence: Evidence) -> Finding:
         return True, "Reads of paths on branch heads are tried when the mark is swept."
     gone = {path: status for path, status in evidence.unreadable.items() if status == _GONE}
     odd = {path: status for path, status in evidence.unreadable.items() if status != _GONE}
+    left_out = _left_out(evidence.known_gone)
     if gone:
         return False, (
-            f"The data of {len(gone)} of {evidence.sampled} paths on branch heads is gone: {_some(gone)}. It was lost "
-            "before this sweep. Find out why, before anything more is deleted."
+            f"The data of {len(gone)} of {evidence.sampled} paths on branch heads is gone: {_some(gone)}. It was gone "
+            "before this sweep, and the mark does not know of it. Find out why, before anything more is deleted."
+            f"{left_out}"
         )
     if 2 * len(odd) > evidence.sampled:
         return False, (
             f"{len(odd)} of {evidence.sampled} paths on branch heads do not read: {_some(odd)}. Whether data is whole "
-            "cannot be told. Let lakeFS read its store, and this key read objects; then sweep again."
+            f"cannot be told. Let lakeFS read its store, and this key read objects; then sweep again.{left_out}"
         )
-    if odd:
-        read = evidence.sampled - len(odd)
-        return True, f"{read} random paths on branch heads read; of {len(odd)} that cannot be told: {_some(odd)}."
-    return True, f"{evidence.sampled} random paths on branch heads read."
+    read = f"{evidence.sampled - len(odd)} random paths on branch heads read"
+    told = f"; of {len(odd)} that cannot be told: {_some(odd)}" if odd else ""
+    return True, f"{read}{told}.{left_out}"
+
+
+_KNOWN_GONE = {
+    Reason.SWEPT_BEFORE: "whose objects a sweep deleted when nothing referred to them",
+    Reason.MISSING: "whose objects are missing (guard live-in-listing)",
+}
+_NAMED = 5
+
+
+def _left_out(known_gone: Mapping[str, str]) -> str:
+    """What is said of paths that the sample leaves out, with a blank before it; "" if there are none."""
+    said = []
+    for reason, words in _KNOWN_GONE.items():
+        if paths := [path for path, why in known_gone.items() if why == reason]:
+            said.append(f" Left out: paths {words}, such as {', '.join(paths[:_NAMED])}.")
+    return "".join(said)
 
 
 def _some(statuses: Mapping[str, int]) -> str:

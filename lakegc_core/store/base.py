@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from lakegc_core.backoff import Backoff
+from lakegc_core.errors import ObjectNotFoundError, UnusableKeyError
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.settings import StoreSettings
 
@@ -108,7 +109,8 @@ class Store(Protocol):
         """Write the object and return its ETag. PreconditionFailedError if a condition does not hold."""
 
     def head(self, key: str) -> ObjectInfo:
-        """Size, time, ETag and, where it is proven, the digest of one object. ObjectNotFoundError if absent."""
+        """Size, time, ETag and, where it is proven, the digest of one object. ObjectNotFoundError if absent,
+        UnusableKeyError where it is proven that the store refuses the key itself, and not the one who asks."""
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete the objects and return one outcome per key, in order: `deleted`, `already_gone` or `failed:CODE`.
@@ -145,6 +147,15 @@ class Store(Protocol):
 
     def settings(self) -> StoreSettings:
         """Ask the store how it keeps objects. Writes nothing, and raises nothing: what it does not tell is `Untold`."""
+
+
+def head_if_there(store: Store, key: str) -> ObjectInfo | None:
+    """What HEAD tells of one object; None if there is none, also because the store takes no such key. Users of lakeFS
+    may stage any text as an address: none of them must stop who asks for it."""
+    try:
+        return store.head(key)
+    except (ObjectNotFoundError, UnusableKeyError):
+        return None
 
 
 @runtime_checkable

@@ -18,8 +18,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, StoreError
-from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, Level, Store
+from lakegc_core.errors import (
+    IncompleteError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StoreError,
+    UnusableKeyError,
+)
+from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, Level, ObjectInfo, Store
 
 REPEATED = {408, 429, 500, 502, 503, 504}
 """Statuses after which the same request may succeed if it is made again."""
@@ -27,6 +33,8 @@ REPEATED = {408, 429, 500, 502, 503, 504}
 THROTTLED = {429, 503}
 """Those by which a service asks for fewer."""
 
+_REFUSED = {400, 414}
+"""By which a store refuses a key. It answers 400 to those whom it does not know or trust as well."""
 
 NO_DATE = "the store's answers bear no date, so that ages cannot be judged"
 
@@ -66,6 +74,39 @@ class RemoteStore(Store):
 
     def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
         """One page of a listing, and the token of the next one (empty: there is none). `where` names it in errors."""
+        raise NotImplementedError
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size, time and ETag of one object, and its digest where the store vouches for one.
+
+        A bare 400 may mean the key, or the one who asks. It means the key if the same client is answered about another
+        one, and the store lists no object under this one.
+        """
+        try:
+            return self._head(key)
+        except StoreError as error:
+            if self._status_of(error.__context__) not in _REFUSED or not self._takes_no(key):
+                raise
+        raise UnusableKeyError(f"{self.root}: the store takes no key such as {key!r}: no object can lie there")
+
+    def _takes_no(self, key: str) -> bool:
+        try:
+            with suppress(ObjectNotFoundError):
+                self._head(PROBE_KEY)
+        except StoreError:
+            return False
+        try:
+            first = next(self.list(key), None)
+        except StoreError as error:
+            return self._status_of(error.__context__) in _REFUSED
+        return first is None or first["address"][0].as_py() != key
+
+    def _head(self, key: str) -> ObjectInfo:
+        """The same, by one request."""
+        raise NotImplementedError
+
+    def _status_of(self, error: BaseException | None) -> int:
+        """The HTTP status of an answer that the SDK raised as this error; 0 where there was none."""
         raise NotImplementedError
 
     def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:

@@ -154,15 +154,20 @@ def rows_of(parts: Iterable[Part]) -> int:
 
 
 def list_parts(config: StoreConfig, folder: str) -> list[Part]:
-    """The parts of a journal: a folder in which every part counts as soon as it is there, without a manifest."""
+    """The parts of a journal: a folder in which every part counts as soon as it is there, without a manifest.
+
+    A file of another name counts as a part that does not read: it may be one that somebody renamed. Only empty files,
+    the markers by which tools show folders, are passed over.
+    """
     found: list[Part] = []
     for level in connect(config).list_level(f"{folder}/"):
         for key, size in zip(level.objects["address"].to_pylist(), level.objects["size"].to_pylist(), strict=True):
             name = key.rpartition("/")[2]
             told = re.fullmatch(r"part-([0-9]+)-([0-9a-f]{64})\.parquet", name)
-            if told is None:
-                raise MarkError(f"{key} is not a part that lakegc wrote; a journal must hold nothing else.")
-            found.append(Part(name, int(told[1]), size, told[2]))
+            if told is not None:
+                found.append(Part(name, int(told[1]), size, told[2]))
+            elif size:
+                found.append(Part(name, 0, size, ""))
     return sorted(found, key=lambda part: part.name)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from lakegc_core import clock
@@ -42,8 +43,7 @@ def history_of(
     ids = retired_marks(context.workspace, context.home)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         found = list(pool.map(lambda mark: standing(context, mark, judged=judged), own_marks(context)))
-        records = pool.map(lambda mark_id: context.artifacts(mark_id).retired(), ids[:most_retired])
-        found += [_retired(record) for record in records if record is not None]
+        found += [each for each in pool.map(partial(_retired, context), ids[:most_retired]) if each is not None]
     if len(ids) > len(ids[:most_retired]):
         since = max([since, *sorted(_seconds(mark["started_at"]) for mark in found if mark["started_at"])[:1]])
     found.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
@@ -61,8 +61,14 @@ def history_of(
     }
 
 
-def _retired(record: Json) -> Json:
-    """A retired mark, by its record."""
+def _retired(context: RepositoryContext, mark_id: str) -> Json | None:
+    """A retired mark, by its record; None if that is gone by now. One that was altered hides no other."""
+    try:
+        record = context.artifacts(mark_id).retired()
+    except LakegcError as error:
+        return {"mark_id": mark_id, "by": "lakegc", "started_at": None, "state": "damaged", "problem": str(error)}
+    if record is None:
+        return None
     swept = [_swept(*each) for each in record["sweeps"].items()]
     return freed_by(record) | {"complete": STAGES[-1] in record["stages"], "swept": swept}
 

@@ -11,7 +11,7 @@ import dagster as dg
 
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.facts import AgeOrSize, Amount
-from lakegc_core.views.words import human_bytes, monthly_cost
+from lakegc_core.views.words import human_bytes, monthly_cost, shown
 
 Metadata = dict[str, Any]
 Facts = Mapping[str, Any]
@@ -22,6 +22,14 @@ SHOWN = 1_000
 _MOST_ROWS = 20  # of a table whose length the repository decides
 _BAR = 10  # characters of the longest bar: wider tables are cut off in the UI
 _LINE = 48  # characters of the longest line of a place: a wider one makes the page of a partition scroll sideways
+
+
+_SPECIAL = re.compile(r"([\\`\[\]<>|])")
+
+
+def plain(text: str) -> str:
+    """A text that may hold names of others, for markdown: it makes no link, picture, heading or line."""
+    return _SPECIAL.sub(r"\\\1", shown(text.replace("\n", " ")))
 
 
 def place(uri: str) -> dg.MarkdownMetadataValue:
@@ -61,24 +69,24 @@ def records(
 
 def amounts(title: str, rows: Iterable[tuple[str, Amount]]) -> dg.TableMetadataValue:
     """A table of what there is of each kind."""
-    shown = ((name, amount.objects, amount.bytes, human_bytes(amount.bytes)) for name, amount in rows)
-    return records((title, "objects", "bytes", "size"), shown, ("string", "int", "int", "string"))
+    every = ((name, amount.objects, amount.bytes, human_bytes(amount.bytes)) for name, amount in rows)
+    return records((title, "objects", "bytes", "size"), every, ("string", "int", "int", "string"))
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str = "") -> dg.MarkdownMetadataValue:
     """A markdown table. `alignment`: a letter a column, l or r."""
     rules = [":---" if letter == "l" else "---:" for letter in alignment.ljust(len(titles), "l")]
     every = [list(row) for row in rows]
-    shown = every[:_MOST_ROWS]
-    lines = [_line(titles), _line(rules), *map(_line, shown)]
+    first = every[:_MOST_ROWS]
+    lines = [_line(titles), _line(rules), *(_line([plain(cell) for cell in row]) for row in first)]
     text = "\n".join(lines)
-    if len(every) > len(shown):
-        text += f"\n\n… and {len(every) - len(shown):,} more"
+    if len(every) > len(first):
+        text += f"\n\n… and {len(every) - len(first):,} more"
     return dg.MetadataValue.md(text)
 
 
 def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return "| " + " | ".join(cells) + " |"
 
 
 def bars(classes: Sequence[AgeOrSize], title: str) -> dg.MarkdownMetadataValue:

@@ -33,7 +33,18 @@ from lakegc_core.views.words import human_bytes
 from lakegc_dagster.config import OVER_BACKUPS
 from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, STOPPED_BY, digest_shown
 from lakegc_dagster.metadata.in_short import in_short
-from lakegc_dagster.metadata.shown import Facts, Metadata, amounts, bars, cost, lakefs_page, place, records, table
+from lakegc_dagster.metadata.shown import (
+    Facts,
+    Metadata,
+    amounts,
+    bars,
+    cost,
+    lakefs_page,
+    place,
+    plain,
+    records,
+    table,
+)
 
 _SCHEMAS: dict[str, pa.Schema] = {
     "namespace_listing": namespace_listing.SCHEMA,
@@ -114,7 +125,8 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
     rows = [
         (each.name, "yes" if each.passed else "no", "" if each.passed else each.severity) for each in review.verdicts
     ]
-    why = {"guards_failed": dg.MetadataValue.md("\n".join(f"- **{each.name}**: {each.description}" for each in failed))}
+    said = "\n".join(f"- **{each.name}**: {plain(each.description)}" for each in failed)
+    why = {"guards_failed": dg.MetadataValue.md(said)}
     return {
         "guards": records(("guard", "holds", "severity"), rows),
         **(why if failed else {}),

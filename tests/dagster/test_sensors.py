@@ -65,6 +65,24 @@ def test_who_is_left_out_takes_no_part(site: Site) -> None:
     assert site.tick("open_round").repositories == ["alpha"]
 
 
+def test_a_bare_repository_takes_no_part_and_the_tick_says_why(site: Site) -> None:
+    site.create("alpha", "bare")
+    site.server.sandbox.repository("bare").refs.branches.clear()
+    assert site.tick("open_round").repositories == ["alpha"]
+    site.cursors.clear()
+    site.server.sandbox.repository("alpha").refs.branches.clear()
+    tick = site.tick("open_round")
+    assert tick.requests == [] and "bare: bare: it has no branch" in tick.skipped
+
+
+def test_a_repository_whose_branches_lakefs_does_not_tell_takes_part_and_its_run_says_why(site: Site) -> None:
+    site.create("alpha", "beta")
+    site.server.fault = lambda method, path, query: (
+        (403, {"message": "insufficient permissions"}) if path.endswith("/beta/branches") else None
+    )
+    assert site.tick("open_round").repositories == ["alpha", "beta"]
+
+
 def test_nobody_taking_part_is_no_round(site: Site) -> None:
     site.create("alpha")
     site.configure("  - {match: '*', mark: false}\n")

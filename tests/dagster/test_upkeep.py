@@ -136,6 +136,13 @@ def test_rounds_that_were_kept_are_no_failure(site: Site) -> None:
     assert site.run("gc_watch").success
 
 
+def test_a_bare_repository_has_no_round_to_miss(site: Site) -> None:
+    site.create("bare")
+    assert not site.run("gc_watch").success
+    site.server.sandbox.repository("bare").refs.branches.clear()
+    assert site.run("gc_watch").success
+
+
 def test_a_run_that_is_at_work_excuses_a_missed_round_for_a_day_and_no_longer(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,3 +40,13 @@ def test_every_interleaving_that_is_tested_stands_in_the_table() -> None:
 def test_every_guard_stands_in_the_table_with_whether_it_may_be_accepted() -> None:
     found = dict(re.findall(r"^\| `([\w-]+)` \| .* \| (yes|no) \| ", TEXT, re.MULTILINE))
     assert found == {guard.name: "yes" if guard.may_be_accepted else "no" for guard in GUARDS}
+
+
+def test_each_row_of_what_others_may_write_names_a_test_that_exists() -> None:
+    section = TEXT.partition("## What others may write")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    named = re.findall(r"\| `(test_\w+\.py)`: `(test_\w+)` \|$", section, re.MULTILINE)
+    assert len(named) == len(rows) > 25
+    for file, test in named:
+        found = [path for path in (ROOT / "tests").rglob(file) if f"def {test}(" in path.read_text(encoding="utf-8")]
+        assert len(found) == 1, f"{file}: {test}"

@@ -107,7 +107,7 @@ def _all(client: LakeFSClient, name: str) -> None:
 def _first_branch(client: LakeFSClient, name: str) -> Ref:
     found = next(client.branches(name), None)
     if found is None:
-        raise IncompleteError(f"lakeFS lists no branch of {name}; every repository has one")
+        raise IncompleteError(f"lakeFS lists no branch of {name}: it is bare, or the key may not see its branches")
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lakegc_core import clock
 from lakegc_core.answers.doctor.finding import Finding, Level
-from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.artifacts import MarkArtifacts, strangers
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.policy.facts import ExpiredFacts
@@ -15,6 +15,8 @@ from lakegc_core.stages.swept_report.stage import judge
 
 _ICEBERG = "_lakefs_tables/iceberg/"
 """Where lakeFS's own Iceberg catalog commits pointers to its tables, by path."""
+
+_SHOWN = 10  # names in one sentence
 
 _LEVELS = {
     "namespace": Level.ALARM,
@@ -27,7 +29,7 @@ _LEVELS = {
 
 def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
     """Findings of the newest complete mark, and whether lakeFS keeps Iceberg tables here. Reads a few small files."""
-    found = list(_iceberg(context))
+    found = [*_iceberg(context), *_strangers(context)]
     mark = newest_mark(context)
     if mark is None:
         why = "What is not lakeFS's in this namespace, and what holds keep, only a mark finds out."
@@ -109,6 +111,20 @@ def _references(context: MarkContext) -> Iterator[Finding]:
             f"{', '.join(sorted(elsewhere))}.",
             "Sweeps of other repositories of this lakeFS keep these objects. Nothing else does.",
             "See that no other program deletes them, and no other lakeFS collects them.",
+        )
+
+
+def _strangers(context: RepositoryContext) -> Iterator[Finding]:
+    names = strangers(context.workspace, context.home)
+    if names:
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        yield Finding(
+            "strangers",
+            Level.NOTE,
+            f"{len(names):,} folders in {context.workspace.root}/{context.home}/marks/ are no marks: "
+            f"{', '.join(map(repr, names[:_SHOWN]))}{more}.",
+            "lakegc gives no mark such a name. It passes these folders over, and nobody deletes them.",
+            "See who made them, and delete by hand what nobody needs.",
         )
 
 

@@ -11,6 +11,7 @@ from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.previous import previous_mark
+from lakegc_core.marks.sweeps import sweeps_of
 from lakegc_core.names import Reason
 from lakegc_core.policy.facts import Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
@@ -41,7 +42,7 @@ def previous_of(context: MarkContext) -> Previous | None:
 
 
 def _was_swept(mark: MarkArtifacts) -> bool:
-    return any(level.prefixes for level in mark.store.list_level(f"{mark.folder}/sweeps/"))
+    return bool(sweeps_of(mark.store, mark.folder))
 
 
 def staged_lost(

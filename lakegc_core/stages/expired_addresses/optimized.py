@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.policy.namespace import Namespace
@@ -51,7 +50,7 @@ from lakegc_core.stages.expired_addresses.since import KEPT, STAGE
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.stages.namespace_listing.stage import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.base import StoreConfig, connect, head_if_there
 from lakegc_core.tables.gather import Feed, columns_of, feeds_of, few, gather, partitions_for, rows_in, rows_of_feeds
 from lakegc_core.tables.joins import among, flagged
 from lakegc_core.tables.key_scan import Sieve, Wanted, sources_of
@@ -218,9 +217,8 @@ class _Asking:
             foreign = pc.invert(self.namespace.collectable(batch["address"])).to_pylist()
             rows = []
             for number, row in enumerate(batch.to_pylist()):
-                try:
-                    found = store.head(row["address"])
-                except ObjectNotFoundError:
+                found = head_if_there(store, row["address"])
+                if found is None:
                     rows.append(row)
                     continue
                 said = {"size": found.size, "last_modified": found.last_modified, "etag": found.etag}

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, StoreError
+from lakegc_core.errors import IncompleteError, StoreError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.safety import PAGES_BEFORE_HEADS
@@ -24,7 +24,7 @@ from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.stages.committed_addresses.stage import MD5
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, DIFFERENT, RangePaths
 from lakegc_core.stages.expired_addresses.since import SCHEMA
-from lakegc_core.store.base import MD5_DIGEST, ObjectInfo, StoreConfig, connect
+from lakegc_core.store.base import MD5_DIGEST, ObjectInfo, StoreConfig, connect, head_if_there
 from lakegc_core.tables.parts import Part, read, spark_width, write
 
 if TYPE_CHECKING:
@@ -232,9 +232,7 @@ class _Heads:
             if failures >= _FAILURES:
                 return None
             try:
-                return store.head(address)
-            except ObjectNotFoundError:
-                return None
+                return head_if_there(store, address)
             except (StoreError, IncompleteError):  # as S3 answers for an object under a customer's key
                 failures += 1
                 return None

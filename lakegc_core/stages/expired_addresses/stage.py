@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DIGESTS",
     "KEPT",
+    "MISSING",
     "MOST_ENTRIES",
     "NEIGHBOURS",
     "ORIGINS",

@@ -6,6 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Iterator
 
+from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import Part, read_part
@@ -25,6 +26,6 @@ class TextLists:
         for batch in read_part(self._config, self._source, part, ["address"]):
             lines += batch.column(0).to_pylist()
         name = f"part-{uuid.uuid4().hex}.txt"
-        data = "".join(f"{line}\n" for line in lines).encode()
+        data = as_lines(lines)
         connect(self._config).write(f"{self.target}/{name}", data)
         yield {"list": name, "sha256": hashlib.sha256(data).hexdigest()}

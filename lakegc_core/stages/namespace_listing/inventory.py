@@ -19,11 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.clock import APART
-from lakegc_core.errors import MarkError
-from lakegc_core.marks.artifacts import MarkArtifacts, marks
+from lakegc_core.marks.artifacts import marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
-from lakegc_core.marks.sweeps import report_of, sweeps_of
+from lakegc_core.marks.sweeps import over_at, sweeps_of
 from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety
 from lakegc_core.policy.xids import sharded_slices, slice_time
@@ -248,19 +247,10 @@ def journals(context: MarkContext, since: float) -> Iterator[tuple[str, str, lis
         mark = context.artifacts(mark_id)
         for number in sweeps_of(mark.store, mark.folder):
             folder = f"{mark.folder}/sweeps/{number}"
-            if _over_at(mark, number) < since - APART:
+            if over_at(mark.store, mark.folder, number) < since - APART:
                 continue
             if parts := list_parts(context.workspace, f"{folder}/outcomes"):
                 yield mark_id, f"{folder}/outcomes", parts
-
-
-def _over_at(mark: MarkArtifacts, number: int) -> float:
-    """When a sweep was over, unix seconds; endless if it is not, or if its report does not read: its journal counts."""
-    try:
-        report = report_of(mark.store, mark.folder, number)
-    except MarkError:
-        report = None
-    return float("inf") if report is None else float(report["finished_at"])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ a look sees is recorded; how rules of several times are united is pure.
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +19,8 @@ from lakegc_core.policy.retention import Rules, rules_json
 from lakegc_core.store.base import connect
 
 FOLDER = "rules"
+_RECORD = re.compile(r"([0-9]{20})\.json")
+_SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, i
     seen = _read(context)
     if not seen or seen[-1].rules != rules:
         seen.append(Seen(now, rules))
-        key = f"{context.home}/{FOLDER}/{int(now * 1_000_000):020}.json"
+        key = f"{context.home}/{FOLDER}/{int(now * _SECOND):020}.json"
         record = {"at": now, "rules": rules_json(rules)}
         connect(context.workspace).write(key, encode(record | {"digest": digest(record)}))
     memory = context.level.rules_memory
@@ -69,18 +71,21 @@ def _read(context: MarkContext) -> list[Seen]:
     found: list[Seen] = []
     for level in store.list_level(f"{context.home}/{FOLDER}/"):
         for key in sorted(level.objects["address"].to_pylist()):
-            record = decode(store.read(key), key)
-            stated = record.pop("digest", None)
+            named = _RECORD.fullmatch(key.rpartition("/")[2])
+            if named is None:
+                continue  # not lakegc's: a copy by hand, or the marker by which a tool shows a folder
             try:
-                if stated != digest(record):
-                    raise ValueError("changed after it was written")
-                told = record["rules"]
-                rules = None if told is None else Rules(int(told["default"]), dict(told["branches"]))
-                found.append(Seen(float(record["at"]), rules))
-            except (KeyError, TypeError, ValueError):
-                raise MarkError(
-                    f"{context.workspace.root}/{key} is not the record of rules that lakegc wrote (it says "
-                    f"{json.dumps(record)[:200]}). "
-                    "Without it a shortened rule would take effect at once; remove it if you know that none was."
-                ) from None
+                found.append(_seen(store.read(key), key))
+            except (MarkError, KeyError, TypeError, ValueError):
+                # Nobody knows which rules it told of: as long as it counts, every commit does.
+                context.say(f"{key} is not the record of rules that lakegc wrote: no commit runs out for some days")
+                found.append(Seen(int(named[1]) / _SECOND, None))
     return sorted(found, key=lambda each: each.at)
+
+
+def _seen(data: bytes, key: str) -> Seen:
+    record = decode(data, key)
+    if record.pop("digest", None) != digest(record):
+        raise MarkError(f"{key} was changed after it was written")
+    told = record["rules"]
+    return Seen(float(record["at"]), None if told is None else Rules(int(told["default"]), dict(told["branches"])))

@@ -207,7 +207,7 @@ def write_heads(context: MarkContext, folder: str) -> ListedRefs:
     repository = context.header.repository
     listed = _write_refs(context, folder, "branch", context.client.branches(repository))
     if not listed.parts:
-        raise IncompleteError(f"lakeFS lists no branch of {repository}; every repository has one.")
+        raise IncompleteError(f"lakeFS lists no branch of {repository}, which had one when the mark began.")
     return listed
 
 

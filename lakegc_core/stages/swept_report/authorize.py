@@ -39,6 +39,7 @@ def judge(
         previous=context.mark.facts(ExpiredFacts).previous,
         unreadable=sample.unreadable if sample else None,
         sampled=sample.asked if sample else 0,
+        known_gone=sample.known_gone if sample else {},
         skew_now=skew,
         neighbours=neighbours,
         neighbours_strict=context.settings.neighbours.strict,

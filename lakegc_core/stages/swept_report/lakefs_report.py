@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig, connect
@@ -89,7 +90,5 @@ class _Lists:
                 lines += addresses.to_pylist()
         store = connect(self.data)
         store.write(f"{self.folder}/deleted/{part.name}", sink.getvalue())
-        store.write(
-            f"{self.folder}/deleted.text/{_text_name(part.name)}", "".join(f"{line}\n" for line in lines).encode()
-        )
+        store.write(f"{self.folder}/deleted.text/{_text_name(part.name)}", as_lines(lines))
         yield {"rows": len(lines)}

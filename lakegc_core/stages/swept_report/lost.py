@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.names import NO_ANSWER, Outcome
-from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.base import StoreConfig, connect, head_if_there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -95,12 +94,4 @@ def told_of_unconfirmed(table: pa.Table, config: StoreConfig, *, asked: bool) ->
 def _are_absent(config: StoreConfig, addresses: Sequence[str]) -> list[bool]:
     store = connect(config)
     with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-        return list(pool.map(lambda address: _is_absent(store, address), addresses))
-
-
-def _is_absent(store: Store, address: str) -> bool:
-    try:
-        store.head(address)
-    except ObjectNotFoundError:
-        return True
-    return False
+        return list(pool.map(lambda address: head_if_there(store, address) is None, addresses))

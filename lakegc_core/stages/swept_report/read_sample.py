@@ -11,15 +11,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Reason
 from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
 from lakegc_core.stages.committed_addresses.stage import protected_rows
+from lakegc_core.stages.expired_addresses import stage as expired_addresses
+from lakegc_core.stages.expired_addresses.stage import MISSING
 from lakegc_core.stages.retention_commits.stage import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.store.base import connect
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import Wanted, by_address, filter_of
 from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
@@ -32,10 +39,12 @@ _RANGES = 5  # that are read, of as many heads or of fewer
 @dataclass(frozen=True)
 class Sample:
     """Paths that were asked for: (branch, path), and those that did not read, with lakeFS's HTTP status: 410 where the
-    data is gone. Any other one says nothing of the data."""
+    data is gone. Any other one says nothing of the data. `known_gone`: paths that were left out, because the mark knows
+    that their objects are gone, with the reason; not all of them."""
 
     paths: tuple[tuple[str, str], ...] = ()
     unreadable: Mapping[str, int] = field(default_factory=dict)
+    known_gone: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def asked(self) -> int:
@@ -46,8 +55,10 @@ def take_sample(spark: SparkSession, context: MarkContext, size: int) -> Sample:
     """Read one byte of up to `size` random paths of branch heads, as the mark saw them."""
     if not size:
         return Sample()
-    paths = _random_paths(spark, context, size)
-    return Sample(tuple(paths), _unreadable(context, paths))
+    found = _random_paths(spark, context, size)
+    paths = [(each["branch"], each["path"]) for each in found if not each["gone"]][:size]
+    gone = {f"{each['branch']}/{each['path']}": each["gone"] for each in found if each["gone"]}
+    return Sample(tuple(paths), _unreadable(context, paths), gone)
 
 
 def read_again(context: MarkContext, sample: Sample) -> Mapping[str, int]:
@@ -67,7 +78,8 @@ def _unreadable(context: MarkContext, paths: list[tuple[str, str]]) -> dict[str,
     return found
 
 
-def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[tuple[str, str]]:
+def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[Json]:
+    """Rows of branch, path and gone: the reason why the mark knows that the object is gone; "" where it lies there."""
     from pyspark.sql import functions as F
 
     mark, config = context.mark, context.workspace
@@ -86,6 +98,7 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
     data, prefix, namespace = context.data, context.header.block_prefix, context.namespace
     ranges = -(-_RANGES // max(1, len(branches)))
     share = -(-size // _RANGES)
+    gone = _KnownGone.of(context)
 
     def task(item: tuple[str, str]) -> Iterator[Json]:
         branch, metarange_id = item
@@ -94,12 +107,48 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
         for range_id in random.sample(held, min(ranges, len(held))):
             entries = graveler.read_range(store.read(f"{prefix}/{range_id}"), paths=True)
             # What was imported lies elsewhere: no sweep of this repository can have taken it.
-            paths = pc.unique(protected_rows(namespace, [range_id], [len(entries)], entries)["path"])
-            for row in random.sample(range(len(paths)), min(share, len(paths))):
-                try:
-                    yield {"branch": branch, "path": paths[row].as_py().decode()}
-                except UnicodeDecodeError:
-                    continue  # REST has no way to ask for it
+            rows = protected_rows(namespace, [range_id], [len(entries)], entries)
+            for reason, paths in gone.divide(rows).items():
+                for row in random.sample(range(len(paths)), min(share, len(paths))):
+                    try:
+                        yield {"branch": branch, "path": paths[row].as_py().decode(), "gone": reason}
+                    except UnicodeDecodeError:
+                        continue  # REST has no way to ask for it
 
-    found = run_tasks(spark, branches, task)
-    return [(each["branch"], each["path"]) for each in found][:size]
+    return run_tasks(spark, branches, task)
+
+
+@dataclass(frozen=True)
+class _KnownGone:
+    """What a mark knows as gone, by the reason; a picklable value that tasks carry."""
+
+    wanted: Mapping[str, Wanted]
+
+    @classmethod
+    def of(cls, context: MarkContext) -> _KnownGone:
+        mark, stage = context.mark, expired_addresses.STAGE
+        manifest = mark.manifest(stage)
+        parts = tuple(manifest.datasets.get(MISSING, ())) if manifest else ()
+        if not parts:
+            return cls({})
+        places = ((mark.stage_folder(stage, MISSING), parts),)
+        keys = {Reason.SWEPT_BEFORE: _swept_before, Reason.MISSING: _missing}
+        return cls({why: Wanted(context.workspace, places, ("address", "reason"), key) for why, key in keys.items()})
+
+    def divide(self, rows: pa.Table) -> dict[str, pa.Array]:
+        """The paths of rows (columns address, path) by the reason why the object is gone; "": it lies there."""
+        found: dict[str, pa.Array] = {}
+        left = rows.combine_chunks()
+        for reason, wanted in self.wanted.items():
+            hit = pa.array(filter_of(wanted).rows(hash_strings(left["address"])), pa.int64())
+            found[reason] = pc.unique(left["path"].take(hit))
+            left = left.filter(pc.invert(pc.is_in(left["path"], value_set=found[reason])))
+        return {"": pc.unique(left["path"]), **found}
+
+
+def _swept_before(rows: pa.RecordBatch) -> np.ndarray:
+    return by_address(rows.filter(pc.equal(rows["reason"], Reason.SWEPT_BEFORE)))
+
+
+def _missing(rows: pa.RecordBatch) -> np.ndarray:
+    return by_address(rows.filter(pc.equal(rows["reason"], Reason.MISSING)))

@@ -6,7 +6,6 @@ the sweep. What is planned and what is deleted is decided elsewhere.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, reduce
@@ -17,11 +16,11 @@ from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, 
 from lakegc_core.marks.artifacts import FORMAT, marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, digest, encode
-from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
+from lakegc_core.marks.sweeps import files_of, over_at, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.store.base import Store, connect
+from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import Part, list_parts, read, readable
 
 if TYPE_CHECKING:
@@ -84,9 +83,14 @@ class SweepRecord:
 
     def unfinished(self, expired: DataFrame) -> DataFrame:
         """The expired rows that no sweep of this mark has finished with."""
-        for number in range(1, self.number):
+        for number in self._numbers_before:
             expired = self._without_finished(expired, self._sealed_outcomes(number))
         return expired
+
+    @property
+    def _numbers_before(self) -> list[int]:
+        """The sweeps of this mark before this one, as far as the store shows them."""
+        return [number for number in sweeps_of(self._store, self._context.mark.folder) if number < self.number]
 
     def left(self) -> DataFrame:
         """What this sweep planned at first and its journal does not call finished."""
@@ -123,13 +127,13 @@ class SweepRecord:
 
     def parts_before(self) -> set[str]:
         """Names of the parts that earlier sweeps of this mark have planned."""
-        folders = (f"{self._context.mark.folder}/sweeps/{number}" for number in range(1, self.number))
+        folders = (f"{self._context.mark.folder}/sweeps/{number}" for number in self._numbers_before)
         return {part["name"] for folder in folders for part in self._plan(folder)["parts"]}
 
     def lost_before(self) -> int:
         """How many objects earlier sweeps of this mark report as lost."""
         lost = 0
-        for number in range(1, self.number):
+        for number in self._numbers_before:
             # A sweep that broke off has none: a dry run passes it over.
             report = report_of(self._store, self._context.mark.folder, number) or {}
             lost += report.get("outcomes", {}).get(Outcome.LOST, 0)
@@ -299,7 +303,7 @@ def deleted_by_other_marks(spark: SparkSession, context: MarkContext) -> DataFra
     for mark_id in marks(context.workspace, context.home):
         folder = context.artifacts(mark_id).folder
         for number in sweeps_of(store, folder) if mark_id != context.header.mark_id else ():
-            if _finished_at(store, folder, number) >= since - clock.APART:
+            if over_at(store, folder, number) >= since - clock.APART:
                 journal = f"{folder}/sweeps/{number}/outcomes"
                 parts = readable(spark, context.workspace, journal, list_parts(context.workspace, journal))
                 rows = read(spark, context.workspace, journal, parts, OUTCOMES_SCHEMA)
@@ -314,11 +318,3 @@ def deleted_by_other_marks(spark: SparkSession, context: MarkContext) -> DataFra
         F.max(F.col("outcome") == NO_ANSWER).alias("asked"),
     )
     return every.where("deleted OR gone AND asked").select("address").distinct()
-
-
-def _finished_at(store: Store, mark_folder: str, number: int) -> float:
-    """When a sweep was over, unix seconds; endless where no report says so."""
-    try:
-        return float((report_of(store, mark_folder, number) or {}).get("finished_at", math.inf))
-    except MarkError:
-        return math.inf

@@ -154,6 +154,11 @@ def code_of(error: BaseException | None) -> str:
     return type(error).__name__
 
 
+def status_of(error: BaseException | None) -> int:
+    """The HTTP status of an answer; 0 where there was none."""
+    return int(error.status_code or 0) if isinstance(error, HttpResponseError) else 0
+
+
 def is_lost(error: AzureError | ValueError) -> bool:
     """No answer, or one that nobody can read: what was asked for may have happened."""
     if isinstance(error, ServiceResponseError | DecodeError):

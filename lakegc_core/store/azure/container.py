@@ -15,7 +15,13 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, StoreError
+from lakegc_core.errors import (
+    IncompleteError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StoreError,
+    UnusableKeyError,
+)
 from lakegc_core.store.azure.access import ABSENT, code_of, hint, is_lost, should_repeat
 
 _CONDITION_FAILED = {"ConditionNotMet", "BlobAlreadyExists", "TargetConditionNotMet"}
@@ -31,14 +37,14 @@ class Container:
     client: Any
 
     def name(self, key: str) -> str:
-        """The blob's name. StoreError for those that name another blob: URLs have no `.` and `..` segments."""
+        """The blob's name. UnusableKeyError for those that name another blob: URLs have no `.` and `..` segments."""
         name = self.base + key
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
+            raise UnusableKeyError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
         if not key or not {".", ".."}.isdisjoint(name.split("/")):
-            raise StoreError(f"{self.root}: {key!r} cannot be the name of a blob: it names another place")
+            raise UnusableKeyError(f"{self.root}: {key!r} cannot be the name of a blob: it names another place")
         return name
 
     def blob(self, key: str) -> Any:

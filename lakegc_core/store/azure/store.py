@@ -121,8 +121,11 @@ class AzureStore(RemoteStore):
             )
         return bare(answer["etag"]) or ""
 
-    def head(self, key: str) -> ObjectInfo:
-        """Size, time and ETag of one blob. Never a digest: anyone may set a blob's Content-MD5."""
+    def _status_of(self, error: BaseException | None) -> int:
+        return azure_access.status_of(error)
+
+    def _head(self, key: str) -> ObjectInfo:
+        # Never a digest: anyone may set a blob's Content-MD5.
         with self.container.errors("Get Blob Properties", key):
             found = self.container.blob(key).get_blob_properties()
         if found.size is None or found.last_modified is None:

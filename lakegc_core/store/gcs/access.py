@@ -97,6 +97,13 @@ def should_repeat(error: Exception) -> bool:
     return isinstance(error, GoogleAPICallError) and error.code in REPEATED
 
 
+def status_of(error: BaseException | None) -> int:
+    """The HTTP status of an answer; 0 where there was none."""
+    if isinstance(error, InvalidResponse):
+        return int(error.response.status_code)
+    return int(error.code or 0) if isinstance(error, GoogleAPICallError) else 0
+
+
 def code_of(error: Exception) -> str:
     """The service's reason, the HTTP status without one, or the name of the SDK's error without an answer."""
     if isinstance(error, GoogleAPICallError):

@@ -25,7 +25,7 @@ from google.api_core.exceptions import NotFound, from_http_response
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud import storage
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError, UnusableKeyError
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import (
     BACKOFF,
@@ -142,11 +142,11 @@ class GCSStore(RemoteStore):
             raise
         return str(blob.generation)
 
-    def head(self, key: str) -> ObjectInfo:
-        """Size, time, ETag (generation) and digest of one object.
+    def _status_of(self, error: BaseException | None) -> int:
+        return gcs_access.status_of(error)
 
-        The digest is md5Hash, which the service computes by itself, for all objects that are not composed of others.
-        """
+    def _head(self, key: str) -> ObjectInfo:
+        # The digest is md5Hash, which the service computes by itself, for all objects not composed of others.
         blob = self._blob(key)
         self._call("looking at", key, lambda: blob.reload(retry=None, timeout=self._time))
         if blob.size is None or blob.updated is None:
@@ -249,9 +249,9 @@ class GCSStore(RemoteStore):
         try:
             (self._base + key).encode()
         except UnicodeEncodeError as error:
-            raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
+            raise UnusableKeyError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
         if not key or self._base + key in (".", ".."):  # the latter lead a URL out of the bucket
-            raise StoreError(f"{self.root}: {key!r} cannot be the name of an object: it names another place")
+            raise UnusableKeyError(f"{self.root}: {key!r} cannot be the name of an object: it names another place")
         return self._bucket.blob(self._base + key)
 
     def _call(self, doing: str, key: str, ask: Callable[[], Answer]) -> Answer:

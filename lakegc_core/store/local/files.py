@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import IO
 
-from lakegc_core.errors import ObjectNotFoundError, StoreError
+from lakegc_core.errors import ObjectNotFoundError, StoreError, UnusableKeyError
 
 HIDDEN = b".lakegc-"  # files of this store's own: never objects
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,26 +31,26 @@ class Files:
     folder: bytes  # its real path
 
     def encode(self, key: str) -> bytes:
-        """The bytes of a key. StoreError for what is no text."""
+        """The bytes of a key. UnusableKeyError for what is no text."""
         try:
             return key.encode()
         except UnicodeEncodeError as error:
-            raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
+            raise UnusableKeyError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
 
     def check(self, key: bytes, shown: str) -> None:
         """Refuse what leaves the root, and what the file system takes for another name: `a//b` is `a/b`."""
         parts = key.split(b"/")
         if b"\0" in key or b"" in parts or b"." in parts or b".." in parts:
-            raise StoreError(f"{self.root}: {shown!r} cannot be the key of a file: it names another place")
+            raise UnusableKeyError(f"{self.root}: {shown!r} cannot be the key of a file: it names another place")
         if any(part.startswith(HIDDEN) for part in parts):
-            raise StoreError(f"{self.root}: {shown!r} is a name lakegc keeps for its own temporary files")
+            raise UnusableKeyError(f"{self.root}: {shown!r} is a name lakegc keeps for its own temporary files")
 
     def path(self, key: str) -> bytes:
         """The file of a key."""
         encoded = self.encode(key)
         self.check(encoded, key)
         if self.through_link(encoded.rpartition(b"/")[0]):
-            raise StoreError(f"{self.root}: {key!r} leads through a symbolic link, which is not followed")
+            raise UnusableKeyError(f"{self.root}: {key!r} leads through a symbolic link, which is not followed")
         return self.folder + b"/" + encoded
 
     def folder_of(self, prefix: str) -> bytes | None:
@@ -76,6 +76,8 @@ class Files:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             return self.absent(key)
         code = errno.errorcode.get(error.errno or 0, type(error).__name__)
+        if error.errno == errno.ENAMETOOLONG:
+            return UnusableKeyError(f"{self.root}: {key!r} is too long to be the key of a file: {code}")
         return StoreError(f"{self.root}: {doing} {key!r} failed: {code}: {error.strerror}")
 
     def stat(self, key: str) -> os.stat_result:

@@ -110,13 +110,18 @@ def failure(error: Exception) -> DeleteAnswer:
     """What the error of a whole request says of each key that was asked for. Never that it is gone."""
     if isinstance(error, LOST):
         return DeleteAnswer.lost()
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(error, ClientError) else 0
-    code = code_of(error)
+    status, code = status_of(error), code_of(error)
     return DeleteAnswer.failed(
         code,
         again=code in _TRY_AGAIN or status in (500, 502, 504),
         throttled=code in _THROTTLED or status in (429, 503),
     )
+
+
+def status_of(error: BaseException | None) -> int:
+    """The HTTP status of an answer; 0 where there was none."""
+    response = error.response if isinstance(error, ClientError) else {}
+    return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
 
 
 def told(code: str) -> DeleteAnswer:

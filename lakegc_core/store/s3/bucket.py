@@ -16,7 +16,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError, StoreError
+from lakegc_core.errors import (
+    IncompleteError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StoreError,
+    UnusableKeyError,
+)
 from lakegc_core.store.base import MD5_DIGEST, ObjectInfo
 from lakegc_core.store.remote import bare, date_of
 from lakegc_core.store.s3.access import ABSENT, CONDITION_FAILED, SDK_ERRORS, attempts_of, code_of, hint
@@ -42,7 +48,7 @@ class Bucket:
         except SDK_ERRORS as error:
             raise self.error(error, operation, key) from None  # a trace would quote the server
         except UnicodeError as error:
-            raise StoreError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
+            raise UnusableKeyError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
 
     def answer(self, operation: str, key: str, **arguments: Any) -> Any:
         """Ask the client for any answer: one that says that it is refused, or that nothing is there, is dated too."""

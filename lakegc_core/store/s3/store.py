@@ -17,7 +17,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import IncompleteReadError, ResponseStreamingError
 
-from lakegc_core.errors import IncompleteError, PreconditionFailedError, SettingsError, StoreError
+from lakegc_core.errors import IncompleteError, PreconditionFailedError, SettingsError, StoreError, UnusableKeyError
 from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import RemoteStore, bare, check_whole, writes_conditionally
@@ -138,9 +138,13 @@ class S3Store(RemoteStore):
             raise
         return bare(answer.get("ETag")) or ""
 
-    def head(self, key: str) -> ObjectInfo:
-        """Size, time, ETag and, where the ETag is one, the digest of one object."""
+    def _head(self, key: str) -> ObjectInfo:
+        if not self._base + key:
+            raise UnusableKeyError(f"{self.root}: no object has an empty name")
         return self._bucket.head(key)
+
+    def _status_of(self, error: BaseException | None) -> int:
+        return s3_access.status_of(error)
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete, 1000 keys a request. S3 does not tell what was there: `deleted` either way."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -16,6 +17,7 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.cli import main, marking
+from lakegc_core.config.settings import Settings
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.artifacts import marks
 from lakegc_core.marks.context import MarkContext
@@ -169,6 +171,19 @@ def test_a_repository_without_rules_is_refused_before_anything_is_listed(tmp_pat
         with pytest.raises(RefusedError, match="has no garbage collection rules"):
             pipeline.mark(NO_SPARK, context)
         assert context.mark.manifest(STAGES[0]) is None and context.mark.header() is not None
+
+
+def test_a_bare_repository_is_refused_before_anything_is_listed_and_says_how_to_leave_it_out(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        served.create("lake").refs.branches.clear()
+        with pytest.raises(RefusedError, match="is bare") as refused:
+            served.begin("lake", "m1")
+        context = served.open("lake")
+        assert marks(context.workspace, context.home) == [] and refused.value.exit_code == 3
+    said = re.search("`- ({.*})`", str(refused.value))
+    assert said is not None
+    (tmp_path / "lakegc.yaml").write_text(f"repositories:\n  - {said[1]}\n")
+    assert not Settings.load(str(tmp_path / "lakegc.yaml"), {}).policy_for("lake").mark
 
 
 # --- which mark is made where none is named ---

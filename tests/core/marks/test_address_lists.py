@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
-from lakegc_core.marks.address_lists import ADDRESSES, read_list
+from lakegc_core.marks.address_lists import ADDRESSES, as_lines, read_list
 from lakegc_core.store.local import LocalConfig
 
 
@@ -40,3 +40,10 @@ def test_what_is_no_list_of_addresses_is_an_error(tmp_path: Path) -> None:
             told(tmp_path, f"{name}.parquet")
     with pytest.raises(ObjectNotFoundError):
         told(tmp_path, "gone.parquet")
+
+
+@pytest.mark.parametrize("broken", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_the_rest_of_an_address_with_a_line_break_is_no_address_of_its_own(broken: str) -> None:
+    lines = as_lines([f"data/raw/x{broken}data/slice/live", "data/slice/garbage"]).decode()
+    assert lines.endswith("\n") and len(lines.splitlines()) == 2
+    assert "data/slice/live" not in lines.splitlines() and "data/slice/garbage" in lines.splitlines()

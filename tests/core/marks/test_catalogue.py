@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.marks.artifacts import HOME
+from lakegc_core.marks.artifacts import HOME, retired_marks
 from lakegc_core.marks.catalogue import list_marks, newest_to_sweep
 from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL
@@ -107,3 +107,19 @@ def test_a_mark_of_another_repository_or_namespace_is_not_swept_for_this_one(
     elsewhere = replace(context, namespace=replace(context.namespace, uri="s3://bucket/else"))
     assert newest_to_sweep(elsewhere) is None
     assert (served.files("lake") / HOME).exists()
+
+
+def test_what_lies_beside_the_sweeps_of_a_mark_and_is_none_does_not_make_it_swept(
+    served: Lake, begin: Callable[..., Path]
+) -> None:
+    (begin("m1") / "sweeps/copy of 1").mkdir(parents=True)
+    assert [(mark["state"], mark["sweeps"]) for mark in list_marks(served.open("lake"))] == [("complete", 0)]
+
+
+def test_files_among_the_records_of_retired_marks_that_are_none_are_passed_over(served: Lake) -> None:
+    context = served.open("lake")
+    folder = served.files("lake") / context.home / "retired"
+    folder.mkdir(parents=True)
+    for name in ("copy of m1.json", "m1", ".DS_Store", "m1.json"):
+        (folder / name).write_text("{}")
+    assert retired_marks(context.workspace, context.home) == ["m1"]

@@ -7,18 +7,19 @@ from datetime import UTC, datetime
 import pytest
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.ids import check_mark_id, new_mark_id
+from lakegc_core.marks.ids import check_mark_id, is_mark_id, new_mark_id
 
 
 @pytest.mark.parametrize("mark_id", ["20261121T0200Z", "a", "0", "A.b_c-d", "x" * 64])
 def test_a_mark_id_may_be_letters_digits_dots_dashes_and_underscores(mark_id: str) -> None:
-    assert check_mark_id(mark_id) == mark_id
+    assert check_mark_id(mark_id) == mark_id and is_mark_id(mark_id)
 
 
 @pytest.mark.parametrize("mark_id", ["", ".", "-a", "_a", "a..b", "a/b", "a b", "é", "x" * 65, "a\n", "unified:a"])
 def test_what_could_leave_the_marks_folder_is_no_mark_id(mark_id: str) -> None:
     with pytest.raises(SettingsError, match="no mark id"):
         check_mark_id(mark_id)
+    assert not is_mark_id(mark_id)
 
 
 def test_ids_of_later_moments_sort_later() -> None:

@@ -153,6 +153,14 @@ def test_objects_that_were_restored_since_make_the_next_mark_a_clean_one(
     assert "restored by mark m0" in choose(begin()).why_clean
 
 
+@pytest.mark.parametrize("name", ["copy of 20250331T120000000000", "20250331", "99999999T999999999999"])
+def test_a_folder_among_the_restores_that_is_none_is_passed_over(
+    marked: tuple[Lake, Repository, Path], begin: At, name: str
+) -> None:
+    (marked[2] / "m0/restores" / name).mkdir(parents=True)
+    assert choose(begin()).why_clean == ""
+
+
 def test_a_mark_that_began_to_ask_and_did_not_end_makes_the_next_one_clean(
     marked: tuple[Lake, Repository, Path], begin: At
 ) -> None:

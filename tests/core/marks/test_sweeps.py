@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakegc_core.clock import APART
 from lakegc_core.errors import MarkError
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.json_files import encode
@@ -76,7 +78,35 @@ def test_of_an_address_that_was_rescued_twice_the_last_time_counts(quick: SparkS
     assert found == {"a": (NOW + timedelta(days=5)).timestamp()} | dict.fromkeys(("b1", "b3", "b5"), NOW.timestamp())
 
 
-def test_a_strange_file_in_the_journal_of_rescues_is_an_error(store: LocalStore, context: Any) -> None:
-    store.write(f"{sweeps.rescues_folder(context)}/part-1.parquet", b"half")
-    with pytest.raises(MarkError, match="not a part that lakegc wrote"):
-        sweeps.rescues(None, context)  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", ["part-1.parquet", "copy of part-1.parquet", ".DS_Store", "notes.txt"])
+def test_a_strange_file_in_the_journal_of_rescues_counts_as_a_part_that_does_not_read(
+    quick: SparkSession, store: LocalStore, context: Any, name: str
+) -> None:
+    folder, said = sweeps.rescues_folder(context), list[str]()
+    context.say = said.append
+    store.write(f"{folder}/{name}", b"half")
+    written = store.head(f"{folder}/{name}").last_modified.timestamp()
+    assert sweeps.rescues(quick, context) == sweeps.Rescues((), written + APART)
+    assert said == [f"{folder}/{name} does not read: which objects it says were live again is not known"]
+
+
+def test_an_empty_file_in_the_journal_of_rescues_is_a_marker_and_passed_over(
+    quick: SparkSession, store: LocalStore, context: Any
+) -> None:
+    store.write(f"{sweeps.rescues_folder(context)}/_$folder$", b"")
+    assert sweeps.rescues(quick, context) == sweeps.Rescues(())
+
+
+@pytest.mark.parametrize("name", ["0", "01", "-1", "1 ", "²", "١", "copy of 1", "1.5"])
+def test_a_folder_beside_the_sweeps_whose_name_is_no_number_of_theirs_is_passed_over(
+    store: LocalStore, name: str
+) -> None:
+    for number in ("1", name):
+        store.write(f"m1/sweeps/{number}/plan.json", b"{}")
+    assert sweeps.sweeps_of(store, "m1") == [1]
+
+
+@pytest.mark.parametrize("report", [b"{}", b'{"finished_at": "x"}', b'{"outcomes": []}', b"[" * 100_000, b"\xff"])
+def test_a_report_that_somebody_replaced_says_nothing_and_stops_nothing(store: LocalStore, report: bytes) -> None:
+    store.write("m1/sweeps/1/report.json", report)
+    assert sweeps.over_at(store, "m1", 1) == math.inf

@@ -17,7 +17,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 import pytest
 
 from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
-from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, StoreConfig
+from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, StoreConfig, head_if_there
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
 from tests.core.store.conftest import Place
@@ -276,3 +276,22 @@ def test_only_some_stores_prove_by_head_what_an_object_holds(place: Place) -> No
     proven = place.kind in ("seaweedfs", "rclone", "gcs")
     assert place.store.proves == proven
     assert place.store.head("data/a").digest == (digest if proven else None)
+
+
+STAGED = (
+    *("data/./slice/id", "data/../slice/id", "..", ".", "", "/", "data//id", "data/id/", "./data", "data/.lakegc-x/id"),
+    *("data/" + "n" * 300, "data/" + "n/" * 700, "data/" + "é" * 2000, "data/\0id", "data/\x01", "data/\ud800id"),
+    *("data/%2e%2e/id", "data/a?versionId=1#b", "data\\..\\id", "data/id+ &=%", "data/\r\nHost: x", "data/\uffff"),
+)
+"""What a user of lakeFS may stage as an address: any text."""
+TOO_LONG = "data/" + "é" * 2000
+
+
+@pytest.mark.parametrize("key", STAGED, ids=range(len(STAGED)))
+def test_no_text_that_a_user_stages_as_an_address_makes_a_store_fail(place: Place, key: str) -> None:
+    """Some servers fold `a//b` and `a/b/`, and tell of the object that lies there."""
+    if (place.kind, key) == ("rclone", TOO_LONG):
+        pytest.skip("answers 500, which may pass")
+    place.store.write("data/id", b"x")
+    found = head_if_there(place.store, key)
+    assert found is None or "//" in f"/{key}/"

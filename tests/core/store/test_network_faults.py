@@ -9,13 +9,22 @@ from urllib.parse import quote
 
 import pytest
 
-from lakegc_core.errors import IncompleteError, LakegcError, PreconditionFailedError, SettingsError, StoreError
+from lakegc_core.errors import (
+    IncompleteError,
+    LakegcError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    SettingsError,
+    StoreError,
+    UnusableKeyError,
+)
 from lakegc_core.names import NO_ANSWER
 from lakegc_core.store.azure.store import AzureConfig
+from lakegc_core.store.base import head_if_there
 from lakegc_core.store.gcs.store import GCSConfig
 from lakegc_core.store.s3.store import S3Config
 from tests.support.azurite import ACCOUNT_KEY
-from tests.support.proxy import Answer, answer_lost, cut_off, failing, pass_on
+from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, cut_off, failing, pass_on
 from tests.support.servers import SECRET_KEY
 from tests.support.store_faults import Faulty, answering
 
@@ -149,3 +158,55 @@ def test_an_endpoint_with_credentials_in_it_is_refused(make: object, url: str) -
     with pytest.raises(SettingsError, match="holds credentials") as refused:
         make(url)
     assert "hush" not in str(refused.value)
+
+
+# Keys that the store refuses
+
+
+def refusing(faulty: Faulty, status: int, keys: str = "slice", lists: bool = False) -> Hook:
+    """Refuses to tell anything of objects whose key holds `keys`; with `lists`, to list them as well."""
+
+    def hook(request: Request, forward: Forward) -> Answer | None:
+        of_key = keys in request.path
+        asked = of_key and lists if faulty.protocol.is_list(request) else of_key
+        return Answer(status, {}, b"") if asked else forward(request)
+
+    return hook
+
+
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("status", [400, 414])
+def test_a_key_that_the_store_refuses_while_it_tells_of_others_is_unusable(
+    faulty: Faulty, status: int, lists: bool
+) -> None:
+    key = "data/slice/" + "id" * 40
+    faulty.proxy.hook = refusing(faulty, status, lists=lists)
+    with pytest.raises(UnusableKeyError, match="takes no key such as"):
+        faulty.store.head(key)
+    assert head_if_there(faulty.store, key) is None
+
+
+@pytest.mark.parametrize("status", [301, 401, 403, 429, 500, 503])
+def test_an_answer_that_says_nothing_of_the_key_is_an_error_and_no_key_is_called_unusable(
+    faulty: Faulty, status: int
+) -> None:
+    faulty.proxy.hook = refusing(faulty, status)
+    with pytest.raises(StoreError) as raised:
+        faulty.store.head("data/slice/id")
+    assert not isinstance(raised.value, UnusableKeyError | ObjectNotFoundError)
+
+
+def test_a_store_that_refuses_every_key_refuses_the_one_who_asks(faulty: Faulty) -> None:
+    faulty.proxy.hook = refusing(faulty, 400, keys="")
+    with pytest.raises(StoreError) as raised:
+        faulty.store.head("data/slice/id")
+    assert not isinstance(raised.value, UnusableKeyError | ObjectNotFoundError)
+
+
+def test_an_object_that_is_listed_and_refused_is_there(faulty: Faulty) -> None:
+    """S3 answers so for an object under a customer's key."""
+    faulty.direct.write("data/slice/id", b"")
+    faulty.proxy.hook = refusing(faulty, 400)
+    with pytest.raises(StoreError) as raised:
+        faulty.store.head("data/slice/id")
+    assert not isinstance(raised.value, UnusableKeyError | ObjectNotFoundError)

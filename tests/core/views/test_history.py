@@ -108,6 +108,16 @@ def test_a_history_of_few_retired_marks_begins_with_what_was_read(world: World) 
     assert (whole["totals"]["deleted"], short["totals"]["deleted"]) == (4, 3)
 
 
+def test_a_record_of_a_retired_mark_that_somebody_replaced_hides_no_other(world: World) -> None:
+    world.mark(0)
+    folder = world.lake.files("lake") / world.lake.open("lake").home / "retired"
+    folder.mkdir()
+    (folder / "m99.json").write_text("[]")
+    found = {mark["mark_id"]: mark for mark in world.history()["marks"]}
+    assert found["m00"]["state"] == "complete" and "not a JSON object" in found["m99"]["problem"]
+    assert "m99" in history_screen([world.history()])
+
+
 def test_only_what_was_swept_since_counts_and_a_mark_swept_since_is_shown_however_old(world: World) -> None:
     world.garbage(1)
     old = world.mark(0)

@@ -11,8 +11,10 @@ from lakegc_core import clock, pipeline
 from lakegc_core.answers.doctor.finding import Level
 from lakegc_core.answers.doctor.newest_mark import examine_newest_mark
 from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.names import STAGES
+from lakegc_core.views.history import history_of
 from tests.core.answers.doctor.conftest import Patient
 from tests.support.marks import finish
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AMOUNT = {"objects": 2, "bytes": 30}
+STRANGERS = ("copy of m1", "-m1", "..m1", "m1\x1b[31m", "é", "x" * 65)
 COMMITS = {"known": 1, "retained": 1, "branches": 1}
 
 
@@ -123,3 +126,20 @@ def test_tables_of_lakefs_iceberg_catalog_are_named_as_not_judged(on_folder: Pat
         ("iceberg-tables", Level.NOTE),
         ("no-mark", Level.NOTE),
     ]
+
+
+def test_folders_among_the_marks_that_are_no_marks_are_named_and_stop_nothing(
+    quick: SparkSession, on_folder: Patient
+) -> None:
+    context = begin_mark(on_folder.open(), "m1")
+    assert on_folder.folder is not None
+    for name in STRANGERS:
+        stranger = on_folder.folder / context.home / "marks" / name
+        stranger.mkdir(parents=True)
+        (stranger / "mark.json").write_text("{}")
+    pipeline.mark(quick, context)
+    (finding,) = examine_newest_mark(on_folder.open())
+    assert (finding.name, finding.level) == ("strangers", Level.NOTE)
+    assert all(repr(name) in finding.what for name in STRANGERS), finding.what
+    assert [mark["state"] for mark in list_marks(on_folder.open())] == ["complete"]
+    assert [mark["mark_id"] for mark in history_of(on_folder.open())["marks"]] == ["m1"]

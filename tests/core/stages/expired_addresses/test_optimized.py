@@ -75,3 +75,8 @@ def test_a_store_that_does_not_answer_makes_nothing_absent(asking: Make, monkeyp
     monkeypatch.setattr(LocalStore, "head", broken)
     with pytest.raises(StoreError, match="no answer"):
         asked(asking, GONE)
+
+
+@pytest.mark.parametrize("name", ["./x", "../x", "/x", "x/", "\0", "n" * 300])
+def test_an_address_that_the_store_cannot_hold_is_absent_and_the_others_are_asked_for(asking: Make, name: str) -> None:
+    assert asked(asking, f"data/{name}", HERE, GONE)[ABSENT] == [f"data/{name}", GONE]

@@ -21,6 +21,8 @@ from lakegc_core.policy.facts import ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.policy.safety import LEAST_MARKS
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
+from lakegc_core.stages.swept_report.read_sample import take_sample
+from lakegc_core.stages.swept_report.stage import judge
 from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox import Repository
 from tests.support.lake import NOW, Lake, lake, quick, saved
@@ -180,3 +182,35 @@ def test_a_list_that_does_not_read_excuses_nothing_and_stops_nothing(town: Town,
         else:
             file.write_bytes(file.read_bytes()[:-9] if damage == "torn" else b"address\ndata/x\n")
     assert found(town.mark("m2")) == (3, 0)
+
+
+# What reads of heads make of it
+
+FULL_SAMPLE = 1000
+
+
+def test_a_branch_on_a_commit_whose_objects_a_sweep_deleted_stops_no_sweep_and_is_named(town: Town) -> None:
+    root = next(commit for commit in town.repo.refs.commits.values() if commit.message == "a" and commit.parents)
+    town.repo.create_branch("old", root.id)
+    mark = town.mark("m2")
+    assert found(mark) == (0, 1)
+    sample = take_sample(town.spark, mark, FULL_SAMPLE)
+    assert dict(sample.known_gone) == {"old/a": "swept_before"} and sample.paths == (("main", "a"),)
+    reads = next(each for each in judge(mark, sample=sample) if each.name == "reads")
+    assert reads.passed and "a sweep deleted when nothing referred to them, such as old/a" in reads.description
+    assert pipeline.sweep(town.spark, mark).outcomes.get(Outcome.LOST, 0) == 0
+
+
+def test_what_a_mark_knows_as_missing_is_left_to_the_guard_that_can_be_accepted(town: Town) -> None:
+    (town.files / town.repo.entry("main", "a").address.rpartition("lake/")[2]).unlink()
+    mark = town.mark("m2")
+    sample = take_sample(town.spark, mark, FULL_SAMPLE)
+    assert dict(sample.known_gone) == {"main/a": "missing"} and sample.paths == ()
+
+
+def test_what_is_lost_after_the_mark_still_stops_a_sweep(town: Town) -> None:
+    mark = town.mark("m2")
+    (town.files / town.repo.entry("main", "a").address.rpartition("lake/")[2]).unlink()
+    sample = take_sample(town.spark, mark, FULL_SAMPLE)
+    reads = next(each for each in judge(mark, sample=sample) if each.name == "reads")
+    assert not reads.passed and "main/a (410)" in reads.description

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.policy.retention import Rules
-from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules
+from lakegc_core.stages.retention_commits.rules_memory import FOLDER, Seen, effective_rules, remember
+from tests.support.lake import NOW, Lake
 
 DAY = 86_400.0
 WEEK = timedelta(days=7)
@@ -74,3 +76,28 @@ def test_no_branch_ever_keeps_less_than_any_rule_of_the_last_week_says(
         if end > at - 7 * DAY and each.rules is not None:
             for branch in "abcd":
                 assert found.days(branch) >= each.rules.days(branch)
+
+
+@pytest.mark.parametrize("name", ["copy of 00001743422400000000.json", ".DS_Store", "_$folder$", "now.json"])
+def test_files_among_the_records_of_rules_that_are_none_are_passed_over(served: Lake, name: str) -> None:
+    context = served.begin("lake", "m1", safety_level="full", min_age=timedelta(hours=25))
+    folder = served.files("lake") / context.home / FOLDER
+    folder.mkdir()
+    (folder / name).write_text("no record")
+    assert remember(context, Rules(3)) == (Rules(3), 1)
+
+
+@pytest.mark.parametrize(
+    "record", ["", "[]", "{}", '{"at": 1, "rules": {"default": 1, "branches": {}}, "digest": "x"}']
+)
+def test_a_record_of_rules_that_somebody_replaced_keeps_every_commit_for_a_week_and_stops_nothing(
+    served: Lake, monkeypatch: pytest.MonkeyPatch, record: str
+) -> None:
+    context = served.begin("lake", "m1", safety_level="full", min_age=timedelta(hours=25))
+    remember(context, Rules(3))
+    (file,) = (served.files("lake") / context.home / FOLDER).iterdir()
+    file.write_text(record)
+    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + DAY))
+    assert remember(context, Rules(3)) == (None, 2)
+    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 9 * DAY))
+    assert remember(context, Rules(3)) == (Rules(3), 2)

@@ -67,3 +67,10 @@ def test_a_store_that_does_not_answer_ends_the_sweep_and_calls_nothing_lost_or_r
 def test_of_rows_those_are_absent_that_the_store_does_not_hold(quick: SparkSession, store: LocalConfig) -> None:
     rows = quick.createDataFrame([("data/gone", 1), ("data/there", 2)], "address string, size long")
     assert [tuple(row) for row in absent(rows, store).collect()] == [("data/gone", 1)]
+
+
+@pytest.mark.parametrize("address", ["data/./x", "data/../x", "data//x", "data/\0", "data/" + "n" * 300])
+def test_an_address_that_the_store_cannot_hold_is_gone_and_stops_no_sweep(store: LocalConfig, address: str) -> None:
+    assert told_apart(table((address, "rescued"), (address, RETURNED), ("data/there", "rescued")), store)[
+        "outcome"
+    ].to_pylist() == ["lost", "already_gone", "rescued"]
