@@ -5,7 +5,6 @@ Credentials come from the SDK's own chain unless they are given. What is asked o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +21,8 @@ from lakegc_core.names import Outcome
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3 import listing as s3_listing
 
-ABSENT = {"NoSuchKey", "NotFound", "404"}
+GONE = {"NoSuchKey", "NoSuchVersion", "NotFound"}  # what a store itself says of a key
+ABSENT = GONE | {"404"}  # HEAD has no code of the store's own; to a delete, anybody's page may answer 404
 CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 TOO_LARGE = {"InvalidRequest", "EntityTooLarge"}  # for CopyObject, which ends at 5 GiB
 UNSUPPORTED = {"NotImplemented", "MethodNotAllowed", "405", "501"}
@@ -40,7 +40,6 @@ _THROTTLED = {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingExcepti
     "503",
 }
 _TRY_AGAIN = {"InternalError", "RequestTimeout", "PriorRequestNotComplete", "OperationAborted", "500", "502", "504"}
-_DELETE_RESULT = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<([A-Za-z0-9]+:)?DeleteResult[\s/>]")
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 
 
@@ -60,7 +59,6 @@ def clients(where: str, attempts: int, options: Config, **reach: str | None) -> 
 
     def deleting() -> Any:
         found = client(mode="standard", total_max_attempts=1)
-        found.meta.events.register("before-parse.s3.DeleteObjects", _check_result)
         if not (urlsplit(found.meta.endpoint_url).hostname or "").endswith(_AWS):
             found.meta.events.register("before-call.s3.DeleteObjects", _send_md5)
         return found
@@ -69,12 +67,6 @@ def clients(where: str, attempts: int, options: Config, **reach: str | None) -> 
     main = client(mode="adaptive", total_max_attempts=attempts)
     s3_listing.install(main.meta.events)
     return main, deleting
-
-
-def _check_result(response_dict: dict[str, Any], **_: Any) -> None:
-    """An answer to DeleteObjects names only the keys that failed: any other page would say that all are deleted."""
-    if response_dict["status_code"] == 200 and not _DELETE_RESULT.match(response_dict["body"]):
-        raise ResponseParserError("the answer to DeleteObjects is no DeleteResult")
 
 
 def _send_md5(params: dict[str, Any], **_: Any) -> None:
@@ -121,7 +113,7 @@ def failure(error: Exception) -> DeleteAnswer:
 
 def told(code: str) -> DeleteAnswer:
     """What a code of the store says of a single key."""
-    if code in ABSENT:
+    if code in GONE:
         return DeleteAnswer(Outcome.ALREADY_GONE)
     return DeleteAnswer.failed(code, again=code in _TRY_AGAIN, throttled=code in _THROTTLED)
 

@@ -43,14 +43,14 @@ def _before_parse(operation_model: Any, response_dict: Any, customized_response_
         page = ElementTree.fromstring(response_dict["body"])
     except ElementTree.ParseError:  # botocore asks again
         return
-    if _name(page) == "ListBucketResult":
-        objects = [each for each in page if _name(each) == "Contents"]
-        page[:] = [each for each in page if _name(each) != "Contents"]
+    if local_name(page) == "ListBucketResult":
+        objects = [each for each in page if local_name(each) == "Contents"]
+        page[:] = [each for each in page if local_name(each) != "Contents"]
         response_dict["body"] = ElementTree.tostring(page)
-        customized_response_dict[PAGE_FIELD] = [{_name(field): field.text for field in each} for each in objects]
+        customized_response_dict[PAGE_FIELD] = [{local_name(field): field.text for field in each} for each in objects]
 
 
-def _name(element: ElementTree.Element) -> str:
+def local_name(element: ElementTree.Element) -> str:
     """An element's name, without the namespace that some stores leave out."""
     return element.tag.rpartition("}")[2]
 
