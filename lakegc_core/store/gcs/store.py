@@ -38,12 +38,13 @@ from lakegc_core.store.base import (
     StoreProbe,
     holds_secret,
 )
+from lakegc_core.store.conditions import writes_conditionally
 from lakegc_core.store.gcs import access as gcs_access
 from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat, told_by
 from lakegc_core.store.gcs.listing import FIELDS, page_of, read_page
 from lakegc_core.store.gcs.settings import settings_of
 from lakegc_core.store.pace import Gate
-from lakegc_core.store.remote import RemoteStore, date_of, writes_conditionally
+from lakegc_core.store.remote import RemoteStore, date_of
 from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all, judge_unclear
 from lakegc_core.store.settings import StoreSettings
 
@@ -243,7 +244,7 @@ class GCSStore(RemoteStore):
     def probe(self) -> StoreProbe:
         """Clock, conditional writes, versioning and soft delete, each found out by asking."""
         self.write(PROBE_KEY, uuid.uuid4().bytes)
-        written, conditional = self.head(PROBE_KEY).last_modified, writes_conditionally(self, "1")
+        written, conditional = self.head(PROBE_KEY).last_modified, writes_conditionally(self)
         versioning, soft_delete = None, None
         with suppress(*SDK_ERRORS):  # a right of its own, which a collector need not have
             self._bucket.reload(retry=None, timeout=self._time)
