@@ -106,14 +106,15 @@ class Lease:
         self._expires_at = 0.0
         self._thread = threading.Thread(target=self._renew, name="lakegc-lease", daemon=True)
 
-    def take(self) -> None:
+    def take(self) -> bool:
         """Take the lease, or a dead collector's. RefusedError if a living one holds it.
 
-        SettingsError if the store refuses to write a lease where none lies.
+        False if the store refuses to write a lease where none lies: its conditional writes do not work.
         """
-        if not any(self._takes() for _ in range(_TRIES)):
-            raise without_conditions(self.proof.config.root)
-        self._thread.start()
+        taken = any(self._takes() for _ in range(_TRIES))
+        if taken:
+            self._thread.start()
+        return taken
 
     def _takes(self) -> bool:
         """Take the lease, if it can be had. False if the store refused, and no lease lies there now."""
@@ -236,21 +237,15 @@ def held(config: StoreConfig, home: str, verb: str, *, external: bool, demanded:
 
 
 def _new(config: StoreConfig, home: str, verb: str, demanded: bool) -> Lease | None:
-    store = connect(config)
-    if not store.probe().conditional_writes:
-        if not demanded:
-            return None
-        raise without_conditions(config.root)
-    lease = Lease(config, f"{home}/{NAME}", verb)
-    lease.take()
-    return lease
-
-
-def without_conditions(root: str) -> SettingsError:
-    """What a collector says of a store on which no lease can be held."""
-    return SettingsError(
-        f"{root} has no conditional writes that work, so that lakegc cannot make sure to be the only collector there. "
-        "If something else makes sure (one Dagster queue, one cron line), say `lease: external` in lakegc.yaml."
+    if connect(config).probe().conditional_writes:
+        lease = Lease(config, f"{home}/{NAME}", verb)
+        if lease.take():
+            return lease
+    if not demanded:
+        return None
+    raise SettingsError(
+        f"{config.root} has no conditional writes that work, so that lakegc cannot make sure to be the only collector "
+        "there. If something else makes sure (one Dagster queue, one cron line), say `lease: external` in lakegc.yaml."
     )
 
 
