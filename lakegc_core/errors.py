@@ -44,6 +44,10 @@ class PreconditionFailedError(StoreError):
     """A conditional write lost: the object exists already, or is another one than expected."""
 
 
+class NoConditionsError(StoreError):
+    """The store does not know conditions of writes: it refused the condition itself, whether or not it holds."""
+
+
 class CorruptFileError(LakegcError):
     """A metadata file does not read as what it must be: wrong magic, checksum, order or count."""
 

@@ -31,6 +31,7 @@ from lakegc_core.policy.safety import LEASE, LEASE_RENEWAL
 from lakegc_core.store.base import StoreConfig, connect
 
 NAME = "lease.json"
+_TRIES = 2  # of taking a lease that the store refuses, though none lies there
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,23 @@ class Lease:
         self._expires_at = 0.0
         self._thread = threading.Thread(target=self._renew, name="lakegc-lease", daemon=True)
 
-    def take(self) -> None:
-        """Take the lease, or a dead collector's. RefusedError if a living one holds it."""
+    def take(self) -> bool:
+        """Take the lease, or a dead collector's. RefusedError if a living one holds it.
+
+        False if the store refuses to write a lease where none lies: its conditional writes do not work.
+        """
+        taken = any(self._takes() for _ in range(_TRIES))
+        if taken:
+            self._thread.start()
+        return taken
+
+    def _takes(self) -> bool:
+        """Take the lease, if it can be had. False if the store refused, and no lease lies there now."""
         try:
             self._write(if_absent=True)
         except PreconditionFailedError:
-            self._take_over()
-        self._thread.start()
+            return self._takes_over()
+        return True
 
     def check(self) -> None:
         """RefusedError if the lease is no longer ours: somebody may have begun to work."""
@@ -128,12 +139,12 @@ class Lease:
             with suppress(StoreError):
                 self._store.write(self._key, self._body(0.0), if_match=self._etag)
 
-    def _take_over(self) -> None:
+    def _takes_over(self) -> bool:
         try:
             found = self._store.head(self._key)
             holder = _read(self._store.read(self._key), found.last_modified)
         except ObjectNotFoundError:
-            raise RefusedError("Another collector has just given the lease back. Run the command again.") from None
+            return False  # collectors leave the object when they give the lease back: somebody has just removed it
         if holder.expires_at > clock.now().timestamp() and not holder.is_dead:
             until = datetime.fromtimestamp(holder.expires_at, UTC)
             raise RefusedError(
@@ -145,6 +156,7 @@ class Lease:
             self._write(if_match=found.etag)
         except PreconditionFailedError:
             raise RefusedError("Another collector has just taken the lease. Wait for it.") from None
+        return True
 
     def _renew(self) -> None:
         while self._lost is None and not self._stop.wait(LEASE_RENEWAL.total_seconds()):
@@ -225,17 +237,16 @@ def held(config: StoreConfig, home: str, verb: str, *, external: bool, demanded:
 
 
 def _new(config: StoreConfig, home: str, verb: str, demanded: bool) -> Lease | None:
-    store = connect(config)
-    if not store.probe().conditional_writes:
-        if not demanded:
-            return None
-        raise SettingsError(
-            f"{config.root} has no conditional writes, so that lakegc cannot make sure to be the only collector there. "
-            "If something else makes sure (one Dagster queue, one cron line), say `lease: external` in lakegc.yaml."
-        )
-    lease = Lease(config, f"{home}/{NAME}", verb)
-    lease.take()
-    return lease
+    if connect(config).probe().conditional_writes:
+        lease = Lease(config, f"{home}/{NAME}", verb)
+        if lease.take():
+            return lease
+    if not demanded:
+        return None
+    raise SettingsError(
+        f"{config.root} has no conditional writes that work, so that lakegc cannot make sure to be the only collector "
+        "there. If something else makes sure (one Dagster queue, one cron line), say `lease: external` in lakegc.yaml."
+    )
 
 
 def _read(data: bytes, written: datetime) -> Holder:

@@ -9,7 +9,6 @@ A key is `prefix + "/" + address`, or the address alone under an empty prefix: n
 from __future__ import annotations
 
 import builtins
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -36,7 +35,10 @@ THROTTLED = {429, 503}
 _REFUSED = {400, 414}
 """By which a store refuses a key. It answers 400 to those whom it does not know or trust as well."""
 
-NO_DATE = "the store's answers bear no date, so that ages cannot be judged"
+NO_DATE = (
+    "the store's answers bear no date, so that ages cannot be judged: let the store, or what stands between it and "
+    "lakegc, send the header Date"
+)
 
 
 class RemoteStore(Store):
@@ -130,21 +132,6 @@ class RemoteStore(Store):
         raise NotImplementedError
 
 
-def writes_conditionally(store: Store, another_etag: str) -> bool:
-    """Whether a store refuses writes whose conditions do not hold. `another_etag`: one that no probe ever has."""
-    # The first write is refused only when an earlier probe left the object.
-    present = _refuses(store, if_absent=True) or _refuses(store, if_absent=True)
-    return present and _refuses(store, if_match=another_etag)
-
-
-def _refuses(store: Store, **condition: Any) -> bool:
-    try:  # its own content, so that it is not taken for the lost answer of another
-        store.write(PROBE_KEY, uuid.uuid4().bytes, **condition)
-    except PreconditionFailedError:
-        return True
-    return False
-
-
 def date_of(answered: str | None, root: str) -> datetime:
     """When a store sent an answer, by its own clock: the header `Date`."""
     if not answered:
@@ -178,5 +165,5 @@ def listed(keys: Sequence[str], sizes: Sequence[int], moments: Any, etags: Seque
 
 
 def bare(etag: str | None) -> str | None:
-    """An ETag without its quotes."""
-    return etag.strip('"') if etag else None
+    """An ETag without its quotes, and without the `W/` of a proxy that changes how the object is sent."""
+    return etag.removeprefix("W/").strip('"') if etag else None

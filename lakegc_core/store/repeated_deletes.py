@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from lakegc_core.errors import LakegcError, ObjectNotFoundError
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
 from lakegc_core.store.base import BACKOFF, NOT_ASKED, Deletes
 from lakegc_core.store.pace import Gate
 
 
 class DeleteAnswer(NamedTuple):
-    """What one request said of one key. `again`: another may say something else; `throttled`: if it comes later."""
+    """What one request said of one key. `again`: another may say something else; `throttled`: if it comes later;
+    `alone`: only if it asks for this key alone."""
 
     outcome: str
     again: bool = False
     throttled: bool = False
+    alone: bool = False
 
     @classmethod
     def lost(cls) -> DeleteAnswer:
@@ -27,13 +30,37 @@ class DeleteAnswer(NamedTuple):
         return cls(NO_ANSWER, again=True)
 
     @classmethod
+    def unnamed(cls) -> DeleteAnswer:
+        """A request for many keys was taken, and the answer does not say what became of this one."""
+        return cls(NO_ANSWER, alone=True)
+
+    @classmethod
+    def not_together(cls) -> DeleteAnswer:
+        """The store refused to take the keys in one request, and did nothing."""
+        return cls(NOT_ASKED, alone=True)
+
+    @classmethod
     def failed(cls, code: str, *, again: bool = False, throttled: bool = False) -> DeleteAnswer:
         """The store's own code."""
         return cls(FAILED + code, again or throttled, throttled)
 
 
-Ask = Callable[[Sequence[str]], Mapping[str, DeleteAnswer] | None]
-"""Makes one request for some keys. None: the store does not take them together, only one by one."""
+Ask = Callable[[Sequence[str]], Mapping[str, DeleteAnswer]]
+"""Makes one request for some keys, and says of each what was answered."""
+
+
+def judge_unclear(look: Callable[[], object]) -> DeleteAnswer:
+    """What became of a key whose delete was answered, but not with what the protocol calls done.
+
+    `look` asks for the object, and raises ObjectNotFoundError if it is gone.
+    """
+    try:
+        look()
+    except ObjectNotFoundError:
+        return DeleteAnswer(Outcome.DELETED)
+    except LakegcError:
+        return DeleteAnswer.lost()
+    return DeleteAnswer.failed("NotCarriedOut", again=True)
 
 
 def delete_all(
@@ -53,13 +80,17 @@ def delete_all(
             if not gate.may():
                 return outcomes
             told = ask(pending)
-            turn.throttled = any(each.throttled for each in told.values()) if told else False
-        if told is None:
+            turn.throttled = any(each.throttled for each in told.values())
+        alone = [key for key in pending if told[key].alone]
+        pending = [key for key in pending if not told[key].alone]
+        for key in alone:
             if single is None:
                 raise AssertionError("a request for one key cannot be divided")
-            for key in pending:
-                outcomes |= delete_all([key], single, attempts=attempts, gate=gate)
-            return outcomes
+            found = delete_all([key], single, attempts=attempts, gate=gate)[key]
+            ours = key in doubtful or told[key].outcome == NO_ANSWER  # a request for many may have done it
+            if found == NOT_ASKED:
+                found = told[key].outcome
+            outcomes[key] = Outcome.DELETED if ours and found == Outcome.ALREADY_GONE else found
         for key in pending:
             gone = told[key].outcome == Outcome.ALREADY_GONE and key in doubtful
             outcomes[key] = Outcome.DELETED if gone else told[key].outcome
@@ -106,7 +137,7 @@ class BatchDeletes:
         """Whether no batch can name it."""
         return False
 
-    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
+    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         """One request for some keys: see `Ask`."""
         raise NotImplementedError
 

@@ -12,7 +12,7 @@ _LAYERS = "tests/core/marks/test_layers.py"
 _AZURE = "tests/core/store/test_azure.py"
 _LOCAL = "tests/core/store/test_local.py"
 _PACE = "tests/core/store/test_pace.py"
-_S3 = "tests/core/store/test_s3.py"
+_S3_DELETES = "tests/core/store/test_s3_deletes.py"
 
 MARKS = (
     *of(
@@ -165,22 +165,32 @@ LISTING = (
 
 STORES = (
     *of(
-        "lakegc_core/store/s3/deletes.py",
-        _S3,
+        "lakegc_core/store/s3/results.py",
+        _S3_DELETES,
         (
             "keys that S3 names as failed count as deleted",
-            "return dict.fromkeys(keys, _GONE) | {key: told(code) for key, code in named.items()}",
-            "return dict.fromkeys(keys, _GONE)",
+            "told(code) if code else _DELETED)",
+            "_DELETED)",
         ),
         (
-            "errors about keys that were not asked for are passed over",
-            "if failed:  # errors about keys",
-            "if failed and named:  # errors about keys",
+            "keys that a DeleteResult does not name count as deleted",
+            "DeleteAnswer.unnamed() if code is None else",
+            "_DELETED if code is None else",
+        ),
+        (
+            "a key that is named twice, in two ways, is what comes first",
+            "return {name: said for name, said in found.items() if name not in twofold}",
+            "return found",
+        ),
+        (
+            "any success says that one key was deleted",
+            "return status in (200, 204) and not body.strip()",
+            "return True",
         ),
     ),
     *of(
         "lakegc_core/store/s3/versions.py",
-        f"{_S3} -k version",
+        f"{_S3_DELETES} -k version",
         (
             "what a list of versions lacks counts as gone though the store shows it",
             'return DeleteAnswer.failed("NoVersions")',
@@ -211,8 +221,8 @@ STORES = (
         f"{_AZURE} -k missing_from_the_batch",
         (
             "a blob whose answer is missing is deleted",
-            "return DeleteAnswer.lost() if failure is None else told_by(failure)",
-            "return DeleteAnswer(Outcome.DELETED) if failure is None else told_by(failure)",
+            "return DeleteAnswer.unnamed() if failure is None or _is_success(failure)",
+            "return DeleteAnswer(Outcome.DELETED) if failure is None or _is_success(failure)",
         ),
     ),
     *of(

@@ -14,13 +14,21 @@ from typing import Any
 from lakegc_core import clock
 from lakegc_core.answers.doctor.finding import Finding, Level, Need, Trials
 from lakegc_core.answers.doctor.lakefs_rights import Answers
-from lakegc_core.errors import IncompleteError, LakegcError, ObjectNotFoundError, PreconditionFailedError, StoreError
+from lakegc_core.errors import (
+    IncompleteError,
+    LakegcError,
+    NoConditionsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StoreError,
+)
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.artifacts import HOME, marks
 from lakegc_core.marks.context import RepositoryContext, output_key
 from lakegc_core.names import Outcome
 from lakegc_core.policy.safety import Level as SafetyLevel
 from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.conditions import fault_of
 
 FOLDER = "doctor"
 """Below lakegc's own folder, where the doctor tries writes and deletes, each time in a folder of a new name."""
@@ -45,6 +53,15 @@ _UNTRIED = Need(
     "lakegc's own folder, and that is right.",
     "Nothing, if the policy is meant so. A sweep names each object that it may not delete, and nothing is lost by it.",
 )
+
+
+_FOLDS = Need(
+    Level.NOTE,
+    "lakeFS gives no object such a name. But whoever stages an object under an address with two slashes in a row has "
+    "it listed under another one, which nothing refers to.",
+    "Stage no addresses with `//`, or with other segments that are empty (docs/stores.md).",
+)
+_CONDITIONAL = "conditional-writes"
 
 
 UNREACHABLE = "store-unreachable"
@@ -169,11 +186,12 @@ def _try_writing(trials: Trials, context: RepositoryContext, key: str, *, may_de
         store.write(key, b"a condition that cannot hold", if_match=_NO_ETAG)
         written = True
         if not external:
-            problems.failed(
-                "conditional-writes", f"{store.root} takes writes whose condition does not hold", _CONDITIONS
-            )
+            problems.failed(_CONDITIONAL, f"{store.root} takes writes whose condition does not hold", _CONDITIONS)
     except PreconditionFailedError:
         pass
+    except NoConditionsError as error:
+        if not external:
+            problems.failed(_CONDITIONAL, f"{store.root} takes no conditions of writes: {error}", _CONDITIONS)
     except LakegcError as error:
         trials.failed("right-store-write", f"Writing below {store.root}/{context.home} fails: {error}", _MARK)
         return
@@ -182,12 +200,14 @@ def _try_writing(trials: Trials, context: RepositoryContext, key: str, *, may_de
             written = True
             trials.attempt("right-store-write", "Writing to lakegc's own folder", lambda: _round(store, key), _MARK)
             if not problems.findings and not external:
-                trials.attempt(
-                    "conditional-writes", "A write under a condition", lambda: _conditions(store, key), _CONDITIONS
-                )
+                free = f"{key}-on-condition"
+                trials.attempt(_CONDITIONAL, "A write under a condition", lambda: _conditions(store, free), _CONDITIONS)
+                _remove(trials, context.workspace, free, versions=versions)
     finally:
         if written:
             _remove(trials, context.workspace, key, versions=versions)
+    if may_delete:
+        _try_folding(trials, context.workspace, key, versions=versions)
     trials.findings += problems.findings
 
 
@@ -200,21 +220,23 @@ def _round(store: Store, key: str) -> None:
 
 
 def _conditions(store: Store, key: str) -> None:
-    """The three conditional writes that the lease is made of. StoreError if one does what it must not."""
-    if not _is_refused(store, key, if_absent=True):
-        raise StoreError("a write that needs the key to be free overwrote an object")
-    etag = store.write(key, uuid.uuid4().bytes)
-    store.write(key, uuid.uuid4().bytes, if_match=etag)
-    if not _is_refused(store, key, if_match=etag):
-        raise StoreError("a write that needs the object to be unchanged overwrote another one")
+    """The conditional writes that the lease is made of, under a free key. StoreError if one does what it must not."""
+    if fault := fault_of(store, key, is_free=True):
+        raise StoreError(fault)
 
 
-def _is_refused(store: Store, key: str, **condition: Any) -> bool:
-    try:
-        store.write(key, uuid.uuid4().bytes, **condition)
-    except PreconditionFailedError:
-        return True
-    return False
+def _try_folding(trials: Trials, config: StoreConfig, key: str, *, versions: bool) -> None:
+    """Whether the store takes `a//b` for `a/b`. Where it refuses such keys, or where trying fails, nothing is said."""
+    store, twofold, folded = connect(config), f"{key}-folded//x", f"{key}-folded/x"
+    with suppress(LakegcError):
+        store.write(twofold, b"")
+        try:
+            store.head(folded)
+        except ObjectNotFoundError:
+            _remove(trials, config, twofold, versions=versions)
+            return
+        trials.failed("slashes-folded", f"{store.root} takes a key `a//b` for `a/b`", _FOLDS)
+        _remove(trials, config, folded, versions=versions)
 
 
 def _remove(trials: Trials, config: StoreConfig, key: str, *, versions: bool) -> None:

@@ -14,14 +14,15 @@ from urllib.parse import urlsplit
 
 from azure.core.exceptions import AzureError, HttpResponseError
 
-from lakegc_core.errors import StoreError
+from lakegc_core.errors import IncompleteError, StoreError
 from lakegc_core.names import Outcome
 from lakegc_core.store.azure.access import ABSENT, code_of, told_by, told_by_status
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.base import Deletes
-from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer
+from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
 
 BEST = Deletes(batch=256)  # the most blobs a request takes
+_TAKEN = 202  # the service's only word for done, for a batch and for each delete in it
 _BATCH_REFUSED = {400, 405, 415, 501}  # one name can spoil a whole batch, and some servers have none
 
 
@@ -43,7 +44,7 @@ class BlobDeletes(BatchDeletes):
             return False
         return True
 
-    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
+    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         """One request for up to 256 blobs."""
         answers: dict[int, tuple[int, str]] = {}
         failure: AzureError | None = None
@@ -53,7 +54,9 @@ class BlobDeletes(BatchDeletes):
         except AzureError as error:
             failure = error
             if isinstance(error, HttpResponseError) and error.status_code in _BATCH_REFUSED and not answers:
-                return None
+                return dict.fromkeys(keys, DeleteAnswer.not_together())
+        except ValueError:  # the SDK, of an answer that has no parts: it says nothing of any key
+            pass
         return {key: self._told(answers.get(place), failure) for place, key in enumerate(keys)}
 
     def _request(self, names: Sequence[str], answers: dict[int, tuple[int, str]]) -> None:
@@ -64,7 +67,7 @@ class BlobDeletes(BatchDeletes):
 
         def keep(response: Any) -> None:
             answer = response.http_response
-            if answer.status_code == 202:
+            if answer.status_code == _TAKEN:
                 answers.update(read_batch(answer.headers.get("Content-Type", ""), answer.body(), len(names)))
 
         found = self.container.client.delete_blobs(
@@ -80,22 +83,37 @@ class BlobDeletes(BatchDeletes):
     def _told(self, answer: tuple[int, str] | None, failure: AzureError | None) -> DeleteAnswer:
         """What was said of one key: by its own answer, else by that of the whole request."""
         if answer is None:
-            return DeleteAnswer.lost() if failure is None else told_by(failure)
+            return DeleteAnswer.unnamed() if failure is None or _is_success(failure) else told_by(failure)
         status, code = answer
-        if 200 <= status < 300:
+        if status == _TAKEN:
             return DeleteAnswer(Outcome.DELETED)
+        if 200 <= status < 300:
+            return DeleteAnswer.unnamed()
         if status == 404 and code in ABSENT:
             return DeleteAnswer(Outcome.ALREADY_GONE)
         return told_by_status(status, code)
 
     def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        """One request for one blob."""
+        """One request for one blob, and a look where its answer is a success of another kind than the service's."""
         (key,) = keys
         try:
             self.container.blob(key).delete_blob(delete_snapshots="include", retry_total=0)
         except AzureError as error:
+            if _is_success(error):
+                return {key: judge_unclear(lambda: self._look(key))}
             return {key: DeleteAnswer(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else told_by(error)}
         return {key: DeleteAnswer(Outcome.DELETED)}
+
+    def _look(self, key: str) -> None:
+        with self.container.errors("Get Blob Properties", key):
+            found = self.container.blob(key).get_blob_properties()
+        if found.size is None or found.last_modified is None:
+            raise IncompleteError(f"{self.container.root}: the store knows {key!r}, but not its size or time")
+
+
+def _is_success(error: AzureError) -> bool:
+    """Whether the SDK raised this for an answer that is a success, but not the one that the service gives."""
+    return isinstance(error, HttpResponseError) and 200 <= int(error.status_code or 0) < 300
 
 
 def read_batch(content_type: str, body: bytes, count: int) -> dict[int, tuple[int, str]]:

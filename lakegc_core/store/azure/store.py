@@ -27,8 +27,9 @@ from lakegc_core.store.azure.deletes import BEST, BlobDeletes
 from lakegc_core.store.azure.listing import Pages, read_page
 from lakegc_core.store.azure.settings import settings_of
 from lakegc_core.store.base import BACKOFF, PROBE_KEY, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
+from lakegc_core.store.conditions import writes_conditionally
 from lakegc_core.store.pace import Gate
-from lakegc_core.store.remote import NO_DATE, RemoteStore, bare, check_whole, date_of, writes_conditionally
+from lakegc_core.store.remote import NO_DATE, RemoteStore, bare, check_whole, date_of
 from lakegc_core.store.settings import StoreSettings
 
 _COPY_AT_ONCE = 256 << 20  # bytes: larger blobs are copied block by block
@@ -197,7 +198,7 @@ class AzureStore(RemoteStore):
             answer = self.container.blob(PROBE_KEY).upload_blob(uuid.uuid4().bytes, overwrite=True)
         if not answer.get("date"):
             raise StoreError(f"{self.root}: {NO_DATE}")
-        conditional, versioning = writes_conditionally(self, "0x0"), bool(answer.get("version_id"))
+        conditional, versioning = writes_conditionally(self), bool(answer.get("version_id"))
         return StoreProbe(answer["date"].astimezone(UTC), conditional, versioning, self._soft_delete())
 
     def settings(self) -> StoreSettings:

@@ -26,10 +26,11 @@ import pyarrow as pa
 from lakegc_core.errors import StoreError
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.store.base import NOT_ASKED, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
+from lakegc_core.store.conditions import writes_conditionally
 from lakegc_core.store.local import listing, writes
 from lakegc_core.store.local.files import HIDDEN, Files, etag_of, modified_at
 from lakegc_core.store.pace import Gate
-from lakegc_core.store.remote import check_whole, writes_conditionally
+from lakegc_core.store.remote import check_whole
 from lakegc_core.store.settings import StoreSettings
 
 _NO_NAMES = (b"", b".", b"..")
@@ -168,7 +169,7 @@ class LocalStore:
 
         # A probe must not make the folder whose absence a listing would have noticed.
         listing.require_folder(self._files)
-        return StoreProbe(clock.now(), writes_conditionally(self, "none"), False)
+        return StoreProbe(clock.now(), writes_conditionally(self), False)
 
     def settings(self) -> StoreSettings:
         """A folder keeps what it is given, and nothing of what is deleted."""

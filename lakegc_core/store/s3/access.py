@@ -5,7 +5,6 @@ Credentials come from the SDK's own chain unless they are given. What is asked o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,10 +21,13 @@ from lakegc_core.names import Outcome
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3 import listing as s3_listing
 
-ABSENT = {"NoSuchKey", "NotFound", "404"}
-CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+GONE = {"NoSuchKey", "NoSuchVersion", "NotFound"}  # what a store itself says of a key
+ABSENT = GONE | {"404"}  # HEAD has no code of the store's own; to a delete, anybody's page may answer 404
+CONFLICT = {"ConditionalRequestConflict", "409"}
+CONDITION_FAILED = {"PreconditionFailed", "412", "NotModified", "304"} | CONFLICT  # some say 304 where S3 says 412
 TOO_LARGE = {"InvalidRequest", "EntityTooLarge"}  # for CopyObject, which ends at 5 GiB
 UNSUPPORTED = {"NotImplemented", "MethodNotAllowed", "405", "501"}
+CONDITION_UNKNOWN = {"InvalidArgument", "InvalidRequest", "400"} | UNSUPPORTED  # of a write that is sound without one
 # One key can spoil a whole DeleteObjects with these, and some stores have no DeleteObjects at all.
 BATCH_REFUSED = {"MalformedXML", "KeyTooLongError", "InvalidArgument", "InvalidRequest", "InvalidURI"} | UNSUPPORTED
 # No answer, or one nobody can read: what was asked for may have happened.
@@ -40,7 +42,7 @@ _THROTTLED = {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingExcepti
     "503",
 }
 _TRY_AGAIN = {"InternalError", "RequestTimeout", "PriorRequestNotComplete", "OperationAborted", "500", "502", "504"}
-_DELETE_RESULT = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<([A-Za-z0-9]+:)?DeleteResult[\s/>]")
+_WRITES = ("PutObject", "CopyObject", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload")
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 
 
@@ -60,7 +62,6 @@ def clients(where: str, attempts: int, options: Config, **reach: str | None) -> 
 
     def deleting() -> Any:
         found = client(mode="standard", total_max_attempts=1)
-        found.meta.events.register("before-parse.s3.DeleteObjects", _check_result)
         if not (urlsplit(found.meta.endpoint_url).hostname or "").endswith(_AWS):
             found.meta.events.register("before-call.s3.DeleteObjects", _send_md5)
         return found
@@ -68,13 +69,15 @@ def clients(where: str, attempts: int, options: Config, **reach: str | None) -> 
     # Adaptive mode slows the whole client down while the store throttles.
     main = client(mode="adaptive", total_max_attempts=attempts)
     s3_listing.install(main.meta.events)
+    for operation in _WRITES:
+        main.meta.events.register(f"before-parse.s3.{operation}", _check_written)
     return main, deleting
 
 
-def _check_result(response_dict: dict[str, Any], **_: Any) -> None:
-    """An answer to DeleteObjects names only the keys that failed: any other page would say that all are deleted."""
-    if response_dict["status_code"] == 200 and not _DELETE_RESULT.match(response_dict["body"]):
-        raise ResponseParserError("the answer to DeleteObjects is no DeleteResult")
+def _check_written(response_dict: dict[str, Any], **_: Any) -> None:
+    """S3 answers 200 to a write. Any other success is somebody else's, and says nothing of what was written."""
+    if 200 <= response_dict["status_code"] < 300 and response_dict["status_code"] not in (200, 201):
+        raise ResponseParserError("the answer to a write is none of S3's")
 
 
 def _send_md5(params: dict[str, Any], **_: Any) -> None:
@@ -83,6 +86,10 @@ def _send_md5(params: dict[str, Any], **_: Any) -> None:
     params["context"].pop("checksum", None)
 
 
+_VIRTUAL = (
+    "the store takes only names of the bucket in the host (virtual-hosted style): set `addressing_style = virtual` in "
+    "the AWS configuration file, as docs/stores.md says"
+)
 _HINTS = {
     "AccessDenied": "grant the operation to these credentials",
     "InvalidAccessKeyId": "the store does not know the access key",
@@ -90,6 +97,8 @@ _HINTS = {
     "ExpiredToken": "renew the session",
     "NoSuchBucket": "check the name of the bucket, and the endpoint",
     "NoCredentialsError": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
+    "ResponseParserError": "that is no answer of S3; look at what stands between lakegc and the store",
+    **dict.fromkeys(("SecondLevelDomainForbidden", "PathStyleDomainForbidden", "InvalidPathAccess"), _VIRTUAL),
     "EndpointConnectionError": "check the endpoint (AWS_ENDPOINT_URL_S3) and the network",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
 }
@@ -126,7 +135,7 @@ def status_of(error: BaseException | None) -> int:
 
 def told(code: str) -> DeleteAnswer:
     """What a code of the store says of a single key."""
-    if code in ABSENT:
+    if code in GONE:
         return DeleteAnswer(Outcome.ALREADY_GONE)
     return DeleteAnswer.failed(code, again=code in _TRY_AGAIN, throttled=code in _THROTTLED)
 

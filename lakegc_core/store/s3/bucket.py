@@ -82,7 +82,8 @@ class Bucket:
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
         modified = answer["LastModified"].astimezone(UTC)
         etag = bare(answer.get("ETag"))
-        return ObjectInfo(key, answer["ContentLength"], modified, etag, self._digest(answer, etag))
+        is_weak = (answer.get("ETag") or "").startswith("W/")
+        return ObjectInfo(key, answer["ContentLength"], modified, etag, None if is_weak else self._digest(answer, etag))
 
     def _digest(self, answer: Mapping[str, Any], etag: str | None) -> str | None:
         own_key = any(name.startswith(("SSECustomer", "SSEKMS")) for name in answer)

@@ -1,6 +1,7 @@
 """How S3 is asked for deletes: 1000 keys a request, or one by one where a key or the store takes no batch.
 
-Not here: when a delete is repeated (`repeated_deletes`), and buckets that are to keep no versions (`versions`).
+Not here: when a delete is repeated (`repeated_deletes`), what an answer says (`results`), and buckets that are to keep
+no versions (`versions`).
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
-from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer
-from lakegc_core.store.s3.access import ABSENT, BATCH_REFUSED, SDK_ERRORS, code_of, failure, told
+from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
+from lakegc_core.store.s3 import results
+from lakegc_core.store.s3.access import BATCH_REFUSED, GONE, SDK_ERRORS, code_of, failure, told
 from lakegc_core.store.s3.bucket import Bucket
+from lakegc_core.store.s3.results import DONE, NAMED, Name
 
 # What XML 1.0 cannot hold, so that no DeleteObjects can name it.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -32,7 +35,8 @@ class ObjectDeletes(BatchDeletes):
 
     def __init__(self, bucket: Bucket, connect: Callable[[], Any]) -> None:
         self.bucket, self.attempts = bucket, bucket.attempts
-        self._connect, self._client, self._lock = connect, None, threading.Lock()
+        self._connect, self._lock = connect, threading.Lock()
+        self._client: Any = None
 
     def goes_alone(self, key: str) -> bool:
         """Whether XML cannot hold it."""
@@ -43,35 +47,31 @@ class ObjectDeletes(BatchDeletes):
         with self._lock:
             if self._client is None:
                 self._client = self._connect()
+                results.install(self._client.meta.events)
             return self._client
 
-    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
+    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         """One request for some keys."""
-        return self.delete_named(keys, [{"Key": self.bucket.base + key} for key in keys])
+        return dict(self.delete_named([(key, (self.bucket.base + key, "")) for key in keys]))
 
-    def delete_named(
-        self, keys: Sequence[str], objects: Sequence[Mapping[str, str]]
-    ) -> Mapping[str, DeleteAnswer] | None:
-        """One DeleteObjects for `objects`, which belong to `keys`; what it said by key."""
-        base = self.bucket.base
+    def delete_named(self, wanted: Sequence[tuple[str, Name]]) -> list[tuple[str, DeleteAnswer]]:
+        """One DeleteObjects: what it said of each name, with the key that the name belongs to."""
+        objects = [{"Key": name} | ({"VersionId": version} if version else {}) for _, (name, version) in wanted]
         try:
-            answer = self.client().delete_objects(Bucket=self.bucket.name, Delete={"Objects": objects, "Quiet": True})
+            # Not quiet: a quiet answer names failures only, and so any empty page would say that all went well.
+            answer = self.client().delete_objects(Bucket=self.bucket.name, Delete={"Objects": objects})
         except SDK_ERRORS as error:
-            return None if code_of(error) in BATCH_REFUSED else dict.fromkeys(keys, failure(error))
-        failed = {error.get("Key"): error.get("Code") or "Unknown" for error in answer.get("Errors") or ()}
-        named = {key: failed.pop(base + key) for key in keys if base + key in failed}
-        if failed:  # errors about keys not asked for: nobody knows which of ours they mean
-            whole = dict.fromkeys(keys, DeleteAnswer.failed(next(iter(failed.values()))))
-            return whole | {key: told(code)._replace(again=False) for key, code in named.items()}
-        return dict.fromkeys(keys, _GONE) | {key: told(code) for key, code in named.items()}
+            said = DeleteAnswer.not_together() if code_of(error) in BATCH_REFUSED else failure(error)
+            return [(key, said) for key, _ in wanted]
+        return results.answers(answer[NAMED], wanted)
 
     def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        """One request for one key."""
+        """One request for one key, and a look where its answer does not say that it was carried out."""
         (key,) = keys
         try:
-            self.client().delete_object(Bucket=self.bucket.name, Key=self.bucket.base + key)
+            answer = self.client().delete_object(Bucket=self.bucket.name, Key=self.bucket.base + key)
         except SDK_ERRORS as error:
-            return {key: DeleteAnswer(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else failure(error)}
+            return {key: told(code_of(error)) if code_of(error) in GONE else failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
             return {key: DeleteAnswer.failed("InvalidKey")}
-        return {key: _GONE}
+        return {key: _GONE if answer[DONE] else judge_unclear(lambda: self.bucket.head(key))}

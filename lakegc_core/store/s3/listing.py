@@ -43,14 +43,14 @@ def _before_parse(operation_model: Any, response_dict: Any, customized_response_
         page = ElementTree.fromstring(response_dict["body"])
     except ElementTree.ParseError:  # botocore asks again
         return
-    if _name(page) == "ListBucketResult":
-        objects = [each for each in page if _name(each) == "Contents"]
-        page[:] = [each for each in page if _name(each) != "Contents"]
+    if local_name(page) == "ListBucketResult":
+        objects = [each for each in page if local_name(each) == "Contents"]
+        page[:] = [each for each in page if local_name(each) != "Contents"]
         response_dict["body"] = ElementTree.tostring(page)
-        customized_response_dict[PAGE_FIELD] = [{_name(field): field.text for field in each} for each in objects]
+        customized_response_dict[PAGE_FIELD] = [{local_name(field): field.text for field in each} for each in objects]
 
 
-def _name(element: ElementTree.Element) -> str:
+def local_name(element: ElementTree.Element) -> str:
     """An element's name, without the namespace that some stores leave out."""
     return element.tag.rpartition("}")[2]
 
@@ -71,7 +71,8 @@ def read_page(answer: Mapping[str, Any], wanted: str, cut: int, where: str) -> L
     keys = [decode(str(row["Key"])) for row in rows]
     prefixes = [decode(found["Prefix"]) for found in answer.get("CommonPrefixes") or ()]
     announced = answer.get("KeyCount")
-    if announced is not None and announced != len(keys) + len(prefixes):
+    # Some stores count objects alone, or nothing. Only a page that holds less than it announces has lost something.
+    if announced is not None and announced > len(keys) + len(prefixes):
         raise IncompleteError(
             f"{where}: the store announced {announced} keys in a page and sent {len(keys)} and"
             f" {len(prefixes)} prefixes; the listing cannot be trusted. Try again, or look at what lies"

@@ -17,13 +17,21 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import IncompleteReadError, ResponseStreamingError
 
-from lakegc_core.errors import IncompleteError, PreconditionFailedError, SettingsError, StoreError, UnusableKeyError
+from lakegc_core.errors import (
+    IncompleteError,
+    NoConditionsError,
+    PreconditionFailedError,
+    SettingsError,
+    StoreError,
+    UnusableKeyError,
+)
 from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
+from lakegc_core.store.conditions import writes_conditionally
 from lakegc_core.store.pace import Gate
-from lakegc_core.store.remote import RemoteStore, bare, check_whole, writes_conditionally
+from lakegc_core.store.remote import RemoteStore, bare, check_whole
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
-from lakegc_core.store.s3.access import LOST, TOO_LARGE, UNSUPPORTED, attempts_of, code_of
+from lakegc_core.store.s3.access import CONDITION_UNKNOWN, CONFLICT, LOST, TOO_LARGE, attempts_of, code_of
 from lakegc_core.store.s3.bucket import Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
 from lakegc_core.store.s3.settings import settings_of
@@ -131,12 +139,21 @@ class S3Store(RemoteStore):
         conditions = {"IfNoneMatch": "*"} if if_absent else {}
         if if_match is not None:
             conditions["IfMatch"] = f'"{if_match}"'
-        try:
-            answer = self._bucket.call("put_object", key, Key=self._base + key, Body=data, **conditions)
-        except PreconditionFailedError as error:
-            attempts += [None] * attempts_of(error.__context__)
-            raise
-        return bare(answer.get("ETag")) or ""
+        for attempt in range(1, self._config.max_attempts + 1):
+            try:
+                answer = self._bucket.call("put_object", key, Key=self._base + key, Body=data, **conditions)
+            except PreconditionFailedError as error:
+                attempts += [None] * attempts_of(error.__context__)
+                if code_of(error.__context__) not in CONFLICT or attempt == self._config.max_attempts:
+                    raise
+                time.sleep(BACKOFF.wait(attempt))  # another write was under way: S3 wants this one repeated
+            except StoreError as error:
+                if conditions and code_of(error.__context__) in CONDITION_UNKNOWN:
+                    raise NoConditionsError(str(error)) from None
+                raise
+            else:
+                return bare(answer.get("ETag")) or ""
+        raise AssertionError("max_attempts is at least 1")
 
     def _head(self, key: str) -> ObjectInfo:
         if not self._base + key:
@@ -161,8 +178,8 @@ class S3Store(RemoteStore):
             if code_of(error.__context__) not in TOO_LARGE:
                 raise
             self._bucket.call("copy", source_key, Key=self._base + key, CopySource=origin, Config=_IN_PARTS)
-            return self.head(key).etag
-        return bare(answer.get("CopyObjectResult", {}).get("ETag"))
+            return self.head(key).etag or ""
+        return bare(answer.get("CopyObjectResult", {}).get("ETag")) or self.head(key).etag or ""
 
     def download(self, key: str, file: IO[bytes]) -> None:
         """Fetch the object into a file, in parts if it is large."""
@@ -181,7 +198,7 @@ class S3Store(RemoteStore):
         versioning = None if "Error" in answer else _VERSIONING.get(answer.get("Status"))
         if not self._deletes.leaves_versions:
             versioning = False  # nothing stays of what is deleted
-        return StoreProbe(self._bucket.date_of(answer), self._conditional_writes(), versioning)
+        return StoreProbe(self._bucket.date_of(answer), writes_conditionally(self), versioning)
 
     def settings(self) -> StoreSettings:
         """Versioning, object lock, encryption, lifecycle rules and open uploads, each by a request of its own."""
@@ -190,14 +207,6 @@ class S3Store(RemoteStore):
     def clock(self) -> datetime:
         """The date of the answer to one HEAD."""
         return self._bucket.date_of(self._bucket.answer("head_object", PROBE_KEY, Key=self._base + PROBE_KEY))
-
-    def _conditional_writes(self) -> bool:
-        try:
-            return writes_conditionally(self, "0" * 32)
-        except StoreError as error:
-            if code_of(error.__context__) in UNSUPPORTED:
-                return False
-            raise
 
 
 def _reach(config: S3Config) -> tuple[str | None, ...]:

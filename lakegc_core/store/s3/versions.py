@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lakegc_core.errors import ObjectNotFoundError, StoreError
+from lakegc_core.errors import IncompleteError, LakegcError, ObjectNotFoundError
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
 from lakegc_core.store.repeated_deletes import DeleteAnswer
@@ -15,6 +15,9 @@ from lakegc_core.store.s3.access import SDK_ERRORS, failure
 from lakegc_core.store.s3.deletes import ObjectDeletes
 
 _MOST = 1000  # versions a request
+_DONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
+_NULL = "null"  # how S3 calls the version of an object that was written without versioning; some stores call it nothing
+_AFTER = ("KeyMarker", "VersionIdMarker")
 
 
 class VersionDeletes(ObjectDeletes):
@@ -23,36 +26,39 @@ class VersionDeletes(ObjectDeletes):
     best: Deletes = Deletes(batch=100)
     leaves_versions = False
 
-    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer] | None:
+    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         """One request for the versions of each key, and one for 1000 versions of all."""
         found: dict[str, DeleteAnswer] = {}
         try:
             versions = {key: self.versions(key) for key in keys}
         except SDK_ERRORS as error:
             return dict.fromkeys(keys, failure(error))
-        wanted = [(key, version) for key in keys for version in versions[key]]
+        except IncompleteError:
+            return dict.fromkeys(keys, DeleteAnswer.lost())
+        wanted = [(key, (self.bucket.base + key, version)) for key in keys for version in versions[key]]
         for start in range(0, len(wanted), _MOST):
-            some = wanted[start : start + _MOST]
-            objects = [{"Key": self.bucket.base + key, "VersionId": version} for key, version in some]
-            told = self.delete_named([key for key, _ in some], objects)
-            if told is None:
-                return None
-            for key, said in told.items():
-                if key not in found or found[key].outcome == Outcome.DELETED:
+            for key, said in self.delete_named(wanted[start : start + _MOST]):
+                if key not in found or found[key].outcome in _DONE:
                     found[key] = said  # one version that stays is the key's outcome
         return {key: found.get(key) or self._without_versions(key) for key in keys}
 
     def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        """One request for the versions of one key, and one for each of them."""
+        """One request for the versions of one key, and one for each of them; then the versions are asked for again."""
         (key,) = keys
+        name, client = {"Bucket": self.bucket.name, "Key": self.bucket.base + key}, self.client()
         try:
             versions = self.versions(key)
             for version in versions:
-                self.client().delete_object(Bucket=self.bucket.name, Key=self.bucket.base + key, VersionId=version)
+                client.delete_object(**name, VersionId=version)
+            stays = bool(versions and self.versions(key))  # whatever was answered; HEAD does not show delete markers
         except SDK_ERRORS as error:
             return {key: failure(error)}
+        except IncompleteError:
+            return {key: DeleteAnswer.lost()}
         except UnicodeError:  # half a surrogate pair: no key is called so
             return {key: DeleteAnswer.failed("InvalidKey")}
+        if stays:
+            return {key: DeleteAnswer.failed("NotCarriedOut", again=True)}
         return {key: DeleteAnswer(Outcome.DELETED) if versions else self._without_versions(key)}
 
     def _without_versions(self, key: str) -> DeleteAnswer:
@@ -61,15 +67,27 @@ class VersionDeletes(ObjectDeletes):
             self.bucket.head(key)
         except ObjectNotFoundError:
             return DeleteAnswer(Outcome.ALREADY_GONE)
-        except StoreError:
+        except LakegcError:
             pass  # nobody knows: not gone
         return DeleteAnswer.failed("NoVersions")
 
     def versions(self, key: str) -> list[str]:
-        """The ids of all versions of one key, delete markers too. Raises the SDK's errors."""
-        whole, found = self.bucket.base + key, []
-        pages = self.bucket.client.get_paginator("list_object_versions").paginate(Bucket=self.bucket.name, Prefix=whole)
-        for page in pages:
+        """The ids of all versions of one key, delete markers too. Raises the SDK's errors; IncompleteError if a page
+        of the list is none, or is not followed by the next one."""
+        whole, found, after = self.bucket.base + key, list[str](), dict[str, str]()
+        while True:
+            page = self.bucket.client.list_object_versions(Bucket=self.bucket.name, Prefix=whole, **after)
             listed = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
-            found += [each["VersionId"] for each in listed if each["Key"] == whole]
-        return found
+            found += [each.get("VersionId") or _NULL for each in listed if each.get("Key") == whole]
+            if page["ResponseMetadata"]["HTTPStatusCode"] != 200 or page.get("IsTruncated") is None:
+                raise IncompleteError(
+                    f"{self.bucket.root}: the answer about versions of {key!r} is no list of versions"
+                )
+            if not page["IsTruncated"]:
+                return found
+            following = {name: page[f"Next{name}"] for name in _AFTER if page.get(f"Next{name}")}
+            if not following or following == after:
+                raise IncompleteError(
+                    f"{self.bucket.root}: the list of versions of {key!r} does not say how it goes on"
+                )
+            after = following

@@ -26,7 +26,7 @@ from lakegc_core.store.azure.store import AzureConfig, AzureStore
 from lakegc_core.store.factory import config_for
 from tests.support.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer
 from tests.support.proxy import Answer, Forward, Request, failing
-from tests.support.store_faults import Faulty
+from tests.support.store_faults import Faulty, answering
 
 # How a list page of three blobs can be spoilt, and a word of the error it must give.
 PAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
@@ -148,11 +148,48 @@ def test_errors_of_single_blobs_are_theirs_alone_and_only_they_are_asked_for_aga
     assert [request.body.count(b"\r\nDELETE ") for request in batches(faulty_azure)] == [3, 1]
 
 
-def test_a_blob_whose_answer_is_missing_from_the_batch_has_none(faulty_azure: Faulty) -> None:
+def asked_alone(faulty: Faulty) -> list[str]:
+    """The blobs whose delete was asked for by a request of its own."""
+    return [each.path.partition("?")[0][-6:] for each in faulty.proxy.requests if each.method == "DELETE"]
+
+
+def test_a_blob_whose_answer_is_missing_from_the_batch_is_asked_for_alone(faulty_azure: Faulty) -> None:
     faulty_azure.direct.write("data/b", b"")
     faulty_azure.proxy.hook = in_batch(lambda body: body.replace(b"Content-ID: 1", b"Content-ID: x"))
     store = replace(faulty_azure.config, max_attempts=1).connect()
-    assert store.delete_many(["data/a", "data/b"]) == ["already_gone", NO_ANSWER]
+    assert store.delete_many(["data/a", "data/b"]) == ["already_gone", "deleted"]
+    assert asked_alone(faulty_azure) == ["data/b"]
+
+
+@pytest.mark.parametrize("line", [b"204 No Content", b"200 OK", b"206 Partial Content"])
+def test_a_success_in_a_batch_that_is_not_the_service_s_own_is_no_answer(faulty_azure: Faulty, line: bytes) -> None:
+    faulty_azure.direct.write("data/b", b"")
+    faulty_azure.proxy.hook = in_batch(spoil(1, line))
+    assert faulty_azure.store.delete_many(["data/a", "data/b"]) == ["already_gone", "deleted"]
+    assert asked_alone(faulty_azure) == ["data/b"]
+
+
+@pytest.mark.parametrize("status", [200, 202, 204, 206])
+def test_a_batch_that_was_not_carried_out_is_not_reported_as_done(faulty_azure: Faulty, status: int) -> None:
+    faulty_azure.direct.write("data/b", b"")
+    odd = Answer(status, {}, b"")
+    faulty_azure.proxy.hook = lambda request, forward: odd if "batch" in request.query.values() else forward(request)
+    assert faulty_azure.store.delete_many(["data/a", "data/b"]) == ["deleted", "deleted"]  # what came first, who knows
+    assert faulty_azure.listed() == []
+
+
+@pytest.mark.parametrize("status", [200, 204, 206])
+def test_the_delete_of_one_blob_that_was_not_carried_out_is_not_reported_as_done(
+    faulty_azure: Faulty, status: int
+) -> None:
+    faulty_azure.direct.write("data/b", b"")
+    odd = Answer(status, {}, b"")
+    faulty_azure.proxy.hook = lambda request, forward: (
+        odd if request.method == "DELETE" else no_batches(request, forward)
+    )
+    assert faulty_azure.store.delete_many(["data/a", "data/b"]) == ["deleted", "failed:NotCarriedOut"]
+    faulty_azure.proxy.hook = answering(odd)
+    assert faulty_azure.store.delete_many(["data/a", "data/b"]) == [NO_ANSWER, NO_ANSWER]
 
 
 def test_answers_are_told_apart_by_their_number_not_by_their_order() -> None:

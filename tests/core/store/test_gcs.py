@@ -12,6 +12,7 @@ import pytest
 
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import LakegcError, SettingsError, StoreError
+from lakegc_core.names import NO_ANSWER
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.factory import config_for
 from lakegc_core.store.gcs.store import GCSConfig
@@ -60,6 +61,18 @@ def test_a_list_page_that_does_not_add_up_is_an_error(faulty_gcs: Faulty, page: 
     faulty_gcs.proxy.hook = faulty_gcs.altering(lambda body: json.dumps(change(json.loads(body))).encode())
     with pytest.raises(LakegcError, match=message):
         faulty_gcs.listed()
+
+
+@pytest.mark.parametrize(("status", "body"), [(202, b""), (206, b""), (200, b"<p>login</p>"), (200, b"{}")])
+def test_a_delete_that_was_not_carried_out_is_not_reported_as_done(
+    faulty_gcs: Faulty, status: int, body: bytes
+) -> None:
+    faulty_gcs.direct.write("data/a", b"")
+    odd = Answer(status, {}, body)
+    faulty_gcs.proxy.hook = lambda request, forward: odd if request.method == "DELETE" else forward(request)
+    assert faulty_gcs.store.delete_many(["data/a", "data/b"]) == ["failed:NotCarriedOut", "deleted"]
+    faulty_gcs.proxy.hook = answering(odd)
+    assert faulty_gcs.store.delete_many(["data/a"]) == [NO_ANSWER]
 
 
 def test_conditions_are_made_of_generations(faulty_gcs: Faulty) -> None:

@@ -15,6 +15,7 @@ from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all
 
 BUSY = DeleteAnswer.failed("SlowDown", throttled=True)
 DONE = DeleteAnswer(Outcome.DELETED)
+GONE = DeleteAnswer(Outcome.ALREADY_GONE)
 
 
 @dataclass
@@ -176,11 +177,28 @@ def test_what_is_found_gone_after_a_lost_answer_was_deleted_by_it(clock: Clock) 
 
 
 def test_a_batch_that_the_store_does_not_take_is_divided(clock: Clock) -> None:
-    ask, _ = answers(None)
-    single, asked = answers(BUSY, DONE)
+    ask, _ = answers(DeleteAnswer.not_together())
+    single, asked = answers(BUSY, DONE, DONE, GONE)
     pace = clock.pace(most=1)
-    outcomes = delete_all(["a", "b"], ask, attempts=2, gate=Gate(pace), single=single)
-    assert outcomes == {"a": Outcome.DELETED, "b": Outcome.DELETED} and asked == [["a"], ["a"], ["b"]]
+    outcomes = delete_all("abc", ask, attempts=2, gate=Gate(pace), single=single)
+    assert outcomes == {"a": Outcome.DELETED, "b": Outcome.DELETED, "c": Outcome.ALREADY_GONE}
+    assert asked == [["a"], ["a"], ["b"], ["c"]]
+
+
+def test_only_the_keys_that_a_batch_said_nothing_of_are_asked_for_alone_and_it_may_have_done_them(clock: Clock) -> None:
+    ask, together = answers({"a": DONE, "b": DeleteAnswer.unnamed(), "c": BUSY}, DONE)
+    single, alone = answers(GONE)
+    outcomes = delete_all("abc", ask, attempts=2, gate=Gate(clock.pace()), single=single)
+    assert outcomes == dict.fromkeys("abc", Outcome.DELETED)
+    assert (together, alone) == ([["a", "b", "c"], ["c"]], [["b"]])
+
+
+def test_a_key_that_no_request_was_let_through_for_alone_keeps_what_the_batch_left_open(clock: Clock) -> None:
+    for left, outcome in ((DeleteAnswer.unnamed(), NO_ANSWER), (DeleteAnswer.not_together(), NOT_ASKED)):
+        (ask, _), (single, alone), once = answers(left), answers(DONE), iter([None])
+        gate = Gate(clock.pace(), lambda once=once: next(once, True) is None)  # type: ignore[misc]
+        assert delete_all(["a"], ask, attempts=2, gate=gate, single=single) == {"a": outcome}
+        assert alone == []
 
 
 def test_a_gate_that_shuts_leaves_what_was_not_carried_out_without_an_outcome(clock: Clock) -> None:

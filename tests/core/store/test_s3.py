@@ -13,14 +13,13 @@ from boto3.s3.transfer import TransferConfig
 
 from lakegc_core.config.settings import ServerSettings, Settings
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
-from lakegc_core.names import NO_ANSWER
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.factory import config_at, config_for
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3.store import S3Config
-from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, failing, pass_on
+from tests.support.proxy import Answer, Forward, Request
 from tests.support.servers import S3Server
-from tests.support.store_faults import Faulty, answering
+from tests.support.store_faults import Faulty
 
 # How a list page of three objects can be spoilt, and a word of the error it must give.
 PAGES = {
@@ -48,20 +47,6 @@ PAGES = {
     "keys of another place": (lambda body: re.sub(rb"<Key>[^/]*/", b"<Key>elsewhere/", body), "not below"),
     "XML that breaks off": (lambda body: body[: len(body) // 2], "500"),
 }
-
-
-def delete_errors(*found: tuple[str, str]) -> Hook:
-    """DeleteObjects' answer with these (key, code), whatever was asked."""
-    rows = "".join(f"<Error><Key>{key}</Key><Code>{code}</Code></Error>" for key, code in found)
-    body = f"<DeleteResult>{rows}</DeleteResult>".encode()
-    return lambda request, forward: Answer(200, {"Content-Type": "application/xml"}, body)
-
-
-def malformed_batch(request: Request, forward: Forward) -> Answer:
-    """Refuses DeleteObjects, as for a key no XML can hold; lets all else through."""
-    if request.method != "POST":
-        return forward(request)
-    return Answer(400, {"Content-Type": "application/xml"}, b"<Error><Code>MalformedXML</Code></Error>")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -129,36 +114,6 @@ def test_an_error_page_of_something_else_is_a_failure(faulty_s3: Faulty) -> None
         faulty_s3.listed()
 
 
-def test_t36_only_the_batch_whose_answer_was_lost_has_none(faulty_s3: Faulty) -> None:
-    faulty_s3.proxy.hook = failing(2, answer_lost)
-    outcomes = faulty_s3.store.delete_many([f"data/{number}" for number in range(1001)])
-    assert outcomes == [NO_ANSWER] * 1000 + ["deleted"]
-
-
-def test_t35_errors_of_single_keys_are_theirs_alone(faulty_s3: Faulty) -> None:
-    prefix = faulty_s3.config.prefix
-
-    keys = ["data/a", "data/b", "data/c"]
-    faulty_s3.proxy.hook = delete_errors((f"{prefix}/data/b", "AccessDenied"), (f"{prefix}/data/c", "NoSuchKey"))
-    assert faulty_s3.store.delete_many(keys) == ["deleted", "failed:AccessDenied", "already_gone"]
-    faulty_s3.proxy.hook = delete_errors(("something/else", "AccessDenied"))
-    assert faulty_s3.store.delete_many(keys) == ["failed:AccessDenied"] * 3
-    faulty_s3.proxy.hook = failing(1, delete_errors((f"{prefix}/data/b", "SlowDown")))
-    assert faulty_s3.store.delete_many(keys) == ["deleted"] * 3
-    assert b"data/a" not in faulty_s3.proxy.requests[-1].body  # only what failed is asked for again
-
-
-@pytest.mark.parametrize("body", [b"", b"<p>login</p>", b"{}", b"<ListBucketResult/>", b"<DeleteResult><Error>"])
-def test_an_answer_that_is_no_delete_result_does_not_say_that_all_is_deleted(faulty_s3: Faulty, body: bytes) -> None:
-    """Only failures are named in a right one, so that an empty page would say: all went well."""
-    faulty_s3.direct.write("data/a", b"")
-    faulty_s3.proxy.hook = answering(Answer(200, {"Content-Type": "text/html"}, body))
-    (outcome,) = faulty_s3.store.delete_many(["data/a"])
-    assert outcome in (NO_ANSWER, "failed:500") and len(faulty_s3.proxy.requests) == 2
-    faulty_s3.proxy.hook = pass_on
-    assert faulty_s3.store.delete_many(["data/a"]) == ["deleted"] and faulty_s3.listed() == []
-
-
 def too_large_for_one_copy(request: Request, forward: Forward) -> Answer:
     """Refuses CopyObject as S3 does beyond 5 GiB; lets all else through, copies of parts too."""
     if request.header("x-amz-copy-source") is None or "uploadId" in request.query:
@@ -207,21 +162,6 @@ def test_a_copy_in_parts_that_fails_leaves_nothing_behind(
     assert not begun.get("Uploads")
 
 
-def test_an_address_that_knows_no_bucket_does_not_say_that_all_is_gone(faulty_s3: Faulty) -> None:
-    faulty_s3.proxy.hook = answering(Answer(404, {"Content-Type": "text/html"}, b"<p>nothing here</p>"))
-    outcomes = faulty_s3.store.delete_many(["data/a", "data/b"])
-    assert all(outcome.startswith("failed:") for outcome in outcomes), outcomes
-
-
-def test_a_batch_the_store_cannot_read_is_deleted_key_by_key(faulty_s3: Faulty) -> None:
-    keys = ["data/a", "data/b"]
-    for key in keys:
-        faulty_s3.direct.write(key, b"")
-    faulty_s3.proxy.hook = malformed_batch
-    assert faulty_s3.store.delete_many(keys) == ["deleted", "deleted"]
-    assert faulty_s3.listed() == []
-
-
 def test_the_environment_of_the_sdk_is_enough(seaweed: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in seaweed.environment().items():
         monkeypatch.setenv(name, value)
@@ -258,30 +198,6 @@ def test_where_versioning_is_suspended_nobody_claims_to_know_what_a_delete_frees
     told = {"ResponseMetadata": {"HTTPHeaders": {"date": "Mon, 02 Nov 2026 10:00:00 GMT"}}, **answer}
     monkeypatch.setattr(store.client, "get_bucket_versioning", lambda Bucket: told)
     assert store.probe().versioning is kept
-
-
-def test_what_a_store_without_lists_of_versions_still_shows_does_not_count_as_gone(
-    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = seaweed.config(uuid.uuid4().hex, delete_versions=True).connect()
-    store.write("data/a", b"1")
-    monkeypatch.setattr(store._deletes, "versions", lambda key: [])
-    assert store.delete_many(["data/a", "data/b"]) == ["failed:NoVersions", "already_gone"]
-
-
-def test_asked_to_it_deletes_every_version_of_a_key_and_of_no_other(seaweed: S3Server) -> None:
-    client, bucket = seaweed.client(), f"versioned-{uuid.uuid4().hex[:8]}"
-    client.create_bucket(Bucket=bucket)
-    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    store = seaweed.config("ns", bucket=bucket, delete_versions=True).connect()
-    assert store.probe().versioning is False, "nothing stays of what is deleted"
-    for key in ("data/a", "data/a", "data/a,live", "data/b"):
-        store.write(key, key.encode())
-    client.delete_object(Bucket=bucket, Key="ns/data/b")
-    assert store.delete_many(["data/a", "data/b", "data/c"]) == ["deleted", "deleted", "already_gone"]
-    left = client.list_object_versions(Bucket=bucket, Prefix="ns/data/")
-    assert [each["Key"] for each in left["Versions"]] == ["ns/data/a,live"] and "DeleteMarkers" not in left
-    assert store.delete_many(["data/a,live", "no\x01xml"]) == ["deleted", "already_gone"]
 
 
 def md5(data: bytes) -> str:

@@ -33,7 +33,10 @@ def patient(request: pytest.FixtureRequest) -> Patient:
 def test_on_a_sound_repository_it_finds_only_that_there_is_no_mark_and_leaves_nothing_behind(patient: Patient) -> None:
     before = patient.files()
     found = patient.examine()
-    assert [(each.name, each.level) for each in found.findings] == [("no-mark", Level.NOTE)]
+    of_the_server = ["slashes-folded"] if patient.s3 else []  # SeaweedFS takes a//b for a/b
+    assert [(each.name, each.level) for each in found.findings] == [
+        (name, Level.NOTE) for name in (*of_the_server, "no-mark")
+    ]
     assert set(found.looked_at) == LOOKS and not found.is_alarming
     assert patient.files() == before
     if patient.folder is not None:

@@ -23,6 +23,7 @@ from lakegc_core.store.local.store import LocalStore
 from lakegc_core.store.s3.store import S3Store
 from tests.core.answers.doctor.conftest import READER, READER_SECRET, Patient, s3_settings, worst
 from tests.support.proxy import Answer, Forward, Hook, Proxy, Request, proxy
+from tests.support.s3_dialects import DIALECTS
 from tests.support.servers import S3Server, rclone_s3
 
 OWN = "_lakefs/retention/gc/lakegc/"
@@ -161,9 +162,79 @@ def test_each_condition_is_tried(behind: Behind, condition: str) -> None:
     assert behind.patient.files() == before
 
 
+WITHOUT_CONDITIONS = [
+    "304 to every If-None-Match",
+    "400 to If-None-Match",
+    "501 to If-None-Match",
+    "412 to every If-Match",
+]
+
+
+@pytest.mark.parametrize("name", WITHOUT_CONDITIONS)
+def test_conditions_that_do_not_work_are_one_alarm_that_names_the_way_out_and_the_way_out_works(
+    behind: Behind, name: str
+) -> None:
+    behind.proxy.hook = DIALECTS[name].make()
+    before = behind.patient.files()
+    (found,) = worst(behind.patient.examine())
+    assert found.name == "conditional-writes" and found.level is Level.ALARM and "lease: external" in found.do
+    assert worst(behind.patient.at(lease="external").examine()) == []
+    assert behind.patient.files() == before
+
+
+WORKING = [
+    "KeyCount without prefixes",
+    "304 where the key is taken",
+    "one 409 at the first condition",
+    "204 to deletes of many",
+    "half of a DeleteResult",
+]
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_a_dialect_of_s3_that_lakegc_works_with_is_no_alarm_and_nothing_stays(behind: Behind, name: str) -> None:
+    behind.proxy.hook = DIALECTS[name].make()
+    before = behind.patient.files()
+    assert worst(behind.patient.examine()) == []
+    assert behind.patient.files() == before
+
+
+def test_a_store_that_folds_slashes_is_named_and_one_that_does_not_is_not(behind: Behind, on_folder: Patient) -> None:
+    finding = behind.patient.finding("slashes-folded")  # SeaweedFS does
+    assert finding.level is Level.NOTE and "docs/stores.md" in finding.do
+    assert "slashes-folded" not in {each.name for each in on_folder.examine().findings}
+    behind.proxy.hook = lambda request, forward: (
+        denied() if request.method == "PUT" and "//" in request.path else forward(request)
+    )
+    assert "slashes-folded" not in {each.name for each in behind.patient.examine().findings}
+
+
+@pytest.mark.parametrize(
+    "name", ["no IsTruncated", "no NextContinuationToken", "no date", "204 to writes", "virtual-hosted style only"]
+)
+def test_a_dialect_that_lakegc_cannot_work_with_is_an_alarm_in_words_that_help(behind: Behind, name: str) -> None:
+    if name == "no NextContinuationToken":
+        behind.proxy.hook = more_pages(DIALECTS[name].make())
+    else:
+        behind.proxy.hook = DIALECTS[name].make()
+    alarms = [each for each in behind.patient.examine().findings if each.level is Level.ALARM]
+    assert any(DIALECTS[name].refusal in each.what for each in alarms), alarms
+
+
+def more_pages(hook: Hook) -> Hook:
+    """Every page of a list says that there are more."""
+
+    def changed(request: Request, forward: Forward) -> Answer | None:
+        answer = hook(request, forward)
+        assert answer is not None
+        return replace(answer, body=answer.body.replace(b"<IsTruncated>false", b"<IsTruncated>true"))
+
+    return changed
+
+
 def test_what_cannot_be_removed_is_named(behind: Behind) -> None:
     hook: Hook = lambda request, forward: (  # noqa: E731
-        denied() if is_delete(request) and b"/written" in request.body else forward(request)
+        denied() if is_delete(request) and b"/written<" in request.body else forward(request)
     )
     behind.proxy.hook = hook
     finding = behind.patient.finding("left-behind")
@@ -187,7 +258,7 @@ def test_where_deletes_take_versions_that_right_is_tried_too(on_bucket: Patient,
     client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     with proxy(weed.endpoint) as between:
         patient = on_bucket.at(stores=(StoreMapping("s3://", endpoint=between.endpoint, delete_versions=True),))
-        assert [each.name for each in patient.examine().findings] == ["no-mark"]
+        assert [each.name for each in patient.examine().findings] == ["slashes-folded", "no-mark"]
         left = client.list_object_versions(Bucket=bucket, Prefix=f"ns/{OWN}")
         assert "Versions" not in left and "DeleteMarkers" not in left
         Behind(patient, between).refuse(lambda request: is_delete(request) and b"VersionId" in request.body)
