@@ -124,7 +124,11 @@ def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GCSServer]:
         yield server
 
 
-@pytest.fixture(params=(*KINDS, *WORKING))
+# The servers are in every run, the dialects in that of the slow tests that guard against loss of data.
+SLOWLY = tuple(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.safety]) for name in WORKING)
+
+
+@pytest.fixture(params=(*KINDS, *SLOWLY))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """An empty root on each kind of store in turn, under a prefix with a space and an accent."""
     name = f"näme space-{uuid.uuid4().hex[:12]}"
