@@ -24,25 +24,35 @@ def user_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
     Empty if the machine knows the user. What the environment says stays.
     """
-    uid = os.geteuid()
+    names = ("SPARK_USER", "HADOOP_USER_NAME")
+    return {} if _is_known() else {name: environment.get(name) or f"uid-{os.geteuid()}" for name in names}
+
+
+def _is_known() -> bool:
     try:
-        pwd.getpwuid(uid)
+        pwd.getpwuid(os.geteuid())
     except KeyError:
-        return {name: environment.get(name) or f"uid-{uid}" for name in ("SPARK_USER", "HADOOP_USER_NAME")}
-    return {}
+        return False
+    return True
 
 
 def java_options() -> list[str]:
-    """Where Java puts its temporary files: where Python does, as it does not look at TMPDIR itself; and the libraries
-    that it unpacks there elsewhere, if nothing may be run from that place."""
+    """Where Java puts its temporary files: where Python does, as it does not look at TMPDIR itself; the libraries that
+    it unpacks there elsewhere, if nothing may be run from that place; and a home for a user that has none."""
     place = Path(tempfile.gettempdir())
     options = [] if place == Path("/tmp") else [_option("java.io.tmpdir", place)]
-    if not _runs_programs(place):
-        with contextlib.suppress(SettingsError):  # little needs them, and what does will say so
-            natives = place_for("natives")
-            natives.mkdir(exist_ok=True)
-            options += [_option(name, natives) for name in _NATIVES]
+    with contextlib.suppress(SettingsError):  # little needs them, and what does will say so
+        if not _runs_programs(place):
+            options += [_option(name, _made("natives")) for name in _NATIVES]
+        if not _is_known():
+            options.append(_option("user.home", Path(os.environ.get("HOME") or _made("home"))))
     return options
+
+
+def _made(name: str) -> Path:
+    place = place_for(name)
+    place.mkdir(exist_ok=True)
+    return place
 
 
 def _option(name: str, place: Path) -> str:
