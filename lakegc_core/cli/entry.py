@@ -17,7 +17,7 @@ from lakegc_core.cli import answers, copying, doctor, history, marking, report, 
 from lakegc_core.cli.options import flag, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.errors import LakegcError
-from lakegc_core.spark.causes import advice, cause
+from lakegc_core.spark.traces import advice, cause
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import shown
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def read_only(folder: Path) -> list[str]:
     ]
 
 
-def _run(command: Sequence[str], variables: Mapping[str, str], **more: object) -> Done:
+def _run(command: Sequence[str], variables: Mapping[str, str], **more: Any) -> Done:
     """With these variables and no others, but for what finds programs and this tree."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **variables}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=STARTS, cwd="/", **more)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from lakegc_core.spark.causes import advice, cause
+from lakegc_core.spark.traces import advice, cause
 
 _JAVA = """An error occurred while calling o317.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
