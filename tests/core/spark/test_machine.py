@@ -70,7 +70,8 @@ def test_spark_reads_and_writes_where_nothing_may_be_run_from_temporary_files() 
 @pytest.mark.slow
 def test_java_puts_its_temporary_files_where_tmpdir_says() -> None:
     """/tmp itself may be read-only, as in a container with a read-only root."""
-    done = with_mounts(read_only(Path("/tmp")), JOB, {"HOME": "/nowhere", "TMPDIR": "/dev/shm"})
+    mounts = [*read_only(Path("/tmp")), tmpfs(Path("/dev/shm"), "mode=1777")]
+    done = with_mounts(mounts, JOB, {"HOME": "/proc/nowhere", "TMPDIR": "/dev/shm"})
     assert done.out.strip() == WORKED, done.err[-2000:]
 
 
