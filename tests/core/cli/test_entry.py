@@ -93,3 +93,15 @@ def test_an_error_that_nobody_reads_on_stdout_is_still_said_on_stderr() -> None:
 def test_another_pipe_that_breaks_is_a_fault_that_is_told() -> None:
     code, said = unread("sys.stdout = sys.stderr; raise BrokenPipeError('a socket')", ["marks", "lake"])
     assert code == 1 and "BrokenPipeError: a socket" in said and "Please report this" in said
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [("a.B: one reason", "Please report this."), ("java.io.IOException: No space left on device", "Make room")],
+)
+def test_of_an_error_of_java_the_last_cause_is_told(last: str, expected: str) -> None:
+    """And who is asked to report it: nobody, if the machine is to blame."""
+    text = f"An error occurred while calling None.x.\n: a.B: first\n\tat a.B.c(D.java:1)\nCaused by: {last}\n\tat x"
+    code, said = unread(f"raise RuntimeError({text!r})", ["marks", "lake"])
+    assert code == 1 and said.startswith(f"lakegc: RuntimeError: {last}\n") and expected in said
+    assert ("Please report" in said) == (expected == "Please report this.")
