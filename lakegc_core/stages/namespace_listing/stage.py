@@ -35,7 +35,6 @@ from lakegc_core.stages.namespace_listing.inventory import (
     Units,
     carried_units,
     find,
-    journals,
     known_slices,
     unit_of,
     write_gone,
@@ -54,7 +53,6 @@ __all__ = [
     "STAGE",
     "Units",
     "find",
-    "journals",
     "namespace_listing",
     "unit_of",
 ]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.errors import ObjectNotFoundError
-from lakegc_core.names import NO_ANSWER, Outcome
+from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, Outcome
 from lakegc_core.store.base import Store, StoreConfig, connect
 
 if TYPE_CHECKING:
@@ -34,6 +34,29 @@ def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
     return rows.mapInArrow(body, rows.schema)
 
 
+def present(rows: DataFrame, config: StoreConfig) -> DataFrame:
+    """The other rows: those whose object the store holds."""
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            absent = pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_())
+            yield batch.filter(pc.invert(absent))
+
+    return rows.mapInArrow(body, rows.schema)
+
+
+def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
+    """What lies there of objects that the sweeps of other marks deleted (columns address, size): with a column outcome,
+    `already_gone` or SEEN_AGAIN. The store has the last word: records may be of another moment."""
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            gone = pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_())
+            yield batch.append_column("outcome", pc.if_else(gone, str(Outcome.ALREADY_GONE), SEEN_AGAIN))
+
+    return rows.select("address", "size").mapInArrow(body, "address string, size bigint, outcome string")
+
+
 def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
     """What became of objects that a sweep planned and told nothing of (columns address, size): with a column outcome.
 
@@ -51,29 +74,18 @@ def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
     return rows.select("address", "size").mapInArrow(body, "address string, size bigint, outcome string")
 
 
-RETURNED = "returned"
-"""What the sweep of another mark deleted and something refers to now: it was brought back, or the reference is dead."""
-
-_IF_GONE = {Outcome.RESCUED: Outcome.LOST, Outcome.HELD: Outcome.LOST, RETURNED: Outcome.ALREADY_GONE}
+_IF_GONE = {Outcome.RESCUED: Outcome.LOST, Outcome.HELD: Outcome.LOST}
 
 
 def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:
-    """The rows (columns `address`, `outcome`), where what is rescued or held and yet gone is lost. What returned is
-    rescued if it is there; else it was gone before, and the next mark names it as missing."""
+    """The rows (columns `address`, `outcome`), where what is rescued or held and yet gone is lost."""
     outcomes = table["outcome"].to_pylist()
     addresses = [
         each for each, outcome in zip(table["address"].to_pylist(), outcomes, strict=True) if outcome in _IF_GONE
     ]
     gone = iter(_are_absent(config, addresses))
-
-    def told(outcome: str) -> str:
-        if outcome not in _IF_GONE:
-            return outcome
-        if next(gone):
-            return _IF_GONE[outcome]
-        return Outcome.RESCUED if outcome == RETURNED else outcome
-
-    found = pa.array([str(told(outcome)) for outcome in outcomes], pa.string())
+    told = [_IF_GONE[each] if each in _IF_GONE and next(gone) else each for each in outcomes]
+    found = pa.array([str(each) for each in told], pa.string())
     return table.set_column(table.schema.get_field_index("outcome"), "outcome", found)
 
 
