@@ -80,7 +80,7 @@ def _over_at(mark: MarkArtifacts, number: int) -> float:
         report = report_of(mark.store, mark.folder, number)
     except MarkError:
         report = None
-    return float("inf") if report is None else float(report["finished_at"])
+    return float("inf") if report is None else float(report.get("finished_at", "inf"))
 
 
 def records_of(context: RepositoryContext, since: float = 0.0) -> Records:
@@ -91,10 +91,10 @@ def records_of(context: RepositoryContext, since: float = 0.0) -> Records:
     for mark_id in marks(context.workspace, context.home):
         mark = context.artifacts(mark_id)
         for record in _of_mark(mark, since):
-            if isinstance(record, Record):
-                found.append(record)
-            else:
+            if record is None:
                 whole = False
+            elif record.parts:
+                found.append(record)
     if not since:
         here = {_name_of(record) for record in found}
         found += (record for record in _kept(context) if _name_of(record) not in here)

@@ -287,7 +287,7 @@ def _repository_lines(found: Json) -> list[str]:
     return [
         f"{name} · {age}{left}",
         *marks_lines(found["marks"]),
-        *_total_lines(found["totals"], found["price"], found["came_back"]),
+        *_total_lines(found["totals"], found["price"], found.get("came_back")),
     ]
 
 

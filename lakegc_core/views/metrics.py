@@ -32,11 +32,11 @@ _GAUGES = {
 _COUNTERS = {
     "lakegc_deleted_bytes": (
         "bytes_deleted",
-        "Bytes that all sweeps deleted, also those of retired marks, less what came back.",
+        "Bytes that all sweeps deleted, of retired marks too, less what came back.",
     ),
     "lakegc_deleted_objects": (
         "deleted",
-        "Objects that all sweeps deleted, also those of retired marks, less what came back.",
+        "Objects that all sweeps deleted, of retired marks too, less what came back.",
     ),
 }
 _STAGE = "lakegc_stage_seconds"

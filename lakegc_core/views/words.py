@@ -112,6 +112,8 @@ def freed(report: Json) -> str:
 def gone_by(report: Json) -> str:
     """Who had deleted what was gone when a sweep asked for it, in words. `report`: of a sweep. Somebody else is named
     only where lakegc itself cannot have done it."""
+    if not report["outcomes"].get(Outcome.ALREADY_GONE):
+        return ""
     sweeps, others = report.get("gone_by_sweeps", 0), report.get("gone_by_others")
     if others is None:
         return "they were gone before this sweep deleted them"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,15 +46,37 @@ def present(rows: DataFrame, config: StoreConfig) -> DataFrame:
 
 
 def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
-    """What lies there of objects that the sweeps of other marks deleted (columns address, size): with a column outcome,
-    `already_gone` or SEEN_AGAIN. The store has the last word: records may be of another moment."""
+    """What lies there of objects that the sweeps of other marks deleted (columns address, size, last_modified, as this
+    mark listed them): with a column outcome. The store has the last word: records may be of another moment.
+
+    `already_gone`: it is not there. SEEN_AGAIN: the object that the mark listed is. Both SEEN_AGAIN and `unconfirmed`,
+    a row each: another one is, which is left to the next mark.
+    """
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            gone = pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_())
-            yield batch.append_column("outcome", pc.if_else(gone, str(Outcome.ALREADY_GONE), SEEN_AGAIN))
+        store = connect(config)
+        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            for batch in batches:
+                for row, outcomes in zip(
+                    batch.to_pylist(), pool.map(lambda row: _told(store, row), batch.to_pylist()), strict=True
+                ):
+                    found = [{"address": row["address"], "size": row["size"], "outcome": each} for each in outcomes]
+                    yield pa.RecordBatch.from_pylist(found, schema=_TOLD)
 
-    return rows.select("address", "size").mapInArrow(body, "address string, size bigint, outcome string")
+    return rows.select("address", "size", "last_modified").mapInArrow(body, "address string, size long, outcome string")
+
+
+_TOLD = pa.schema([("address", pa.string()), ("size", pa.int64()), ("outcome", pa.string())])
+
+
+def _told(store: Store, row: dict[str, Any]) -> list[str]:
+    try:
+        found = store.head(row["address"])
+    except ObjectNotFoundError:
+        return [Outcome.ALREADY_GONE.value]
+    apart = abs((found.last_modified - row["last_modified"]).total_seconds())
+    is_same = found.size == row["size"] and apart < 1  # a HEAD tells whole seconds
+    return [SEEN_AGAIN] if is_same else [SEEN_AGAIN, Outcome.UNCONFIRMED.value]
 
 
 def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
