@@ -43,8 +43,8 @@ def key(number: int) -> str:
 
 @contextmanager
 def behaving(how: Behaviour) -> Iterator[None]:
-    """The store behaves so when it is asked to delete data: it deletes; or says so and does nothing; or deletes and does
-    not answer."""
+    """The store behaves so when it is asked to delete data: it deletes, or says so and does nothing, or deletes and
+    does not answer."""
     delete = LocalStore.delete_many
 
     def told(store: LocalStore, keys: Sequence[str], *more: Any) -> list[str]:

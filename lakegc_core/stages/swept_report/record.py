@@ -114,9 +114,9 @@ class SweepRecord:
         return [part for part in parts if self._reads[f"{folder}/{part.name}"]]
 
     def deleted_elsewhere(self) -> DataFrame | None:
-        """Addresses that sweeps of other marks deleted since this mark began to list, by the last known of each: the mark
-        may still name them. None where there was no such sweep, and for a mark of another version, which does
-        not say when it listed. What does not read is passed over: it may be counted twice, and nothing is stuck."""
+        """Addresses that sweeps of other marks deleted since this mark began to list, by the last known of each: the
+        mark may still name them. None where there was no such sweep, and for a mark of another version, which does not
+        say when it listed. What does not read is passed over: it may be counted twice, and nothing is stuck."""
         if self._context.header.format != FORMAT:
             return None
         since = self._context.mark.require(Stage.NAMESPACE_LISTING).started_at

@@ -29,7 +29,9 @@ def events(record: Record, rows: Rows, but: str = "") -> pa.Table:
     found = Events(record, None, but)(told.select(columns[list(Kind).index(record.kind)]))
     rows_left = len(found["address"])
     arrays = [
-        found[name] if hasattr(found[name], "__len__") and not isinstance(found[name], str) else [found[name]] * rows_left
+        found[name]
+        if hasattr(found[name], "__len__") and not isinstance(found[name], str)
+        else [found[name]] * rows_left
         for name in EVENTS.names
     ]
     return pa.table({name: pa.array(each) for name, each in zip(EVENTS.names, arrays, strict=True)}).cast(EVENTS)

@@ -91,7 +91,7 @@ def test_what_came_back_by_other_hands_is_named_taken_back_and_a_candidate_like_
     town.later(180)
     seen = town.mark("m2")
     told = guard(seen)
-    assert not told.passed and not told.stops and pipeline.review(seen).authorized
+    assert not told.passed and not told.stops
     assert "1 objects (10 bytes)" in told.description and key(0) in told.description
     assert "sweep 1 of mark m1 (1)" in told.description
     assert pipeline.review(seen).report["objects"]["came_back"] == 1
