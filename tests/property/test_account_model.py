@@ -103,14 +103,15 @@ class Story:
             self.town.litter(int(address[-4:-1], 16), self.town.sizes[address])
 
     def others(self) -> None:
-        """Other collectors delete, and people bring objects back. Both are seen by the next mark alone."""
-        lying = self.town.lying()
+        """Other collectors delete, and people bring objects back. Both are seen by the next mark alone. What lakegc holds
+        for deleted by its own hand is left alone: nobody could tell afterwards whose delete it was."""
+        lying = self.town.lying() - self.undetected
         for number in self.numbers:
             fate = self.chance.random()
             if key(number) in lying and fate < 0.1:
                 self.town.remove(key(number))
                 self.counts["removed by others"] += 1
-            elif key(number) not in lying and fate < 0.2:
+            elif key(number) not in lying | self.undetected and fate < 0.2:
                 self.town.litter(number, self.town.sizes[key(number)])
                 self.by_lakegc.discard(key(number))
                 self.counts["brought back by hand"] += 1

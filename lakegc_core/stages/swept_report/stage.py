@@ -249,8 +249,7 @@ class _Sweep:
     def _conclude(self, look: Look | None, *, closed: bool = False) -> SweepResult:
         """Add all up and write the report. `look`: the last one; None where there was none. `closed`: by `close`."""
         unreadable = read_again(self.context, self.call.sample)
-        if not closed:
-            self._check_deleted()
+        self._check_deleted()
         totals = self.record.totals()
         planned = self.record.check_sums()
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
@@ -272,11 +271,12 @@ class _Sweep:
         return result
 
     def _check_deleted(self) -> None:
-        """Ask the store for a random sample of what it said it had deleted; if one of it is there, for all of it."""
+        """Ask the store for a sample of what it said it had deleted, by the hash of the address; if one of it is there,
+        for all of it."""
         from pyspark.sql import functions as F
 
         told = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED).select("address", "size").distinct()
-        some = told.orderBy(F.rand()).limit(self.context.level.samples)
+        some = told.orderBy(F.xxhash64("address", F.lit(self.record.folder))).limit(self.context.level.samples)
         with clear_errors():
             lying = present(some, self.context.data).limit(1).count() if self.context.level.samples else 0
         if lying:
