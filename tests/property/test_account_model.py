@@ -103,8 +103,8 @@ class Story:
             self.town.litter(int(address[-4:-1], 16), self.town.sizes[address])
 
     def others(self) -> None:
-        """Other collectors delete, and people bring objects back. Both are seen by the next mark alone. What lakegc holds
-        for deleted by its own hand is left alone: nobody could tell afterwards whose delete it was."""
+        """Other collectors delete, and people bring objects back. Both are seen by the next mark alone. What lakegc
+        takes for deleted by itself is left alone: nobody could tell afterwards whose delete it was."""
         lying = self.town.lying() - self.undetected
         for number in self.numbers:
             fate = self.chance.random()
