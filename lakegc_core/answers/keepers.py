@@ -23,13 +23,13 @@ from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer, layers_of, restored_since
+from lakegc_core.marks.ledger import journals
 from lakegc_core.names import Reason
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.scenarios import NEVER, Columns
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, runs_here
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
 from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES, RANGES_SCHEMA, RangeReader, reading
-from lakegc_core.stages.namespace_listing.stage import journals
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, only, partitions_for, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Source, read_named, sources_of

@@ -14,13 +14,13 @@ from lakegc_core.answers.workers import Workers
 from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
+from lakegc_core.marks.ledger import journals
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.spark.session import Json
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
 from lakegc_core.stages.committed_addresses.stage import HELD
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.stage import KEPT, NEIGHBOURS, ORIGINS
-from lakegc_core.stages.namespace_listing.stage import journals
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import ObjectInfo, connect, head_if_there
 from lakegc_core.tables.key_scan import Source, sources_of

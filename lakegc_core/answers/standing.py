@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.answers.scratch import Scratch
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.last_known import gone
 from lakegc_core.marks.layers import Layer
-from lakegc_core.names import STAGES, Outcome, Reason
+from lakegc_core.marks.ledger import Kind, records_of
+from lakegc_core.names import STAGES, Reason
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped
 from lakegc_core.stages.committed_addresses.stage import held_by_path
@@ -20,10 +22,9 @@ from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.stage import KEPT, NEIGHBOURS, Judge
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
-from lakegc_core.tables.gather import Feed, rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, flagged
-from lakegc_core.tables.key_scan import Source, Wanted
+from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, write
 
 if TYPE_CHECKING:
@@ -65,22 +66,14 @@ def objects_of(
 
 
 def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside: Scratch) -> Wanted:
-    """What sweeps have deleted since the mark was begun."""
-    feeds = [
-        Feed(Source(context.workspace, journal, part, mark_id), ("address", "outcome"), _gone)
-        for mark_id, journal, parts in namespace_listing.journals(context, own.manifests[STAGES[0]].started_at)
-        for part in parts
-    ]
-    if not feeds:
+    """What sweeps have deleted since the mark was begun, as the ledger last knows it."""
+    records = records_of(context, own.manifests[STAGES[0]].started_at)
+    if not any(record.kind == Kind.SWEPT and record.parts for record in records.found):
         return Wanted(aside.config, ())
     target = f"{aside.folder}/{_DELETED}"
-    parts = write(rows_of_feeds(spark, feeds, _ADDRESS), aside.config, {_DELETED: target}, _ADDRESS)[_DELETED]
+    found = gone(spark, context, records)
+    parts = write(found, aside.config, {_DELETED: target}, _ADDRESS)[_DELETED]
     return Wanted(aside.config, ((target, parts),))
-
-
-def _gone(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    gone = pc.is_in(rows["outcome"], pa.array([Outcome.DELETED, Outcome.ALREADY_GONE]))
-    return {"address": rows["address"].filter(gone)}
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from lakegc_core.cli.options import name_mark, opened, option, own_mark, show, s
 from lakegc_core.cli.verb import Verb
 from lakegc_core.copies import backup
 from lakegc_core.copies.backup import CopyResult
-from lakegc_core.copies.transfer import Limits
+from lakegc_core.copies.transfer import MISSING, Limits
 from lakegc_core.errors import SettingsError
+from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import open_mark
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import human_bytes, shown
@@ -76,8 +77,19 @@ def _end_copy(options: argparse.Namespace, result: CopyResult) -> int:
     found = copy_report(result)
     show(options, found, copy_screen(result.verb, found))
     if result.failed:
-        sys.stderr.write(f"lakegc: {result.failed:,} objects were not copied. The others are; run it again.\n")
+        sys.stderr.write(f"lakegc: {_failed(result)}\n")
     return 1 if result.failed else 0
+
+
+def _failed(result: CopyResult) -> str:
+    """What to do about objects that were not copied, in sentences."""
+    said = f"{result.failed:,} objects were not copied."
+    saved = sum(result.outcomes.get(outcome, 0) for outcome in SAVED)
+    if saved:
+        return f"{said} The other {saved:,} are at their place; run it again."
+    if result.verb == "restore" and result.outcomes.get(MISSING, 0) == result.failed:
+        return f"{said} Nothing was: {result.place} holds none of them. Name the place that the backup was made to."
+    return f"{said} Nothing was. Do what the lines above ask for, and run it again."
 
 
 def copy_report(result: CopyResult) -> Json:

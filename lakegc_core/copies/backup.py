@@ -19,11 +19,14 @@ from lakegc_core.marks.artifacts import RESTORES, STAMP
 from lakegc_core.marks.backups import ALREADY_THERE, BACKUP, COPIED, SAVED, backup_manifest, folder_of, place_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.last_known import gone, readable_records, taken_back
+from lakegc_core.marks.ledger import records_of, write_report
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.stages.committed_addresses.stage import addresses_at
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, read, spark_width
 
 if TYPE_CHECKING:
@@ -120,10 +123,29 @@ def restore(
         copied = copy_objects(
             spark, _spread(objects), source, context.data, (context.workspace, folder), limits or Limits()
         )
-    result = _result("restore", context, source, copied, started)
+        result = _result("restore", context, source, copied, started)
+        _close_restore(spark, context, folder, copied.parts, result)
     if paths and not sum(result.outcomes.values()):
         raise MarkError(f"No object of the backup of mark {context.header.mark_id} matches {', '.join(paths)}.")
     return result
+
+
+def _close_restore(
+    spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], result: CopyResult
+) -> None:
+    """Write what was brought back, and what sweeps had counted of it. From here on the ledger believes the journal."""
+    records = readable_records(spark, context.workspace, records_of(context))  # not this one, which has no report yet
+    rows = read(spark, context.workspace, folder, parts, SCHEMA)
+    back = rows.where(rows["outcome"].isin(*SAVED)).select("address").distinct()
+    found = gone(spark, context, records, Wanted(context.workspace, ((folder, parts),))).as_frame()
+    report = {
+        "place": result.place,
+        "outcomes": dict(result.outcomes),
+        "bytes": result.bytes,
+        "taken_back": taken_back(found.join(many(back), "address")),
+        "finished_at": clock.now().timestamp(),
+    }
+    write_report(connect(context.workspace), folder, report)
 
 
 def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:

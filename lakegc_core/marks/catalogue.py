@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any
 
 from lakegc_core import clock
@@ -78,12 +79,13 @@ def _own(mark: MarkArtifacts) -> dict[str, Any]:
         if last is None:
             done = [stage for stage in STAGES if mark.manifest(stage)]
             return found | {"state": f"after {done[-1]}" if done else "begun"}
-        expired = mark.facts(ExpiredFacts).expired
+        facts = mark.facts(ExpiredFacts)
         sweeps = len(sweeps_of(mark.store, mark.folder))
         return found | {
             "state": SWEPT if sweeps else COMPLETE,
-            "expired": expired.objects,
-            "expired_bytes": expired.bytes,
+            "expired": facts.expired.objects,
+            "expired_bytes": facts.expired.bytes,
+            "taken_back": [asdict(each) for each in facts.taken_back],
             "sweeps": sweeps,
         }
     except LakegcError as error:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core.clock import APART
 from lakegc_core.errors import LakegcError, MarkError
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAMP, Manifest, MarkArtifacts, facts_of, marks
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest, MarkArtifacts, facts_of, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
+from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.previous import findings_before
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import ListingFacts
@@ -202,22 +203,9 @@ def restored_since(context: RepositoryContext, moment: float) -> Restore | None:
 
 
 def restored_at(mark: MarkArtifacts) -> float:
-    """When objects of a mark were last brought back, unix seconds; 0 if never."""
-    prefix = f"{mark.folder}/{RESTORES}/"
-    found = [
-        _stamped_at(each.removeprefix(prefix).rstrip("/"))
-        for level in mark.store.list_level(prefix)
-        for each in level.prefixes
-    ]
-    return max(found, default=0.0)
-
-
-def _stamped_at(name: str) -> float:
-    """The time that the name of a restore says, unix seconds; 0 for a folder that lakegc did not name."""
-    try:
-        return datetime.strptime(f"{name}+0000", f"{STAMP}%z").timestamp()
-    except ValueError:
-        return 0.0
+    """When objects of a mark were last brought back, or may have been, unix seconds; 0 if never. A restore that says
+    that it copied nothing is none."""
+    return max((each.begun_at for each in restores_of(mark) if each.may_have_copied), default=0.0)
 
 
 def _missing_part(layer: Layer) -> str:

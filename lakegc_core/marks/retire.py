@@ -8,25 +8,26 @@ next call if this one broke off. Data, rules, rescues and lakeFS's own lists of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.clock import APART, instant
-from lakegc_core.errors import MarkError, ObjectNotFoundError, SettingsError, StoreError
+from lakegc_core.clock import APART
+from lakegc_core.errors import MarkError, SettingsError, StoreError
 from lakegc_core.marks import lease
-from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, marks, retired_marks
-from lakegc_core.marks.backups import BACKUP
+from lakegc_core.marks.artifacts import MarkArtifacts, marks, retired_marks
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.json_files import digest, encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
+from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.previous import asked_at, check_clock, read_at, series_of, unreadable_until
-from lakegc_core.marks.sweeps import files_of, journalled, report_of, sweeps_of
-from lakegc_core.names import FAILED, RETIRED, STAGES, Outcome
+from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
+from lakegc_core.marks.sweeps import files_of, sweeps_of
+from lakegc_core.names import FAILED, STAGES, Outcome
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
 
@@ -142,24 +143,6 @@ def list_retired(context: RepositoryContext) -> list[Json]:
     ]
 
 
-def freed_by(record: Json) -> Json:
-    """The record of a retired mark in a line: what the mark found, and what was deleted by it."""
-    expired = record["stages"].get(STAGES[-1], {}).get("facts", {}).get("expired", {})
-    reports = record["sweeps"].values()
-    return {
-        "mark_id": record["mark_id"],
-        "started_at": instant(record["header"]["started_at"]) if record["header"] else None,
-        "retired_at": instant(record["retired_at"]),
-        "state": RETIRED,
-        "expired": expired.get("objects", 0),
-        "expired_bytes": expired.get("bytes", 0),
-        "sweeps": len(record["sweeps"]),
-        "deleted": sum(report.get("outcomes", {}).get(Outcome.DELETED, 0) for report in reports),
-        "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in reports),
-        "backup": (record["backup"] or {}).get("place"),
-    }
-
-
 def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:
     gone = retired_marks(context.workspace, context.home)
     ids = marks(context.workspace, context.home)
@@ -177,16 +160,20 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
         if mark.mark_id in kept:
             continue
         artifacts = context.artifacts(mark.mark_id)
-        record = _record(context.repository.id, artifacts)
+        record = record_of(context.repository.id, artifacts)
         retired[mark.mark_id] = freed_by(record)
         if not dry_run:
             _check(held)
+            keep_records(artifacts)
             record |= {"digest": digest(record)}
             artifacts.store.write(artifacts.retired_key, encode(record))
             deleted = _delete_mark(artifacts, held)
             context.say(f"retire: mark {mark.mark_id}, {deleted[0]:,} artifacts")
             count, size = count + deleted[0], size + deleted[1]
     for mark_id in left_over if not dry_run else ():
+        _check(held)
+        keep_records(context.artifacts(mark_id))
+        add_restores(context.artifacts(mark_id))
         deleted = _delete_files(context.artifacts(mark_id), held)
         count, size = count + deleted[0], size + deleted[1]
     return Retirement(context.repository.id, retired, kept, count, size, dry_run)
@@ -225,7 +212,7 @@ def _swept_at(mark: MarkArtifacts) -> float:
     """When the last sweep of a mark that is over was; 0 if there was none. One whose report does not read can have been
     over as late as the newest file of the mark is."""
     try:
-        reports = [_report(mark, number) for number in sweeps_of(mark.store, mark.folder)]
+        reports = [sweep_of(mark, number) for number in sweeps_of(mark.store, mark.folder)]
         return max((report["finished_at"] for report in reports if report), default=0.0)
     except (MarkError, KeyError):
         return unreadable_until(mark)
@@ -246,7 +233,7 @@ def _is_to_be_closed(mark: MarkArtifacts) -> bool:
     """Whether a sweep of it broke off, or has a report that does not read: a person is told to close it."""
     try:
         for number in sweeps_of(mark.store, mark.folder):
-            _report(mark, number)
+            sweep_of(mark, number)
     except MarkError:
         return True
     return _is_open(mark)
@@ -259,56 +246,12 @@ def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:
         if "plan.json" in names and "report.json" not in names:
             return f"sweep {number} of it broke off: finish it, or {_CLOSE}"
         try:
-            lost = "report.json" in names and _report(mark, number).get("outcomes", {}).get(Outcome.LOST, 0)
+            lost = "report.json" in names and sweep_of(mark, number).get("outcomes", {}).get(Outcome.LOST, 0)
         except MarkError:
             return f"the report of sweep {number} of it does not read: remove that file; {then}"
         if lost:
             return f"sweep {number} of it lost objects, which its journal names: restore them, then remove it by hand"
     return ""
-
-
-def _record(repository: str, mark: MarkArtifacts) -> Json:
-    """What stays of a mark: its header, what each stage found, and the reports of its sweeps, as far as they read."""
-    header = _or_none(mark.header)
-    stages = {stage: manifest for stage in STAGES if (manifest := _or_none(mark.manifest, stage)) is not None}
-    record = {
-        "repository": repository,
-        "mark_id": mark.mark_id,
-        "retired_at": clock.now().timestamp(),
-        "header": asdict(header) | {"digest": header.digest} if header else None,
-        "stages": {stage: _condensed(manifest) for stage, manifest in stages.items()},
-        "sweeps": {
-            str(number): _report(mark, number) or journalled(mark.config, mark.folder, number)
-            for number in sweeps_of(mark.store, mark.folder)
-            if not {"report.json", "plan.json"}.isdisjoint(files_of(mark.store, mark.folder, number))
-        },
-        "backup": _or_none(_json_at, mark, BACKUP),
-    }
-    # As it will be read back, so that its digest is that of what was written.
-    return decode(encode(record), "record")
-
-
-def _or_none(read: Callable[..., T], *arguments: Any) -> T | None:
-    try:
-        return read(*arguments)
-    except MarkError:
-        return None
-
-
-def _condensed(manifest: Manifest) -> Json:
-    shown = ("digest", "started_at", "finished_at", "seconds", "rows", "bytes", "facts", "version")
-    return {name: getattr(manifest, name) for name in shown}
-
-
-def _report(mark: MarkArtifacts, number: int) -> Json:
-    return report_of(mark.store, mark.folder, number) or {}
-
-
-def _json_at(mark: MarkArtifacts, name: str) -> Json | None:
-    try:
-        return decode(mark.store.read(f"{mark.folder}/{name}"), f"{mark.location}/{name}")
-    except ObjectNotFoundError:
-        return None
 
 
 def _delete_mark(mark: MarkArtifacts, held: Lease | None) -> tuple[int, int]:

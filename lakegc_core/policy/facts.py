@@ -243,6 +243,16 @@ class OriginFacts(_Whole):
 
 
 @dataclass(frozen=True)
+class TakenBack(_Whole):
+    """What a sweep had counted as deleted of objects that are there again."""
+
+    mark_id: str
+    sweep: int
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class ExpiredFacts(Groups, StageFacts):
     """What became of every listed object, and where and how old the garbage is."""
 
@@ -267,6 +277,11 @@ class ExpiredFacts(Groups, StageFacts):
         None  # of the objects staged at `previous`: neither staged nor committed; None: not counted
     )
     swept_before: int = 0  # live addresses that the store lacks because a sweep had deleted them; not among `missing`
+    came_back: Amount = (
+        NOTHING  # listed, although a sweep had recorded them as deleted and no restore brought them back
+    )
+    came_back_examples: tuple[str, ...] = ()  # addresses of some of these
+    taken_back: tuple[TakenBack, ...] = ()  # what sweeps had counted of these
     origins: OriginFacts | None = None  # None where nobody looked, as in marks from before there was this key
 
     @property

@@ -19,6 +19,7 @@ from lakegc_core.policy.judgements import (
     candidates,
     clocks,
     completeness,
+    deleted_is_gone,
     heads_and_tags,
     holds,
     known_heads,
@@ -120,6 +121,7 @@ GUARDS: tuple[Guard, ...] = (
         True,
         lambda evidence: evidence.neighbours_strict,
     ),
+    Guard("deleted-is-gone", "WARN", "a delete that was not carried out passes for done", deleted_is_gone),
     Guard("holds", "WARN", "a misspelt hold keeps nothing, and nobody notices", holds),
 )
 BY_NAME = {guard.name: guard for guard in GUARDS}

@@ -121,6 +121,22 @@ def _swept_before(objects: int) -> str:
     )
 
 
+def deleted_is_gone(evidence: Evidence) -> Finding:
+    found = evidence.expired
+    if not found.came_back.objects:
+        return True, "Nothing lies in the store that a sweep recorded as deleted."
+    sweeps = [f"sweep {each.sweep} of mark {each.mark_id} ({each.objects:,})" for each in found.taken_back]
+    more = f" and {len(sweeps) - 3:,} more" if len(sweeps) > 3 else ""
+    by = f" They are of {', '.join(sweeps[:3])}{more}." if sweeps else ""
+    return False, (
+        f"{found.came_back.objects:,} objects ({found.came_back.bytes:,} bytes) lie in the store that a sweep had "
+        f"recorded as deleted, and no restore brought them back: for example {', '.join(found.came_back_examples[:2])}."
+        f"{by} Either somebody brought them back by hand, or the store did not carry out deletes that it confirmed. "
+        "They are judged like any other object, and the history does not count them as deleted any more. If nobody "
+        "brought them back, find out what lies between lakegc and the store."
+    )
+
+
 def blast_radius(evidence: Evidence) -> Finding:
     expired, listed = evidence.expired.expired, evidence.expired.listed
     level = evidence.level

@@ -162,13 +162,19 @@ def list_parts(config: StoreConfig, folder: str) -> list[Part]:
     found: list[Part] = []
     for level in connect(config).list_level(f"{folder}/"):
         for key, size in zip(level.objects["address"].to_pylist(), level.objects["size"].to_pylist(), strict=True):
-            name = key.rpartition("/")[2]
-            told = re.fullmatch(r"part-([0-9]+)-([0-9a-f]{64})\.parquet", name)
-            if told is not None:
-                found.append(Part(name, int(told[1]), size, told[2]))
+            part = part_named(key, size)
+            if part is not None:
+                found.append(part)
             elif size:
-                found.append(Part(name, 0, size, ""))
+                found.append(Part(key.rpartition("/")[2], 0, size, ""))
     return sorted(found, key=lambda part: part.name)
+
+
+def part_named(key: str, size: int) -> Part | None:
+    """The part that a key names, `size` bytes long; None if lakegc wrote no such part."""
+    name = key.rpartition("/")[2]
+    told = re.fullmatch(r"part-([0-9]+)-([0-9a-f]{64})\.parquet", name)
+    return None if told is None else Part(name, int(told[1]), size, told[2])
 
 
 def readable(spark: SparkSession, config: StoreConfig, folder: str, parts: Sequence[Part]) -> list[Part]:

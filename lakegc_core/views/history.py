@@ -14,10 +14,11 @@ from typing import Any
 from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
-from lakegc_core.marks.artifacts import retired_marks
+from lakegc_core.marks.artifacts import marks, retired_marks
 from lakegc_core.marks.catalogue import own_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
-from lakegc_core.marks.retire import freed_by
+from lakegc_core.marks.ledger import restores_of
+from lakegc_core.marks.retired_records import freed_by
 from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
 from lakegc_core.names import COMPLETE, RETIRED, STAGES, SWEPT, Outcome
 from lakegc_core.policy.facts import ExpiredFacts
@@ -44,11 +45,13 @@ def history_of(
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         found = list(pool.map(lambda mark: standing(context, mark, judged=judged), own_marks(context)))
         found += [each for each in pool.map(partial(_retired, context), ids[:most_retired]) if each is not None]
+    _take_back(context, found)
     if len(ids) > len(ids[:most_retired]):
         since = max([since, *sorted(_seconds(mark["started_at"]) for mark in found if mark["started_at"])[:1]])
     found.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
     shown = [mark for mark in found if _touched(mark, since)]
     whole = [mark for mark in found if is_complete(mark) and mark["started_at"]]
+    swept = [sweep for mark in shown for sweep in mark.get("swept", ())]
     return {
         "repository": context.repository.id,
         "since": instant(since) if since else None,
@@ -56,7 +59,8 @@ def history_of(
         "last_mark": whole[0]["started_at"] if whole else None,
         "garbage": _left(whole[0]) if whole else None,
         "refused": whole[0].get("refused", []) if whole else [],
-        "totals": _totals((sweep for mark in shown for sweep in mark.get("swept", ())), since),
+        "came_back": {name: sum(sweep["came_back"][name] for sweep in swept) for name in _NONE},
+        "totals": _totals(swept, since),
         "price": price_json(context.settings.price),
     }
 
@@ -70,12 +74,41 @@ def _retired(context: RepositoryContext, mark_id: str) -> Json | None:
     if record is None:
         return None
     swept = [_swept(*each) for each in record["sweeps"].items()]
-    return freed_by(record) | {"complete": STAGES[-1] in record["stages"], "swept": swept}
+    facts = record["stages"].get(STAGES[-1], {}).get("facts", {})
+    told = {"complete": STAGES[-1] in record["stages"], "swept": swept, "restores": record.get("restores", {})}
+    return freed_by(record) | told | {"taken_back": facts.get("taken_back", ())}
+
+
+def _take_back(context: RepositoryContext, found: Sequence[Json]) -> None:
+    """Subtract from what each sweep deleted what came back of it: by restores, and by what marks and sweeps saw."""
+    standing = {
+        mark_id: {each.folder.rpartition("/")[2]: each.report for each in restores_of(context.artifacts(mark_id))}
+        for mark_id in marks(context.workspace, context.home)
+    }
+    back: dict[tuple[str, int], tuple[int, int]] = {}
+    records = [each for mark in found for each in mark.pop("taken_back", ())]
+    records += [each for mark in found for sweep in mark.get("swept", ()) for each in sweep.pop("taken_back")]
+    retired = {mark["mark_id"]: mark.pop("restores", {}) for mark in found}
+    for mark_id in {*standing, *retired}:
+        for report in (retired.get(mark_id, {}) | standing.get(mark_id, {})).values():
+            records += report["taken_back"] if report is not None else ()
+    for each in records:
+        objects, size = back.get((each["mark_id"], each["sweep"]), (0, 0))
+        back[each["mark_id"], each["sweep"]] = objects + each["objects"], size + each["bytes"]
+    for mark in found:
+        for sweep in mark.get("swept", ()):
+            objects, size = back.get((mark["mark_id"], sweep["sweep"]), (0, 0))
+            sweep["came_back"] = {"objects": objects, "bytes": size}
+            sweep["deleted"] = max(0, sweep["deleted"] - objects)
+            sweep["bytes_deleted"] = max(0, sweep["bytes_deleted"] - size)
+        if "deleted" in mark:
+            mark |= _deleted(mark["swept"])
 
 
 def unreadable(name: str, error: LakegcError) -> Json:
     """The same of a repository whose history cannot be read."""
     empty: Json = {"since": None, "marks": [], "last_mark": None, "garbage": None, "refused": [], "price": None}
+    empty["came_back"] = dict(_NONE)
     return {"repository": name} | empty | {"totals": _totals((), 0.0), "problem": str(error)}
 
 
@@ -139,6 +172,7 @@ def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
         "versioned": report.get("versioned"),
         "recoverable_until": instant(until) if until else None,
         "broke_off": not finished,
+        "taken_back": report.get("taken_back", ()),
     }
 
 
@@ -256,7 +290,11 @@ def _repository_lines(found: Json) -> list[str]:
     age = f"last mark {ago(found['last_mark'])}" if found["last_mark"] else "no complete mark"
     garbage = found["garbage"]
     left = f" · {_amount(garbage['objects'], garbage['bytes'])} of garbage left" if garbage else ""
-    return [f"{name} · {age}{left}", *marks_lines(found["marks"]), *_total_lines(found["totals"], found["price"])]
+    return [
+        f"{name} · {age}{left}",
+        *marks_lines(found["marks"]),
+        *_total_lines(found["totals"], found["price"], found.get("came_back")),
+    ]
 
 
 def _all_lines(found: Sequence[Json]) -> list[str]:
@@ -265,10 +303,12 @@ def _all_lines(found: Sequence[Json]) -> list[str]:
     return [f"{len(found):,} repositories · {left} of garbage left", *_total_lines(sums["totals"], sums["price"])]
 
 
-def _total_lines(totals: Json, price: Json | None) -> list[str]:
+def _total_lines(totals: Json, price: Json | None, back: Json | None = None) -> list[str]:
     if not totals["sweeps"]:
         return []
     said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}", *not_freed(totals)]
+    if back and back["objects"]:
+        said.append(f"not counted, because they are there again: {_amount(back['objects'], back['bytes'])}")
     saved = freed_bytes(totals)
     if price and saved:
         said.append(f"{monthly(saved, price)} saved")

@@ -30,8 +30,14 @@ _GAUGES = {
     "lakegc_refused": "1 if a guard stops the sweep of the newest complete mark, else 0.",
 }
 _COUNTERS = {
-    "lakegc_deleted_bytes": ("bytes_deleted", "Bytes that all sweeps deleted, also those of retired marks."),
-    "lakegc_deleted_objects": ("deleted", "Objects that all sweeps deleted, also those of retired marks."),
+    "lakegc_deleted_bytes": (
+        "bytes_deleted",
+        "Bytes that all sweeps deleted, of retired marks too, less what came back.",
+    ),
+    "lakegc_deleted_objects": (
+        "deleted",
+        "Objects that all sweeps deleted, of retired marks too, less what came back.",
+    ),
 }
 _STAGE = "lakegc_stage_seconds"
 _STAGE_HELP = "How long each stage of the last command took."

@@ -39,8 +39,8 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "cutoff": instant(header.cutoff),
         "safety": header.safety,
         "objects": {group: getattr(facts, group).objects for group in groups}
-        | {"missing": facts.missing, "swept_before": facts.swept_before},
-        "bytes": {group: getattr(facts, group).bytes for group in groups},
+        | {"missing": facts.missing, "swept_before": facts.swept_before, "came_back": facts.came_back.objects},
+        "bytes": {group: getattr(facts, group).bytes for group in groups} | {"came_back": facts.came_back.bytes},
         "commits": {
             "known": commits.known,
             "retained": commits.retained,
@@ -50,6 +50,10 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "guards": [verdict_json(verdict) for verdict in verdicts],
         "authorized": guards.authorized(verdicts),
         "missing": [dict(each) for each in facts.missing_paths],
+        "came_back": {
+            "examples": list(facts.came_back_examples),
+            "taken_back": [asdict(each) for each in facts.taken_back],
+        },
         "ages": [asdict(each) for each in facts.ages],
         "sizes": [asdict(each) for each in facts.sizes],
         "prefixes": [asdict(each) for each in facts.prefixes],
@@ -107,6 +111,8 @@ def sweep_report(result: SweepResult) -> Json:
         "sweep": result.sweep,
         "outcomes": {**others, "failed": sum(failures.values()), **failures},
         "bytes_deleted": result.bytes_deleted,
+        "gone_by_sweeps": result.gone_by_sweeps,
+        "gone_by_others": result.gone_by_others,
         "price": price_json(result.price),
         "planned": result.planned,
         **({} if result.planned_bytes is None else {"planned_bytes": result.planned_bytes}),

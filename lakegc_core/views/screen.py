@@ -7,11 +7,12 @@ from typing import Any
 
 from lakegc_core.clock import instant
 from lakegc_core.marks.artifacts import CLEAN
-from lakegc_core.names import Outcome
+from lakegc_core.names import STILL_THERE, Outcome
 from lakegc_core.views.words import (
     UNKNOWN_REMARK,
     counted,
     freed,
+    gone_by,
     held_by,
     human_bytes,
     kept_by,
@@ -97,9 +98,11 @@ def _cause_lines(report: Json) -> list[str]:
 def _missing_lines(report: Json) -> list[str]:
     """The live objects that the store lacks, some of them by name."""
     objects, swept = report["objects"], []
+    if objects.get("came_back"):
+        swept = [_row("came back", objects["came_back"], report["bytes"]["came_back"], "a sweep had deleted them")]
     if objects["swept_before"]:
         why = "live again, but a sweep had deleted them: reads of them fail"
-        swept = [_row("swept before", objects["swept_before"], None, why)]
+        swept += [_row("swept before", objects["swept_before"], None, why)]
     if not objects["missing"]:
         return swept
     return [
@@ -151,12 +154,13 @@ def sweep_screen(report: Json) -> str:
         lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects {size:>10}")
     remarks = {
         Outcome.DELETED: freed(report),
-        Outcome.ALREADY_GONE: "somebody else had deleted them",
+        Outcome.ALREADY_GONE: gone_by(report),
         "rescued": "live again: kept",
         "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
         "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them from a backup, and report this",
         Outcome.HELD: "kept: a hold keeps them now",
         Outcome.LEFT: "not deleted: the sweep was closed",
+        STILL_THERE: "the store confirmed these deletes, and still shows the objects: find out why",
         "failed": "run the same sweep again to finish them",
     }
     for outcome, count in outcomes.items():

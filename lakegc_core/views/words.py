@@ -109,6 +109,23 @@ def freed(report: Json) -> str:
     return ": ".join(filter(None, said))
 
 
+def gone_by(report: Json) -> str:
+    """Who had deleted what was gone when a sweep asked for it, in words. `report`: of a sweep. Somebody else is named
+    only where lakegc itself cannot have done it."""
+    if not report["outcomes"].get(Outcome.ALREADY_GONE):
+        return ""
+    sweeps, others = report.get("gone_by_sweeps", 0), report.get("gone_by_others")
+    if others is None:
+        return "they were gone before this sweep deleted them"
+    if not others:
+        return "sweeps of other marks had deleted them"
+    return (
+        f"{sweeps:,} by sweeps of other marks, the others by somebody else"
+        if sweeps
+        else "somebody else had deleted them"
+    )
+
+
 def deleted(report: Json) -> str:
     """The same as a part of a sentence, with how many objects were deleted."""
     count = counted(report["outcomes"].get(Outcome.DELETED, 0), "object")

@@ -13,12 +13,12 @@ from lakegc_core.marks.retire import Retirement
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.stages.swept_report.stage import SweepResult
 from lakegc_core.views.report import Json, sweep_report
-from lakegc_core.views.words import counted, deleted, human_bytes
+from lakegc_core.views.words import counted, deleted, gone_by, human_bytes
 from lakegc_dagster.metadata.shown import Metadata, cost, place, records
 
 _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
     Outcome.DELETED.value: "gone from the store",
-    Outcome.ALREADY_GONE.value: "somebody else had deleted it",
+    Outcome.ALREADY_GONE.value: "",  # see `gone_by`
     Outcome.RESCUED.value: "live again: kept",
     Outcome.UNCONFIRMED.value: "not yet unreferenced for long enough: kept for a later sweep",
     Outcome.HELD.value: "kept: a hold keeps it now",
@@ -36,7 +36,7 @@ def sweep_metadata(result: SweepResult) -> Metadata:
             name,
             result.outcomes.get(name, 0),
             human_bytes(result.bytes_deleted) if name == Outcome.DELETED else "",
-            means,
+            gone_by(report) if name == Outcome.ALREADY_GONE else means,
         )
         for name, means in _OUTCOMES.items()
     ]

@@ -8,7 +8,6 @@ _EXPIRED = "tests/core/stages/expired_addresses"
 _READ = "tests/core/stages/committed_addresses"
 _REUPLOADS = f"{_EXPIRED}/test_reuploads.py::test"
 _BEFORE = f"{_EXPIRED}/test_swept_before.py::test"
-_OTHERS_LISTS = f"{_BEFORE}_what_another_collector_deleted_is_missing"
 _RACES = "tests/interleavings"
 
 COMMITS = (
@@ -317,16 +316,20 @@ EXPIRED = (
     *of(
         "lakegc_core/stages/expired_addresses/swept_before.py",
         f"{_BEFORE}_what_a_sweep_lost_is_missing_although_its_list_has_it",
-        ("what a sweep lost is excused", "_journals(spark, context) if listed else ()", "()"),
+        ("what a sweep lost is excused", '.as_frame().where("NOT lost")', ".as_frame()"),
     ),
     *of(
         "lakegc_core/stages/expired_addresses/swept_before.py",
         f"{_BEFORE}_where_a_journal_does_not_read_nothing_is_excused",
-        ("a journal that does not read excuses what is missing", "listed, losses = (), ()", "losses = ()"),
+        ("a journal that does not read excuses what is missing", "if not records.whole:", "if False:"),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/swept_before.py",
-        _OTHERS_LISTS,
-        ("what another collector deleted is excused", "if mark_id in own and inside and", "if inside and"),
+        "lakegc_core/stages/expired_addresses/came_back.py",
+        f"{_EXPIRED}/test_came_back.py::test_what_was_deleted_since_the_listing_has_not_come_back_unless_the_store_shows_it",
+        (
+            "what was deleted since the listing counts as come back",
+            "shape.where(~sure).mapInArrow(_There(config), shape.schema)",
+            "shape.where(~sure)",
+        ),
     ),
 )

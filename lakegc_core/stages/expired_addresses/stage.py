@@ -18,6 +18,7 @@ from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import merged
 from lakegc_core.marks.layers import Layer, all_layers
+from lakegc_core.marks.ledger import CAME_BACK
 from lakegc_core.marks.previous import previous_findings
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
@@ -28,6 +29,7 @@ from lakegc_core.stages.committed_addresses import stage as committed_addresses
 from lakegc_core.stages.committed_addresses.stage import HELD
 from lakegc_core.stages.expired_addresses import statistics
 from lakegc_core.stages.expired_addresses.alike import Candidates
+from lakegc_core.stages.expired_addresses.came_back import find_came_back
 from lakegc_core.stages.expired_addresses.classes import PLANNED
 from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, Unreferenced, against_all
 from lakegc_core.stages.expired_addresses.heads import Since, branches_of, heads_of_mark
@@ -42,7 +44,7 @@ from lakegc_core.stages.expired_addresses.reasons import Judge, MinimumAge, Name
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, with_later_findings, with_since
 from lakegc_core.stages.expired_addresses.summary import STRANGE, Summary, amount_of, groups_of, sums_of
-from lakegc_core.stages.expired_addresses.swept_before import LOST, SWEPT, told_apart
+from lakegc_core.stages.expired_addresses.swept_before import SWEPT, told_apart
 from lakegc_core.stages.expired_addresses.text_lists import TEXT_FOLDER, TextLists
 from lakegc_core.stages.namespace_listing.stage import LEARNT
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
@@ -105,6 +107,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
     asked = _without_reuploads(spark, context, parts, folders, known.misstated, own.manifests[STAGES[2]].finished_at)
     parts = asked.parts
     origins = find_origins(spark, context, own, parts)
+    returned = find_came_back(spark, context, own, known.learnt)
     prefixes, foreign_prefixes = _largest_folders(spark, context, parts, folders)
     sums = sums_of(parts)
     groups, previous = groups_of(sums, facts_of(manifests, ListingFacts), known.learnt), previous_of(context)
@@ -119,6 +122,9 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         text_lists=_write_text(spark, context, parts[STAGE], folders[STAGE]),
         missing=amount_of(sums, Reason.MISSING).objects,
         swept_before=amount_of(sums, Reason.SWEPT_BEFORE).objects,
+        came_back=returned.amount,
+        came_back_examples=returned.examples,
+        taken_back=returned.taken_back,
         missing_paths=_missing_paths(spark, context, known, parts[MISSING]) if context.policy.origins else (),
         previous=previous,
         staged_lost=staged_lost(spark, context, previous, groups, parts),
@@ -134,6 +140,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         WAITING: asked.waiting,
         DIGESTS: asked.digests,
         **origins.parts,
+        CAME_BACK: returned.parts,
     }
     return StageOutput({**parts, **others, NEIGHBOURS: neighbours.parts}, facts)
 
@@ -277,7 +284,7 @@ def _missing(addresses: DataFrame) -> DataFrame:
     """Live addresses that the store lacks, shaped like the other rows."""
     from pyspark.sql import functions as F
 
-    reason = F.when(F.col(SWEPT) & ~F.col(LOST), Reason.SWEPT_BEFORE.value).otherwise(Reason.MISSING.value)
+    reason = F.when(F.col(SWEPT), Reason.SWEPT_BEFORE.value).otherwise(Reason.MISSING.value)
     return addresses.select(
         "address",
         F.lit(0).cast("long").alias("size"),

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.clock import APART
-from lakegc_core.marks.artifacts import marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
-from lakegc_core.marks.sweeps import over_at, sweeps_of
+from lakegc_core.marks.ledger import CAME_BACK, journals
 from lakegc_core.names import STAGES, Outcome
 from lakegc_core.policy import safety
 from lakegc_core.policy.xids import sharded_slices, slice_time
@@ -32,7 +31,7 @@ from lakegc_core.tables.gather import HASH, Feed, columns_of, gather, only, part
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, scan
 from lakegc_core.tables.key_scan import Source, Wanted, read_named
-from lakegc_core.tables.parts import Part, list_parts, read_part, rows_of, write
+from lakegc_core.tables.parts import Part, read_part, rows_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -229,6 +228,10 @@ def write_gone(
     parts = found[GONE]
     if unsure := found[_UNSURE]:
         lying = _scan(spark, layers, units, Wanted(config, ((folders[_UNSURE], unsure),)))
+        for layer in layers:  # it was deleted before the layer listed it
+            if seen := layer.manifests[STAGES[-1]].datasets.get(CAME_BACK):
+                place = (layer.mark.stage_folder(STAGES[-1], CAME_BACK), seen)
+                lying = among(spark, lying, Wanted(config, (place,)), found=False)
         parts += write(lying, config, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
     return parts, {"objects": rows_of(parts), "bytes": sum(part.sums["bytes"] for part in parts)}
 
@@ -239,18 +242,6 @@ def _split_sure(table: pa.Table) -> dict[str, pa.Table]:
 
 def _bytes(table: pa.Table) -> dict[str, int]:
     return {"bytes": pc.sum(table["size"]).as_py() or 0}
-
-
-def journals(context: MarkContext, since: float) -> Iterator[tuple[str, str, list[Part]]]:
-    """The journals of all sweeps that were not over by then: of which mark, where, and their parts."""
-    for mark_id in marks(context.workspace, context.home):
-        mark = context.artifacts(mark_id)
-        for number in sweeps_of(mark.store, mark.folder):
-            folder = f"{mark.folder}/sweeps/{number}"
-            if over_at(mark.store, mark.folder, number) < since - APART:
-                continue
-            if parts := list_parts(context.workspace, f"{folder}/outcomes"):
-                yield mark_id, f"{folder}/outcomes", parts
 
 
 @dataclass(frozen=True)

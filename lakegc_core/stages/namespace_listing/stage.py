@@ -36,7 +36,6 @@ from lakegc_core.stages.namespace_listing.inventory import (
     Units,
     carried_units,
     find,
-    journals,
     known_slices,
     unit_of,
     write_gone,
@@ -55,7 +54,6 @@ __all__ = [
     "STAGE",
     "Units",
     "find",
-    "journals",
     "namespace_listing",
     "unit_of",
 ]

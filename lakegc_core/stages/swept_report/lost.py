@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.names import NO_ANSWER, Outcome
-from lakegc_core.store.base import StoreConfig, connect, head_if_there
+from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, Outcome
+from lakegc_core.store.base import Store, StoreConfig, connect, head_if_there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +31,50 @@ def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
             yield batch.filter(pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_()))
 
     return rows.mapInArrow(body, rows.schema)
+
+
+def present(rows: DataFrame, config: StoreConfig) -> DataFrame:
+    """The other rows: those whose object the store holds."""
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            absent = pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_())
+            yield batch.filter(pc.invert(absent))
+
+    return rows.mapInArrow(body, rows.schema)
+
+
+def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
+    """What lies there of objects that the sweeps of other marks deleted (columns address, size, last_modified, as this
+    mark listed them): with a column outcome. The store has the last word: records may be of another moment.
+
+    `already_gone`: it is not there. SEEN_AGAIN: the object that the mark listed is. Both SEEN_AGAIN and `unconfirmed`,
+    a row each: another one is, which is left to the next mark.
+    """
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        store = connect(config)
+        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            for batch in batches:
+                for row, outcomes in zip(
+                    batch.to_pylist(), pool.map(lambda row: _told(store, row), batch.to_pylist()), strict=True
+                ):
+                    found = [{"address": row["address"], "size": row["size"], "outcome": each} for each in outcomes]
+                    yield pa.RecordBatch.from_pylist(found, schema=_TOLD)
+
+    return rows.select("address", "size", "last_modified").mapInArrow(body, "address string, size long, outcome string")
+
+
+_TOLD = pa.schema([("address", pa.string()), ("size", pa.int64()), ("outcome", pa.string())])
+
+
+def _told(store: Store, row: dict[str, Any]) -> list[str]:
+    found = head_if_there(store, row["address"])
+    if found is None:
+        return [Outcome.ALREADY_GONE.value]
+    apart = abs((found.last_modified - row["last_modified"]).total_seconds())
+    is_same = found.size == row["size"] and apart < 1  # a HEAD tells whole seconds
+    return [SEEN_AGAIN] if is_same else [SEEN_AGAIN, Outcome.UNCONFIRMED.value]
 
 
 def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
@@ -50,29 +94,18 @@ def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
     return rows.select("address", "size").mapInArrow(body, "address string, size bigint, outcome string")
 
 
-RETURNED = "returned"
-"""What the sweep of another mark deleted and something refers to now: it was brought back, or the reference is dead."""
-
-_IF_GONE = {Outcome.RESCUED: Outcome.LOST, Outcome.HELD: Outcome.LOST, RETURNED: Outcome.ALREADY_GONE}
+_IF_GONE = {Outcome.RESCUED: Outcome.LOST, Outcome.HELD: Outcome.LOST}
 
 
 def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:
-    """The rows (columns `address`, `outcome`), where what is rescued or held and yet gone is lost. What returned is
-    rescued if it is there; else it was gone before, and the next mark names it as missing."""
+    """The rows (columns `address`, `outcome`), where what is rescued or held and yet gone is lost."""
     outcomes = table["outcome"].to_pylist()
     addresses = [
         each for each, outcome in zip(table["address"].to_pylist(), outcomes, strict=True) if outcome in _IF_GONE
     ]
     gone = iter(_are_absent(config, addresses))
-
-    def told(outcome: str) -> str:
-        if outcome not in _IF_GONE:
-            return outcome
-        if next(gone):
-            return _IF_GONE[outcome]
-        return Outcome.RESCUED if outcome == RETURNED else outcome
-
-    found = pa.array([str(told(outcome)) for outcome in outcomes], pa.string())
+    told = [_IF_GONE[each] if each in _IF_GONE and next(gone) else each for each in outcomes]
+    found = pa.array([str(each) for each in told], pa.string())
     return table.set_column(table.schema.get_field_index("outcome"), "outcome", found)
 
 

@@ -16,7 +16,7 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import Outcome, Stage
+from lakegc_core.names import SEEN_AGAIN, Outcome, Stage
 from lakegc_core.policy import judgements
 from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.safety import LOOKS
@@ -39,12 +39,12 @@ from lakegc_core.stages.expired_addresses.stage import (
 from lakegc_core.stages.swept_report import other_tools
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.look import Look, Reads, take_look
-from lakegc_core.stages.swept_report.lost import RETURNED, told_apart, told_of_unconfirmed
+from lakegc_core.stages.swept_report.lost import seen_again, told_apart, told_of_unconfirmed
 from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.stages.swept_report.what_counts import unknown_names
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.joins import flagged
-from lakegc_core.tables.parts import Part, write
+from lakegc_core.tables.parts import Part, read, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,11 +93,11 @@ class Planner:
         if self.context.level.gap:
             candidates = with_later_findings(self.spark, self.context, candidates)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
-        elsewhere = self.record.deleted_elsewhere
+        elsewhere = self.record.deleted_elsewhere()
         if elsewhere is not None:
-            gone = F.when(F.col("gone"), Outcome.ALREADY_GONE).otherwise(F.col("outcome"))
-            judged = judged.join(many(elsewhere.withColumn("gone", F.lit(True))), "address", "left")
-            judged = judged.withColumn("outcome", gone).select(*_JUDGED.names)
+            told = self._told_elsewhere(candidates.join(many(elsewhere), "address", "left_semi"), here, attempt)
+            judged = judged.drop("outcome").join(many(told), "address", "left")
+            judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
         left: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = f"{here}/look" if number == 1 else f"{here}/look-{number}"
@@ -112,6 +112,15 @@ class Planner:
         parts = self._write_plan(judged, here, attempt, _parts(waiting), may_be_gone=may_be_gone)
         return Plan(f"{here}/plan", parts, look, left)
 
+    def _told_elsewhere(self, claimed: DataFrame, here: str, attempt: int) -> DataFrame:
+        """What is gone of the candidates that sweeps of other marks deleted: address, and outcome `already_gone`. What
+        lies there all the same is a candidate like any other, and the journal says so."""
+        config, folder = self.context.workspace, f"{here}/elsewhere"
+        asked = _stamped(seen_again(claimed, self.context.data), attempt)
+        split = {"elsewhere": folder, "outcomes": self.record.journal}
+        parts = write(asked, config, split, OUTCOMES_SCHEMA, split=_split_seen)["elsewhere"]
+        return read(self.spark, config, folder, parts, OUTCOMES_SCHEMA, ["address", "outcome"])
+
     def _judged(self, judged: DataFrame, look: Look, folder: str) -> tuple[DataFrame, Amount | None]:
         """The candidates (with `outcome`), after what a look saw and what branches showed then; and what could
         not be asked for (None: nothing had to be)."""
@@ -121,7 +130,8 @@ class Planner:
         rows = flagged(self.spark, Mapped(judged, _JUDGED), "live", look.referred_to(self.context))
         rows = flagged(self.spark, rows, "held", look.kept_by_holds(self.context))
         outcome = (
-            F.when((F.col("live") | F.col("held")) & F.col("outcome").isin(Outcome.ALREADY_GONE, RETURNED), RETURNED)
+            # It was gone before this sweep. If something refers to it, the next mark names it as missing.
+            F.when(F.col("outcome") == Outcome.ALREADY_GONE, Outcome.ALREADY_GONE)
             .when(F.col("live"), Outcome.RESCUED)
             .when(F.col("held"), Outcome.HELD)
             .when((F.col("outcome") == _PLANNED) & (F.col("since") > moment(ready)), Outcome.UNCONFIRMED)
@@ -162,7 +172,7 @@ class Planner:
     ) -> list[Part]:
         from pyspark.sql import functions as F
 
-        stamped = judged.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(clock.now().timestamp()))
+        stamped = _stamped(judged, attempt)
         ordered = (
             # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
             stamped.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
@@ -188,6 +198,18 @@ class Planner:
         is_known, said = judgements.well_known(look.found.neighbours)
         if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
             raise RefusedError(f"{said} Nothing more was deleted.")
+
+
+def _stamped(rows: DataFrame, attempt: int) -> DataFrame:
+    """The rows with the columns `attempt` and `at` of the journal."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(clock.now().timestamp()))
+
+
+def _split_seen(table: pa.Table) -> dict[str, pa.Table]:
+    seen = pc.equal(table["outcome"], SEEN_AGAIN)
+    return {"elsewhere": table.filter(pc.invert(seen)), "outcomes": table.filter(seen)}
 
 
 def _parts(rows: int) -> int:

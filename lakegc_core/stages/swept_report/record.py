@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
@@ -16,8 +15,10 @@ from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, 
 from lakegc_core.marks.artifacts import FORMAT, marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, digest, encode
-from lakegc_core.marks.sweeps import files_of, over_at, report_of, sweeps_of
-from lakegc_core.names import NO_ANSWER, Outcome, Stage
+from lakegc_core.marks.last_known import gone, readable_records, taken_back
+from lakegc_core.marks.ledger import Kind, Records, records_of
+from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
+from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.store.base import connect
@@ -41,10 +42,12 @@ _OURS = f"asked AND outcome = '{Outcome.ALREADY_GONE}'"
 
 @dataclass(frozen=True)
 class Totals:
-    """Objects by final outcome, and the bytes of those that the store said this sweep deleted."""
+    """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: how
+    many of those that were `already_gone` the sweeps of other marks had deleted."""
 
     outcomes: Mapping[str, int]
     bytes_deleted: int
+    gone_by_sweeps: int = 0
 
 
 class SweepRecord:
@@ -115,10 +118,47 @@ class SweepRecord:
         self._reads |= {f"{folder}/{part.name}": part in good for part in new}
         return [part for part in parts if self._reads[f"{folder}/{part.name}"]]
 
-    @cached_property
     def deleted_elsewhere(self) -> DataFrame | None:
-        """See `deleted_by_other_marks`; None for a mark of another version, which does not say when it listed."""
-        return deleted_by_other_marks(self._spark, self._context) if self._context.header.format == FORMAT else None
+        """Addresses that sweeps of other marks deleted since this mark began to list, by the last known of each: the
+        mark may still name them. None where there was no such sweep, and for a mark of another version, which does not
+        say when it listed. What does not read is passed over: it may be counted twice, and nothing is stuck."""
+        if self._context.header.format != FORMAT:
+            return None
+        since = self._context.mark.require(Stage.NAMESPACE_LISTING).started_at
+        own, records = self._context.header.mark_id, records_of(self._context, since)
+        if not any(each.kind == Kind.SWEPT and each.mark_id != own and each.parts for each in records.found):
+            return None
+        records = readable_records(self._spark, self._context.workspace, records)
+        found = gone(self._spark, self._context, records, but=own).as_frame()
+        # By the clock of another machine, so that the store is asked before this is believed.
+        return found.where(found["mark_id"].isNotNull() & (found["at"] >= moment(since - clock.APART))).select(
+            "address"
+        )
+
+    def taken_back(self) -> list[dict[str, Any]]:
+        """What sweeps of other marks had counted of objects that this one found there all the same."""
+        folder, config = self.journal, self._context.workspace
+        parts = self._readable(folder, list_parts(config, folder))
+        rows = read(self._spark, config, folder, parts, OUTCOMES_SCHEMA)
+        seen = rows.where(rows["outcome"] == SEEN_AGAIN).select("address").distinct()
+        with clear_errors():
+            if not seen.limit(1).count():
+                return []
+        records = records_of(self._context)
+        others = tuple(each for each in records.found if each.mark_id != self._context.header.mark_id)
+        records = readable_records(self._spark, config, Records(others))
+        return taken_back(gone(self._spark, self._context, records).as_frame().join(many(seen), "address"))
+
+    def others_are_open(self) -> bool:
+        """Whether sweeps of other marks broke off: they may have deleted what no journal names."""
+        folders = (self._context.artifacts(each).folder for each in marks(self._context.workspace, self._context.home))
+        names = (
+            files_of(self._store, folder, number)
+            for folder in folders
+            if folder != self._context.mark.folder
+            for number in sweeps_of(self._store, folder)
+        )
+        return any("plan.json" in each and "report.json" not in each for each in names)
 
     @property
     def may_have_deleted(self) -> bool:
@@ -222,27 +262,37 @@ class SweepRecord:
                     F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
                     F.max("size").alias("size"),
                     F.max("own").alias("own"),
+                    F.max("elsewhere").alias("elsewhere"),
                 )
                 .where("own")
                 .withColumn("outcome", F.when(F.expr(_OURS), Outcome.DELETED).otherwise(F.col("outcome")))
-                # What was deleted and is lost now has freed its bytes all the same.
+                # What was deleted and is lost now has freed its bytes all the same; what is still there has not.
                 .withColumn(
-                    "bytes", F.when(F.col("outcome") == Outcome.DELETED, F.col("size")).otherwise(F.col("freed"))
+                    "bytes",
+                    F.when(F.col("outcome") == Outcome.DELETED, F.col("size")).when(
+                        F.col("outcome") == Outcome.LOST, F.col("freed")
+                    ),
                 )
+                .withColumn("by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND elsewhere"))
                 .groupBy("outcome")
-                .agg(F.count("*").alias("objects"), F.sum("bytes").alias("bytes"))
+                .agg(
+                    F.count("*").alias("objects"),
+                    F.sum("bytes").alias("bytes"),
+                    F.count_if("by_others").alias("by_others"),
+                )
                 .collect()
             )
         found = {each.value: 0 for each in _ALWAYS_SHOWN} | {row["outcome"]: row["objects"] for row in rows}
-        return Totals(found, sum(row["bytes"] or 0 for row in rows))
+        return Totals(found, sum(row["bytes"] or 0 for row in rows), sum(row["by_others"] for row in rows))
 
     def _beside_others(self, outcomes: DataFrame) -> DataFrame:
         """The outcomes, with column `elsewhere`: whether the sweep of another mark says that it deleted the object."""
         from pyspark.sql import functions as F
 
-        if self.deleted_elsewhere is None:
+        elsewhere = self.deleted_elsewhere()
+        if elsewhere is None:
             return outcomes.withColumn("elsewhere", F.lit(False))
-        others = self.deleted_elsewhere.withColumn("elsewhere", F.lit(True))
+        others = elsewhere.withColumn("elsewhere", F.lit(True))
         joined = outcomes.join(many(others), "address", "left")
         return joined.withColumn("elsewhere", F.coalesce("elsewhere", F.lit(False)))
 
@@ -260,7 +310,14 @@ class SweepRecord:
         return planned
 
     def _without_finished(self, frame: DataFrame, outcomes: DataFrame) -> DataFrame:
-        done = outcomes.where(outcomes["outcome"].isin(*FINAL)).select("address").distinct()
+        from pyspark.sql import functions as F
+
+        attempt = F.col("attempt")
+        last = outcomes.groupBy("address").agg(
+            F.max(F.when(F.col("outcome").isin(*FINAL), attempt)).alias("done"),
+            F.max(F.when(F.col("outcome") == STILL_THERE, attempt)).alias("there"),
+        )
+        done = last.where("done IS NOT NULL AND (there IS NULL OR done > there)").select("address")
         return frame.join(many(done), "address", "left_anti")
 
     def _unanswered_before(self) -> DataFrame:
@@ -286,35 +343,5 @@ class SweepRecord:
 
     def _outcomes(self, journal: str) -> DataFrame:
         parts = self._readable(journal, list_parts(self._context.workspace, journal))
-        return read(self._spark, self._context.workspace, journal, parts, OUTCOMES_SCHEMA)
-
-
-def deleted_by_other_marks(spark: SparkSession, context: MarkContext) -> DataFrame | None:
-    """Addresses that sweeps of other marks deleted since this mark began to list, as they count it themselves: it may
-    still name them, and some stores call a second delete of theirs `deleted` too. None where there was no such sweep.
-
-    What does not read of their journals is passed over: such an object may be counted twice, and nothing is stuck.
-    """
-    from pyspark.sql import functions as F
-
-    store = connect(context.workspace)
-    since = context.mark.require(Stage.NAMESPACE_LISTING).started_at
-    found: list[DataFrame] = []
-    for mark_id in marks(context.workspace, context.home):
-        folder = context.artifacts(mark_id).folder
-        for number in sweeps_of(store, folder) if mark_id != context.header.mark_id else ():
-            if over_at(store, folder, number) >= since - clock.APART:
-                journal = f"{folder}/sweeps/{number}/outcomes"
-                parts = readable(spark, context.workspace, journal, list_parts(context.workspace, journal))
-                rows = read(spark, context.workspace, journal, parts, OUTCOMES_SCHEMA)
-                found.append(rows.withColumn("mark", F.lit(mark_id)))
-    if not found:
-        return None
-    told = reduce(lambda one, other: one.unionByName(other), found).groupBy("mark", "address")
-    lately = F.col("at") >= moment(since - clock.APART)  # by the clock of another machine
-    every = told.agg(
-        F.max((F.col("outcome") == Outcome.DELETED) & lately).alias("deleted"),
-        F.max((F.col("outcome") == Outcome.ALREADY_GONE) & lately).alias("gone"),
-        F.max(F.col("outcome") == NO_ANSWER).alias("asked"),
-    )
-    return every.where("deleted OR gone AND asked").select("address").distinct()
+        rows = read(self._spark, self._context.workspace, journal, parts, OUTCOMES_SCHEMA)
+        return rows.where(rows["outcome"] != SEEN_AGAIN)  # which is no outcome: another row has that

@@ -18,7 +18,7 @@ from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
-from lakegc_core.names import Outcome, Stage
+from lakegc_core.names import STILL_THERE, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.session import Mapped, clear_errors, many, moment
@@ -27,11 +27,11 @@ from lakegc_core.stages.swept_report import lakefs_report, other_tools
 from lakegc_core.stages.swept_report.authorize import check_look_delay, confirmed_at, judge, ready_at, refusal
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.stages.swept_report.look import Look, Reads, take_look
-from lakegc_core.stages.swept_report.lost import absent, settled
+from lakegc_core.stages.swept_report.lost import absent, present, settled
 from lakegc_core.stages.swept_report.other_tools import ForeignMark, find_foreign_mark, parse_foreign_mark
 from lakegc_core.stages.swept_report.planning import Plan, Planner
 from lakegc_core.stages.swept_report.read_sample import Sample, read_again, take_sample
-from lakegc_core.stages.swept_report.record import SweepRecord
+from lakegc_core.stages.swept_report.record import SweepRecord, Totals
 from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.stages.swept_report.spinning import Spinning
 from lakegc_core.stages.swept_report.waves import Waves
@@ -249,10 +249,11 @@ class _Sweep:
     def _conclude(self, look: Look | None, *, closed: bool = False) -> SweepResult:
         """Add all up and write the report. `look`: the last one; None where there was none. `closed`: by `close`."""
         unreadable = read_again(self.context, self.call.sample)
+        self._check_deleted()
         totals = self.record.totals()
         planned = self.record.check_sums()
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
-        result = replace(result, **_keeps(connect(self.context.data)))
+        result = replace(result, **_keeps(connect(self.context.data)), **self._gone_by(totals))
         for key in self.record.unread:
             self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
         self.record.close(
@@ -263,10 +264,30 @@ class _Sweep:
                 "look": look and asdict(look.found) | {"began_at": look.began_at, "finished_at": look.finished_at},
                 "finished_at": clock.now().timestamp(),
                 "closed": closed,
+                "taken_back": self.record.taken_back(),
                 "unread": self.record.unread,
             }
         )
         return result
+
+    def _check_deleted(self) -> None:
+        """Ask the store for a sample of what it said it had deleted, by the hash of the address; if one of it is there,
+        for all of it."""
+        from pyspark.sql import functions as F
+
+        told = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED).select("address", "size").distinct()
+        some = told.orderBy(F.xxhash64("address", F.lit(self.record.folder))).limit(self.context.level.samples)
+        with clear_errors():
+            lying = present(some, self.context.data).limit(1).count() if self.context.level.samples else 0
+        if lying:
+            there = present(told, self.context.data).withColumn("outcome", F.lit(STILL_THERE))
+            self._journal(there, self.record.next_attempt())
+
+    def _gone_by(self, totals: Totals) -> dict[str, Any]:
+        """Whose deletes what was `already_gone` was."""
+        is_known = not self.record.others_are_open()
+        others = totals.outcomes.get(Outcome.ALREADY_GONE, 0) - totals.gone_by_sweeps
+        return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": others if is_known else None}
 
     def _record_lost(self, look: Look, attempt: int) -> None:
         from pyspark.sql import functions as F

@@ -24,6 +24,9 @@ KINDS: tuple[type[StageFacts], ...] = (ListingFacts, StagedFacts, CommitsFacts, 
 Path = tuple[str, ...]
 
 
+NONE_CAME_BACK = {"came_back": {"objects": 0, "bytes": 0}, "came_back_examples": [], "taken_back": []}
+
+
 def written(kind: type[StageFacts]) -> dict[str, Any]:
     """Facts as a manifest holds them."""
     found: dict[str, Any] = json.loads(json.dumps(whole_facts(kind.stage)))
@@ -58,14 +61,16 @@ EVERY = [(kind, path) for kind in KINDS for path in keys_of(written(kind))]
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> None:
     # Marks from before there were these keys say nothing of them.
-    said = {"origins": None, "staged_lost": None, "swept_before": 0} if kind is ExpiredFacts else {}
+    said = {"origins": None, "staged_lost": None, "swept_before": 0} | NONE_CAME_BACK if kind is ExpiredFacts else {}
     assert json.loads(json.dumps(read_facts(kind, written(kind)).as_json())) == written(kind) | said
 
 
 def test_the_origins_of_a_manifest_are_read_whole_or_not_at_all() -> None:
     cause = {"cause": "deleted", "branch": "exp", "gone": 7, "objects": 2, "bytes": 20}
     origins = {"causes": [cause], "folders": [], "found": {"objects": 2, "bytes": 20}, "unread": 1}
-    found = written(ExpiredFacts) | {"origins": origins, "staged_lost": 3, "swept_before": 2}
+    back = {"mark_id": "m1", "sweep": 1, "objects": 2, "bytes": 20}
+    came = {"came_back": {"objects": 2, "bytes": 20}, "came_back_examples": ["data/a"], "taken_back": [back]}
+    found = written(ExpiredFacts) | {"origins": origins, "staged_lost": 3, "swept_before": 2} | came
     assert json.loads(json.dumps(read_facts(ExpiredFacts, found).as_json())) == found
     for path in keys_of({"origins": origins}):
         if len(path) > 1:

@@ -19,7 +19,7 @@ from tests.support.facts import whole_facts
 from tests.support.old_marks import HEADER
 
 START = HEADER.started_at
-WARNING = {"holds", "neighbours"}
+WARNING = {"deleted-is-gone", "holds", "neighbours"}
 FACTS: Mapping[str, Mapping[str, Any]] = {
     "namespace_listing": {"clock_skew": 0.5, "overlapping": [], "nested": 0},
     "uncommitted_addresses": {"files": 2, "pages_with_location": 2, "pages": 7},
@@ -219,6 +219,16 @@ def test_live_objects_that_the_store_lacks_refuse_above_their_share_of_all_live_
     refused("live-in-listing", evidence(expired_addresses=facts | {"missing": 11, "swept_before": 9_000}))
     everything_lost = {"committed": {"objects": 0, "bytes": 0}, "uncommitted": {"objects": 0, "bytes": 0}, "missing": 5}
     refused("live-in-listing", evidence(STANDARD, expired_addresses=everything_lost))
+
+
+def test_what_lies_there_that_a_sweep_recorded_as_deleted_is_named_and_stops_nothing() -> None:
+    sweeps = [{"mark_id": f"m{number}", "sweep": 1, "objects": 2, "bytes": 20} for number in range(5)]
+    facts = {"came_back": {"objects": 10, "bytes": 100}, "came_back_examples": ["data/a", "data/b", "data/c"]}
+    found = evidence(expired_addresses=facts | {"taken_back": sweeps})
+    told = verdict("deleted-is-gone", found)
+    assert not told.passed and not told.stops and guards.authorized(guards.evaluate(found))
+    assert "10 objects (100 bytes)" in told.description and "data/a, data/b." in told.description
+    assert "sweep 1 of mark m2 (2) and 2 more" in told.description
 
 
 @pytest.mark.parametrize(

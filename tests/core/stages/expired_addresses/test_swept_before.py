@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core import pipeline
@@ -26,6 +28,9 @@ from lakegc_core.stages.swept_report.stage import judge
 from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox import Repository
 from tests.support.lake import NOW, Lake, lake, quick, saved
+from tests.support.night_stores import UNWAVED, dying
+from tests.support.swept import ACCEPTED
+from tests.support.towns import Crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,10 +137,25 @@ def test_it_is_known_long_after_the_mark_that_was_swept_is_retired(town: Town) -
 
 
 def test_what_another_collector_deleted_is_missing(town: Town) -> None:
-    """lakeFS's own collector is known to delete live data."""
+    """lakeFS's own collector is known to delete live data. Its list stands where lakegc's stand."""
     town.repo.set_rules(90)
     (town.files / LISTS / "m1").rename(town.files / LISTS / "g5j2k7")
+    shutil.rmtree(town.files / town.first.mark.folder / "sweeps")
     assert found(town.mark("m2")) == (3, 0)
+
+
+def test_what_a_sweep_only_planned_is_missing_if_it_is_lost_by_other_hands(town: Town) -> None:
+    """A sweep sealed its plan, and died before its first delete. It was closed."""
+    town.repo.set_rules(1)
+    with pytest.raises(Crash), dying(UNWAVED):
+        mark = town.mark("m2")
+        pipeline.sweep(town.spark, mark, accepted=ACCEPTED)
+    assert pipeline.close(town.spark, mark).outcomes[Outcome.LEFT] == 1
+    planned = next((town.files / LISTS / "m2" / "deleted").glob("*.parquet"))
+    (address,) = pq.read_table(planned)["address"].to_pylist()
+    (town.files / address).unlink()
+    town.repo.set_rules(90)
+    assert found(town.mark("m3")) == (1, 3)
 
 
 def test_what_no_sweep_deleted_is_missing(town: Town) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import StoreError
-from lakegc_core.stages.swept_report.lost import RETURNED, absent, told_apart
+from lakegc_core.stages.swept_report.lost import absent, present, seen_again, told_apart
 from lakegc_core.store.local import LocalConfig, LocalStore
 
 if TYPE_CHECKING:
@@ -37,11 +38,14 @@ def test_what_is_live_again_and_yet_gone_is_lost_and_what_is_there_is_rescued(st
     assert found.column_names == ["address", "size", "outcome"]
 
 
-def test_what_another_mark_deleted_and_is_referred_to_now_is_rescued_if_it_was_brought_back_and_never_lost(
-    store: LocalConfig,
-) -> None:
-    found = told_apart(table(("data/gone", RETURNED), ("data/there", RETURNED), ("data/x", "held")), store)
-    assert found["outcome"].to_pylist() == ["already_gone", "rescued", "lost"]
+def test_what_another_mark_deleted_is_gone_only_if_the_store_lacks_it(quick: SparkSession, store: LocalConfig) -> None:
+    there = LocalStore(store).head("data/there").last_modified
+    before = there - timedelta(seconds=2)
+    rows = [("data/gone", 1, there), ("data/there", 1, there), ("data/there", 1, before), ("data/there", 2, there)]
+    frame = quick.createDataFrame(rows, "address string, size long, last_modified timestamp")
+    told = [(row["address"], row["outcome"]) for row in seen_again(frame.coalesce(1), store).collect()]
+    seen, other = ("data/there", "seen_again"), ("data/there", "unconfirmed")
+    assert told == [("data/gone", "already_gone"), seen, seen, other, seen, other]
 
 
 def test_the_store_is_asked_only_for_what_is_rescued(store: LocalConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,10 +71,10 @@ def test_a_store_that_does_not_answer_ends_the_sweep_and_calls_nothing_lost_or_r
 def test_of_rows_those_are_absent_that_the_store_does_not_hold(quick: SparkSession, store: LocalConfig) -> None:
     rows = quick.createDataFrame([("data/gone", 1), ("data/there", 2)], "address string, size long")
     assert [tuple(row) for row in absent(rows, store).collect()] == [("data/gone", 1)]
+    assert [tuple(row) for row in present(rows, store).collect()] == [("data/there", 2)]
 
 
 @pytest.mark.parametrize("address", ["data/./x", "data/../x", "data//x", "data/\0", "data/" + "n" * 300])
 def test_an_address_that_the_store_cannot_hold_is_gone_and_stops_no_sweep(store: LocalConfig, address: str) -> None:
-    assert told_apart(table((address, "rescued"), (address, RETURNED), ("data/there", "rescued")), store)[
-        "outcome"
-    ].to_pylist() == ["lost", "already_gone", "rescued"]
+    found = told_apart(table((address, "rescued"), ("data/there", "rescued")), store)
+    assert found["outcome"].to_pylist() == ["lost", "rescued"]

@@ -22,6 +22,7 @@ from lakegc_core.stages.swept_report.deletion import Deletion, Piece, run_wave
 from lakegc_core.stages.swept_report.stage import _keeps, close_sweep, swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.views.history import history_of
 from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
 from tests.support.marks import finish
 from tests.support.night_stores import MIDWAY, UNWAVED, SilentConfig, dying
@@ -106,13 +107,20 @@ def test_what_two_marks_name_is_freed_once_even_where_the_store_calls_every_dele
     assert second.planned == 0 and swept.left() == []
 
 
-def test_what_was_brought_back_since_another_marks_sweep_is_left_to_the_next_mark(swept: Swept) -> None:
+@pytest.mark.parametrize("days", [30, 20])
+def test_what_came_back_since_another_marks_sweep_is_not_called_gone(swept: Swept, days: float) -> None:
+    """The same object is a candidate like any other. Another one is left to the next mark."""
     other = swept.lake.begin("lake", "m2")
     pipeline.mark(swept.spark, other)
-    swept.sweep()
-    leave(swept.lake.sandbox.repository("lake"), GARBAGE[0], 30)
-    assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["already_gone"] == 3
-    assert swept.left() == GARBAGE[:1]
+    assert swept.sweep().outcomes["deleted"] == 3
+    leave(swept.lake.sandbox.repository("lake"), GARBAGE[0], days)
+    found = swept_report(swept.spark, other, accepted=ACCEPTED)
+    outcome = "deleted" if days == 30 else "unconfirmed"
+    assert found.outcomes | {"already_gone": 2, outcome: 1} == found.outcomes
+    assert (found.gone_by_sweeps, found.gone_by_others) == (2, 0)
+    assert swept.left() == ([] if days == 30 else GARBAGE[:1])
+    totals = history_of(swept.lake.open("lake"))["totals"]
+    assert (totals["deleted"], totals["bytes_deleted"]) == (3 - len(swept.left()), 11 * (3 - len(swept.left())))
 
 
 @pytest.mark.parametrize("closed", [False, True])

@@ -1,0 +1,208 @@
+"""The last known event of each object in the ledger: which objects are gone, and which sweep deleted each of them.
+
+Rows of all records are brought together by the hash of the address, and told apart by the address itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.marks.backups import SAVED
+from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.ledger import Kind, Record, Records
+from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome
+from lakegc_core.spark.session import Json, Mapped, clear_errors, run_tasks
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.gather import HASH, Feed, gather, only, partitions_for, rows_in
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import Source, Wanted, filter_of
+from lakegc_core.tables.parts import Part, read_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_AT = pa.timestamp("us", tz="UTC")
+_FLAGS = ("deleted", "gone", "asked", "lost", "back")
+_OUTCOMES: Mapping[str, Sequence[str]] = {
+    "deleted": [Outcome.DELETED],
+    "gone": [Outcome.DELETED, Outcome.ALREADY_GONE],
+    "asked": [NO_ANSWER],
+    "lost": [Outcome.LOST],
+    "back": [STILL_THERE, SEEN_AGAIN],
+}
+"""Which outcomes of a sweep mean what."""
+EVENTS = pa.schema(
+    [
+        HASH,
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64()),
+        pa.field("at", _AT, nullable=False),
+        pa.field("mark_id", pa.string(), nullable=False),
+        pa.field("sweep", pa.int64(), nullable=False),
+        *(pa.field(name, pa.bool_(), nullable=False) for name in _FLAGS),
+    ]
+)
+GONE = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("at", _AT, nullable=False),  # of the last record that calls it gone
+        pa.field("lost", pa.bool_(), nullable=False),  # a sweep found afterwards that it should have stayed
+        pa.field("mark_id", pa.string()),  # whose sweep counted it as deleted; null: none did
+        pa.field("sweep", pa.int64()),
+        pa.field("bytes", pa.int64(), nullable=False),  # which that sweep counted
+    ]
+)
+"""An object whose last known event is that it was deleted, or gone when a sweep asked for it."""
+
+
+def readable_records(spark: SparkSession, config: StoreConfig, records: Records) -> Records:
+    """The records without the parts that do not read. `whole` says whether all of them read."""
+    every = [(number, part) for number, record in enumerate(records.found) for part in record.parts]
+    folders = [record.folder for record in records.found]
+
+    def task(each: tuple[int, Part]) -> Iterator[Json]:
+        number, part = each
+        try:
+            for _ in read_part(config, folders[number], part):
+                pass
+        except CorruptFileError:
+            yield {"record": number, "name": part.name}
+
+    bad = {(each["record"], each["name"]) for each in run_tasks(spark, every, task)} if every else set()
+    found = tuple(
+        replace(record, parts=tuple(part for part in record.parts if (number, part.name) not in bad))
+        for number, record in enumerate(records.found)
+    )
+    return Records(found, records.whole and not bad)
+
+
+def gone(
+    spark: SparkSession,
+    context: RepositoryContext,
+    records: Records,
+    sought: Wanted | None = None,
+    *,
+    but: str = "",
+) -> Mapped:
+    """Rows of GONE, of all objects or of those that may be sought (by the hash of the address, so that others are among
+    them). `records` must read: see `readable_records`. `but`: a mark whose own deletes do not count."""
+    columns = {
+        Kind.SWEPT: ("address", "size", "outcome", "at"),
+        Kind.RESTORED: ("address", "outcome"),
+        Kind.SEEN: ("address", "at"),
+    }
+    feeds = [
+        Feed(
+            Source(context.workspace, record.folder, part, record.mark_id),
+            columns[record.kind],
+            Events(record, sought, but),
+        )
+        for record in records.found
+        for part in record.parts
+    ]
+    return gather(spark, feeds, EVENTS, last_known, GONE, partitions_for(rows_in(feeds)))
+
+
+@dataclass(frozen=True)
+class Events:
+    """The rows of a record as events; a picklable value that tasks carry."""
+
+    record: Record
+    sought: Wanted | None = None
+    but: str = ""
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        if self.sought is not None:
+            rows = rows.take(pa.array(filter_of(self.sought).rows(hash_strings(rows["address"]))))
+        record, names = self.record, rows.schema.names
+        outcomes = rows["outcome"] if "outcome" in names else pa.repeat("", rows.num_rows)
+        at = rows["at"] if "at" in names else pa.repeat(_moment(record.at), rows.num_rows)
+        told = dict.fromkeys(_FLAGS, pa.repeat(False, rows.num_rows))
+        if record.kind == Kind.SWEPT:
+            flags = _FLAGS if record.mark_id != self.but else ("back",)
+            told |= {name: _is_in(outcomes, _OUTCOMES[name]) for name in flags}
+        elif record.kind == Kind.RESTORED:
+            told["back"] = _is_in(outcomes, SAVED)
+        else:
+            told["back"] = pa.repeat(True, rows.num_rows)
+        found = {
+            "hash": hash_strings(rows["address"]),
+            "address": rows["address"],
+            "size": rows["size"] if "size" in names else pa.nulls(rows.num_rows, pa.int64()),
+            "at": at.cast(_AT),
+            "mark_id": record.mark_id,
+            "sweep": record.number,
+            **told,
+        }
+        says = pa.array([False] * rows.num_rows, pa.bool_())
+        for name in _FLAGS:
+            says = pc.or_(says, told[name])
+        return only(found, says.to_numpy(zero_copy_only=False))
+
+
+def _is_in(outcomes: pa.Array, values: Sequence[str]) -> pa.Array:
+    return pc.is_in(outcomes, pa.array([str(each) for each in values], pa.string()))
+
+
+def _moment(seconds: float) -> pa.Scalar:
+    return pa.scalar(round(seconds * 1_000_000), pa.int64()).cast(_AT)
+
+
+def last_known(events: pa.Table) -> Iterator[pa.Table]:
+    """Rows of GONE for all events (EVENTS) of some addresses. Pure.
+
+    Whatever comes after the last time that an object was seen, or brought back, counts. Of several sweeps that call it
+    gone since then one has counted it: one that the store told so, else one whose own delete had no answer.
+    """
+    back = events.filter(events["back"]).group_by("address").aggregate([("at", "max")])
+    seen = (
+        back["at_max"]
+        .combine_chunks()
+        .take(pc.index_in(events["address"].combine_chunks(), value_set=back["address"].combine_chunks()))
+    )
+    since = pc.fill_null(pc.greater(events["at"].combine_chunks(), seen), True)
+    events = events.filter(pc.and_not(since, events["back"].combine_chunks()))
+    asked = events.group_by(["address", "mark_id"]).aggregate([("asked", "any")])
+    events = events.join(asked, ["address", "mark_id"])
+    gone = events.filter(events["gone"])
+    if not gone.num_rows:
+        return
+    counts = gone.filter(pc.or_(gone["deleted"], gone["asked_any"]))
+    counts = counts.sort_by([("deleted", "descending"), ("at", "descending")])
+    counts = counts.group_by("address", use_threads=False).aggregate(
+        [("mark_id", "first"), ("sweep", "first"), ("size", "first")]
+    )
+    lost = events.group_by("address").aggregate([("lost", "any")])
+    found = gone.group_by("address").aggregate([("at", "max")]).join(lost, "address").join(counts, "address")
+    yield pa.table(
+        {
+            "address": found["address"],
+            "at": found["at_max"],
+            "lost": found["lost_any"],
+            "mark_id": found["mark_id_first"],
+            "sweep": found["sweep_first"],
+            "bytes": pc.fill_null(found["size_first"], 0),
+        }
+    )
+
+
+def taken_back(found: DataFrame) -> list[Json]:
+    """What sweeps counted as deleted of objects that are there again: rows of GONE, added up by sweep. What a sweep had
+    lost is not among its deleted objects, but its bytes are."""
+    from pyspark.sql import functions as F
+
+    with clear_errors():
+        rows = (
+            found.where("mark_id is not null")
+            .groupBy("mark_id", "sweep")
+            .agg(F.sum(F.when(F.col("lost"), 0).otherwise(1)).alias("objects"), F.sum("bytes").alias("bytes"))
+            .orderBy("mark_id", "sweep")
+            .collect()
+        )
+    return [row.asDict() for row in rows]

@@ -1,0 +1,97 @@
+"""What stays of a mark that was retired: a record of what it found, of its sweeps and of its restores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from lakegc_core import clock
+from lakegc_core.clock import instant
+from lakegc_core.errors import MarkError, ObjectNotFoundError
+from lakegc_core.marks.artifacts import Manifest, MarkArtifacts
+from lakegc_core.marks.backups import BACKUP
+from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.ledger import restores_of
+from lakegc_core.marks.sweeps import files_of, journalled, report_of, sweeps_of
+from lakegc_core.names import RETIRED, STAGES, Outcome
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+def freed_by(record: Json) -> Json:
+    """The record of a retired mark in a line: what the mark found, and what was deleted by it."""
+    expired = record["stages"].get(STAGES[-1], {}).get("facts", {}).get("expired", {})
+    reports = record["sweeps"].values()
+    return {
+        "mark_id": record["mark_id"],
+        "started_at": instant(record["header"]["started_at"]) if record["header"] else None,
+        "retired_at": instant(record["retired_at"]),
+        "state": RETIRED,
+        "expired": expired.get("objects", 0),
+        "expired_bytes": expired.get("bytes", 0),
+        "sweeps": len(record["sweeps"]),
+        "deleted": sum(report.get("outcomes", {}).get(Outcome.DELETED, 0) for report in reports),
+        "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in reports),
+        "backup": (record["backup"] or {}).get("place"),
+    }
+
+
+def record_of(repository: str, mark: MarkArtifacts) -> Json:
+    """What stays of a mark: its header, what each stage found, and the reports of its sweeps, as far as they read."""
+    header = _or_none(mark.header)
+    stages = {stage: manifest for stage in STAGES if (manifest := _or_none(mark.manifest, stage)) is not None}
+    record = {
+        "repository": repository,
+        "mark_id": mark.mark_id,
+        "retired_at": clock.now().timestamp(),
+        "header": asdict(header) | {"digest": header.digest} if header else None,
+        "stages": {stage: _condensed(manifest) for stage, manifest in stages.items()},
+        "sweeps": {
+            str(number): sweep_of(mark, number) or journalled(mark.config, mark.folder, number)
+            for number in sweeps_of(mark.store, mark.folder)
+            if not {"report.json", "plan.json"}.isdisjoint(files_of(mark.store, mark.folder, number))
+        },
+        "restores": restores_in(mark),
+        "backup": _or_none(_json_at, mark, BACKUP),
+    }
+    # As it will be read back, so that its digest is that of what was written.
+    return decode(encode(record), "record")
+
+
+def restores_in(mark: MarkArtifacts) -> Json:
+    """The reports of a mark's restores that came to their end, by the names of their folders."""
+    return {each.folder.rpartition("/")[2]: each.report for each in restores_of(mark) if each.report is not None}
+
+
+def add_restores(mark: MarkArtifacts) -> None:
+    """Put the restores of a retired mark into its record: its folder is about to go."""
+    record = mark.retired()
+    if record is not None and (more := restores_in(mark)):
+        record |= {"restores": record.get("restores", {}) | more}
+        mark.store.write(mark.retired_key, encode(record | {"digest": digest(record)}))
+
+
+def _or_none(read: Callable[..., T], *arguments: Any) -> T | None:
+    try:
+        return read(*arguments)
+    except MarkError:
+        return None
+
+
+def _condensed(manifest: Manifest) -> Json:
+    shown = ("digest", "started_at", "finished_at", "seconds", "rows", "bytes", "facts", "version")
+    return {name: getattr(manifest, name) for name in shown}
+
+
+def sweep_of(mark: MarkArtifacts, number: int) -> Json:
+    """The report of a sweep; empty while the sweep is not over."""
+    return report_of(mark.store, mark.folder, number) or {}
+
+
+def _json_at(mark: MarkArtifacts, name: str) -> Json | None:
+    try:
+        return decode(mark.store.read(f"{mark.folder}/{name}"), f"{mark.location}/{name}")
+    except ObjectNotFoundError:
+        return None

@@ -1,0 +1,96 @@
+"""The ledger holds what records say that happened, and not what was meant: of marks that stand, and of retired ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakegc_core.marks import ledger
+from lakegc_core.marks.artifacts import RESTORES
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import restored_at
+from lakegc_core.marks.ledger import Kind, keep_records, records_of, restores_of, write_report
+from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
+from tests.support.lake import NOW, lake
+from tests.support.marks import parts
+
+STAMP = "20250331T120000000000"
+REPORT = {"outcomes": {"copied": 1}, "taken_back": [], "finished_at": NOW.timestamp() + 60.5}
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[MarkContext]:
+    with lake(tmp_path) as served:
+        served.create("lake")
+        yield served.begin("lake", "m1")
+
+
+def journal(context: MarkContext, folder: str) -> None:
+    row = {"address": "data/a", "size": 10, "outcome": "deleted", "attempt": 1, "at": NOW}
+    parts(context, f"{context.mark.folder}/{folder}", OUTCOMES_SCHEMA, [row])
+
+
+def told(context: MarkContext) -> list[tuple[str, str, int, float, int]]:
+    return [(each.kind, each.mark_id, each.number, each.at, len(each.parts)) for each in records_of(context).found]
+
+
+def test_a_restore_counts_once_its_report_says_what_was_copied(context: MarkContext) -> None:
+    folder = f"{context.mark.folder}/{RESTORES}/{STAMP}"
+    journal(context, f"{RESTORES}/{STAMP}")
+    context.mark.store.write(f"{folder}/begun.json", b"{}\n")
+    assert told(context) == [] and restored_at(context.mark) == NOW.timestamp(), "it may have copied anything"
+    write_report(context.mark.store, folder, REPORT)
+    assert told(context) == [(Kind.RESTORED, "m1", 0, REPORT["finished_at"], 1)]
+    write_report(context.mark.store, folder, REPORT | {"outcomes": {"copied": 0, "missing": 5}})
+    assert restored_at(context.mark) == 0.0, "nothing came back, so that no mark has to list anew"
+
+
+@pytest.mark.parametrize("report", [b"", b"[]", b'{"finished_at": "noon"}'])
+def test_a_report_of_a_restore_that_does_not_read_counts_as_none(context: MarkContext, report: bytes) -> None:
+    context.mark.store.write(f"{context.mark.folder}/{RESTORES}/{STAMP}/report.json", report)
+    (found,) = restores_of(context.mark)
+    assert found.report is None and found.may_have_copied
+
+
+def test_a_folder_among_the_restores_that_tells_no_time_is_passed_over(context: MarkContext) -> None:
+    context.mark.store.write(f"{context.mark.folder}/{RESTORES}/copy of one/begun.json", b"{}")
+    assert list(restores_of(context.mark)) == [] and restored_at(context.mark) == 0.0
+
+
+def test_records_stay_when_their_mark_goes_without_what_does_not_read(context: MarkContext, tmp_path: Path) -> None:
+    journal(context, "sweeps/1/outcomes")
+    journal(context, "sweeps/2/outcomes")
+    journal(context, f"{RESTORES}/{STAMP}")
+    write_report(context.mark.store, f"{context.mark.folder}/{RESTORES}/{STAMP}", REPORT)
+    before = told(context)
+    (torn,) = (
+        part for record in records_of(context).found for part in record.parts if record.folder.endswith("2/outcomes")
+    )
+    place = tmp_path / "bucket/lake" / context.mark.folder / "sweeps/2/outcomes" / torn.name
+    whole = place.read_bytes()
+    place.write_bytes(whole[:-9])
+    keep_records(context.mark)
+    place.write_bytes(whole)
+    assert told(context) == before, "nothing is told twice while the mark stands"
+    for file in context.mark.store.list(f"{context.mark.folder}/"):
+        context.mark.store.delete_many(file["address"].to_pylist())
+    assert sorted(told(context)) == sorted(each for each in before if each[2] != 2)
+
+
+def test_a_file_that_is_no_part_makes_the_records_not_whole(context: MarkContext) -> None:
+    journal(context, "sweeps/1/outcomes")
+    assert records_of(context).whole
+    context.mark.store.write(f"{context.mark.folder}/sweeps/1/outcomes/notes.txt", b"x")
+    found = records_of(context)
+    assert not found.whole and found.found == ()
+
+
+def test_journals_that_were_over_by_then_are_not_among_those_since(context: MarkContext) -> None:
+    journal(context, "sweeps/1/outcomes")
+    at = NOW.timestamp()
+    assert len(list(ledger.journals(context, at + 86_400))) == 1, "it is not over"
+    context.mark.store.write(f"{context.mark.folder}/sweeps/1/report.json", b'{"finished_at": %f}' % at)
+    assert len(list(ledger.journals(context, at))) == 1
+    assert list(ledger.journals(context, at + 86_400)) == [] == list(records_of(context, at + 86_400).found)
