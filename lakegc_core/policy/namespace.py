@@ -89,7 +89,8 @@ class Namespace:
         if place_of(self.uri) is None:
             raise SettingsError(
                 f"The storage namespace {self.uri!r} names no place that can be collected (known schemes: "
-                f"{', '.join(sorted(KINDS))}; on local a folder below the server's own)."
+                f"{', '.join(sorted(KINDS))}; on Azure with a container, on local a folder below "
+                "the server's own)."
             )
 
     @cached_property

@@ -145,12 +145,12 @@ def readings(address: str, kind: str) -> Iterator[Place]:
 
 def bucket_of(address: str) -> str:
     """The bucket, or the host on Azure, in which an address may lie: in lower case, without user info and port;
-    ANYWHERE where none is told plainly."""
+    ANYWHERE where none is told plainly; "" on local."""
     found = _HEAD.fullmatch(address)
     assert found is not None
     host = found[1].rpartition("@")[2].partition(":")[0]
     if _scheme_of(address) == "local":
-        return host
+        return ""
     return host.lower() if _SCHEME.match(address) and _BUCKET.fullmatch(host) else ANYWHERE
 
 

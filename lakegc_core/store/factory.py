@@ -99,8 +99,6 @@ def _azure(namespace: Namespace, endpoint: str | None, given: AzureAccess | None
     from lakegc_core.store.azure import store as azure
 
     container, _, prefix = namespace.path.partition("/")
-    if not container:
-        raise SettingsError(f"The storage namespace {namespace.uri} names no container.")
     if given is not None and given.account != namespace.account:
         given = None  # meant for another account: a key of one never goes to another
     return azure.AzureConfig(

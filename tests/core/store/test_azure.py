@@ -375,5 +375,5 @@ def test_a_namespace_names_account_container_and_prefix(bare: AzureConfig, monke
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=acc;BlobEndpoint=http://127.0.0.1:2/acc")
     assert config_for(Namespace(uri), settings()).root.startswith("http://127.0.0.1:2/acc/lake/")
     assert config_for(Namespace("https://b.blob.core.windows.net/lake"), settings()).root.startswith("https://b.blob")
-    with pytest.raises(SettingsError, match="no container"):
+    with pytest.raises(SettingsError, match="names no place"):
         config_for(Namespace("https://acc.blob.core.windows.net/"), settings())

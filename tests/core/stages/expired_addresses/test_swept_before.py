@@ -193,17 +193,6 @@ def test_where_a_journal_does_not_read_nothing_is_excused(town: Town, damage: st
     assert found(town.mark("m2")) == (3, 0)
 
 
-@pytest.mark.parametrize("damage", ["gone", "torn", "of another form"])
-def test_a_list_that_does_not_read_excuses_nothing_and_stops_nothing(town: Town, damage: str) -> None:
-    town.repo.set_rules(90)
-    for file in (town.files / LISTS / "m1" / "deleted").glob("*.parquet"):
-        if damage == "gone":
-            file.unlink()
-        else:
-            file.write_bytes(file.read_bytes()[:-9] if damage == "torn" else b"address\ndata/x\n")
-    assert found(town.mark("m2")) == (3, 0)
-
-
 # What reads of heads make of it
 
 FULL_SAMPLE = 1000
