@@ -54,7 +54,7 @@ class Url:
 
 @dataclass(frozen=True)
 class Place:
-    """Where something lies. `bucket`: the bucket; on Azure the account; "" on local. `key`: without leading slash; on
+    """Where something lies. `bucket`: the bucket; on Azure the account; "" of a path of local. `key`: without leading slash; on
     Azure it begins with the container; on local it is the path below the server's folder, or an absolute one."""
 
     kind: str
@@ -150,7 +150,7 @@ def bucket_of(address: str) -> str:
     assert found is not None
     host = found[1].rpartition("@")[2].partition(":")[0]
     if _scheme_of(address) == "local":
-        return ""
+        return "" if address.startswith("local:///") else host
     return host.lower() if _SCHEME.match(address) and _BUCKET.fullmatch(host) else ANYWHERE
 
 
