@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakegc_core.clock import APART
-from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import GONE, gone, readable_records, taken_back
 from lakegc_core.marks.layers import Layer
@@ -23,7 +23,7 @@ from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.stages.expired_addresses.since import STAGE
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.stages.namespace_listing.stage import LEARNT
-from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.base import StoreConfig, connect, head_if_there
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, read, rows_of, write
 
@@ -99,16 +99,8 @@ class _There:
         store = connect(self.config)
         with ThreadPoolExecutor(_IN_FLIGHT) as pool:
             for batch in batches:
-                there = list(pool.map(lambda address: _is_there(store, address), batch["address"].to_pylist()))
-                yield batch.filter(pa.array(there, pa.bool_()))
-
-
-def _is_there(store: Store, address: str) -> bool:
-    try:
-        store.head(address)
-    except ObjectNotFoundError:
-        return False
-    return True
+                found = pool.map(partial(head_if_there, store), batch["address"].to_pylist())
+                yield batch.filter(pa.array([each is not None for each in found], pa.bool_()))
 
 
 def _bytes(table: pa.Table) -> dict[str, int]:
