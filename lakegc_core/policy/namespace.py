@@ -28,6 +28,8 @@ from lakegc_core.policy.places import (
     Place,
     account_of,
     clean,
+    have,
+    may_have_odd_segments,
     names_known_place,
     parse,
     place_of,
@@ -195,6 +197,8 @@ class Namespace:
     def _plain(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
         """For each entry: is its address the key, whatever the store?"""
         relative = pc.equal(address_types, ADDRESS_RELATIVE)
+        if not may_have_odd_segments(addresses) and not (self._goes_by_address and have(addresses, b":", b"\\")):
+            return relative  # nearly always
         odd = pc.match_substring_regex(addresses, ODD_SEGMENTS)
         if self._goes_by_address:
             odd = pc.or_(odd, pc.match_substring_regex(addresses, rf"{NAMES_A_SCHEME}|\\\\"))
@@ -202,9 +206,11 @@ class Namespace:
 
     def may_lie_elsewhere(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
         """For each entry: can its address lie in another namespace? False only where it surely lies in this one."""
-        named = pc.match_substring_regex(addresses, NAMES_A_SCHEME)
+        named = _named(addresses)
         if not self._goes_by_address:
             named = pc.and_(named, pc.not_equal(address_types, ADDRESS_RELATIVE))
+        if not pc.any(named).as_py():
+            return named
         start = self.uri if self.uri.endswith("/") else f"{self.uri}/"
         surely = pc.and_not(pc.starts_with(addresses, start), pc.match_substring_regex(addresses, ODD_PATH))
         return pc.and_not(named, surely)
@@ -300,6 +306,13 @@ class Namespace:
                     found.append(reading[at + 1 + len(marker) :])
                     at = reading.rfind(f"/{marker}", 0, at)
         return found
+
+
+def _named(addresses: pa.Array) -> pa.Array:
+    """For each address: does it begin with a scheme?"""
+    if have(addresses, b":"):
+        return pc.match_substring_regex(addresses, NAMES_A_SCHEME)
+    return pa.array(np.zeros(len(addresses), bool))
 
 
 def overlapping(namespace: Namespace, others: Iterable[tuple[str, str]]) -> list[str]:

@@ -10,7 +10,16 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.policy.namespace import Namespace, overlapping
-from lakegc_core.policy.places import bucket_of, clean, climbs, parse, place_of, readings, touching
+from lakegc_core.policy.places import (
+    bucket_of,
+    clean,
+    climbs,
+    may_have_odd_segments,
+    parse,
+    place_of,
+    readings,
+    touching,
+)
 
 SPELLINGS = Path(__file__).parent / "spellings"
 STORES = ["s3", "gs", "azure", "local"]
@@ -160,3 +169,13 @@ def test_paths_are_cleaned_as_far_as_they_lead() -> None:
         "",
     ]
     assert touching("a/b", "../x") and touching("", "a") and not touching("a/b", "a/bc")
+
+
+@pytest.mark.parametrize("odd", ["", "a//b", "/a", "a/", "a/./b", "./a", "a/..", ".", "..", "a/.b", ".a"])
+def test_an_odd_segment_among_many_plain_paths_is_not_overlooked(odd: str) -> None:
+    plain = ["data/x", "data.y/z.csv", "é/ü"]
+    assert not may_have_odd_segments(pa.array(plain)) and not may_have_odd_segments(pa.array([], pa.string()))
+    for many in ([odd, *plain], [*plain, odd], [plain[0], odd, *plain]):
+        assert may_have_odd_segments(pa.array(many))
+        assert may_have_odd_segments(pa.array(["x//y", *many])[1:]), "of a part of an array too"
+    assert not may_have_odd_segments(pa.array([odd, *plain])[1:])
