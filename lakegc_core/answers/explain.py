@@ -18,6 +18,7 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, layers_of
 from lakegc_core.names import Reason
+from lakegc_core.policy.places import place_of
 from lakegc_core.spark.session import Json
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
 from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES
@@ -227,7 +228,8 @@ def _relative(context: MarkContext, physical: str) -> str:
     """An address as lakeFS gives it, relative to the namespace."""
     keys = context.namespace.protected_keys(pa.array([physical]), pa.array([2], pa.int8()))
     inside = keys.filter(keys["exact"])["address"].to_pylist()
-    if not inside:
+    place = place_of(physical)
+    if not inside or place is None or place.kind != context.namespace.place.kind:
         raise SettingsError(f"{physical} does not lie in {context.namespace.uri}: lakegc never deletes it.")
     return str(inside[0])
 

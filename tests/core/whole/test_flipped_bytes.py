@@ -35,6 +35,7 @@ CHECKED = {"artifacts._read", "parts.read_part", "record._plan", "rules_memory._
 """The functions that compare what they read with a digest."""
 
 LEASE = f"{ARTIFACTS}/lease.json"  # no artifact of the mark
+NO_REPORT = f"{FOLDER}/sweeps/1/report.json"  # is asked for while it is not there yet
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,8 @@ def reads(lake: Lake) -> dict[str, set[tuple[str, str]]]:
         right, watched = lake.garbage(), WatchedConfig(str(lake.root), str(lake.folder / f"reads-{state}"))
         swept_report(lake.spark, reading(lake, watched))
         assert right.isdisjoint(lake.stored())
-        found[state] = {(key, asker) for key, asker in watched.reads() if key.startswith(ARTIFACTS) and key != LEASE}
+        asked = {(key, asker) for key, asker in watched.reads() if key.startswith(ARTIFACTS) and key != LEASE}
+        found[state] = asked - {(NO_REPORT, "sweeps.report_of")}
     return found
 
 
@@ -152,9 +154,20 @@ def test_a_flip_under_a_whole_sweep_stops_it_before_it_deletes_anything(lake: La
         data = bytearray(file.read_bytes())
         data[random.Random(key).randrange(len(data))] ^= 0x01
         file.write_bytes(data)
+        if key.startswith(f"{ARTIFACTS}/rules/"):  # every commit counts then, and nothing is stopped
+            lake.sweep()
+            held = before.keys() & committed(lake)
+            assert held and held <= lake.stored().keys(), key
+            continue
         with pytest.raises(LakegcError):
             lake.sweep()
         assert lake.stored() == before, key
+
+
+def committed(lake: Lake) -> set[str]:
+    """The addresses that any commit holds."""
+    refs = lake.repository.refs
+    return {entry.address for commit in refs.commits for _, entry in refs.tree(commit).items()}
 
 
 def test_flips_in_what_no_sweep_reads_change_nothing(lake: Lake, reads: Any) -> None:
