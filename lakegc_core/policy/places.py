@@ -54,8 +54,9 @@ class Url:
 
 @dataclass(frozen=True)
 class Place:
-    """Where something lies. `bucket`: the bucket; on Azure the account; "" of a path of local. `key`: without leading slash; on
-    Azure it begins with the container; on local it is the path below the server's folder, or an absolute one."""
+    """Where something lies. `bucket`: the bucket; on Azure the account; "" of a path of local. `key`: without leading
+    slash; on Azure it begins with the container; on local it is the path below the server's folder, or an absolute
+    one."""
 
     kind: str
     bucket: str
