@@ -28,6 +28,7 @@ from lakegc_core.policy.places import (
     Place,
     account_of,
     clean,
+    encoded,
     have,
     may_have_odd_segments,
     names_known_place,
@@ -38,7 +39,7 @@ from lakegc_core.policy.places import (
 )
 from lakegc_core.policy.xids import XID
 
-ALLOW_LIST_VERSION = 4
+ALLOW_LIST_VERSION = 5
 """Raised whenever the patterns here change: marks made under another version are not built upon."""
 
 _UUID = "[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
@@ -146,6 +147,8 @@ class Namespace:
         allowed = pc.match_substring_regex(addresses, COLLECTABLE)
         if beside := COLLECTABLE_BESIDE.get(self.scheme):
             allowed = pc.or_(allowed, pc.match_substring_regex(addresses, beside))
+        if self.is_local:  # lists of branches, which alone tell what is staged, leave out what follows the "?"
+            allowed = pc.and_not(allowed, pc.match_substring(addresses, "?"))
         return pc.and_not(allowed, pc.match_substring_regex(addresses, NEVER))
 
     def unknown(self, addresses: pa.Array) -> pa.Array:
@@ -305,7 +308,7 @@ class Namespace:
                 while at >= 0:
                     found.append(reading[at + 1 + len(marker) :])
                     at = reading.rfind(f"/{marker}", 0, at)
-        return found
+        return found + [encoded(key) for key in found]  # files have names as written, which lists show decoded
 
 
 def _named(addresses: pa.Array) -> pa.Array:

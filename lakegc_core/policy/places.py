@@ -95,7 +95,12 @@ def parse(text: str) -> Url | None:
     if _BAD_ESCAPE.search(rest):
         return None
     path = unquote(rest)
-    return Url(scheme, host, path if quote(path, safe=_GO_PATH_SAFE) == rest else rest, path)
+    return Url(scheme, host, path if encoded(path) == rest else rest, path)
+
+
+def encoded(path: str) -> str:
+    """A path as Go's URL type encodes it. Only where an address is written so does lakeFS list it decoded."""
+    return quote(path, safe=_GO_PATH_SAFE)
 
 
 def place_of(uri: str, kind: str = "") -> Place | None:
@@ -140,6 +145,7 @@ def readings(address: str, kind: str) -> Iterator[Place]:
         paths += [path, unquote(path)]
     if kind == AZURE:  # some of its clients and servers take a backslash for a slash
         paths += [path.replace("\\", "/") for path in paths]
+        paths += [re.sub(r"\?[^/]*", "", path, count=1) for path in paths]  # that of a container, in what is listed
     for bucket in dict.fromkeys(buckets):
         for path in dict.fromkeys(paths):
             yield Place(kind, bucket, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -367,6 +368,29 @@ def test_parts_of_uploads_at_the_root_are_data_on_local_alone() -> None:
     assert collectable(f"{HEX}-00001", "local://q/ns")
     assert not collectable(f"{HEX}-0001", "local://q/ns")
     assert not collectable(f"{HEX}-00001")
+
+
+@pytest.mark.parametrize("folder", ["%C3%A9", "a%20b", "%25"])
+def test_on_local_a_listed_address_also_keeps_the_file_whose_name_lists_show_decoded(folder: str) -> None:
+    """lakeFS reads the file that is staged as local:///srv/q/ns/data/%C3%A9/x, and lists it as …/data/é/x."""
+    shown = f"local:///srv/q/ns/data/{unquote(folder)}/x"
+    kept = Namespace("local://q/ns").protected_keys(pa.array([shown]), pa.array([2], pa.int8()))["address"].to_pylist()
+    assert {f"data/{folder}/x", f"data/{unquote(folder)}/x"} <= set(kept)
+
+
+def test_on_azure_a_listed_address_with_a_query_in_its_container_keeps_its_object() -> None:
+    """lakeFS reads https://H/lake%3Fx/ns/data/x from the container lake, and lists it as https://H/lake?x/ns/data/x."""
+    host = "https://acc.blob.core.windows.net"
+    shown = pa.array([f"{host}/lake?x/ns/data/x", f"{host}/other?x/ns/data/y"])
+    kept = Namespace(f"{host}/lake/ns").protected_keys(shown, pa.array([2, 2], pa.int8()))["address"].to_pylist()
+    assert "data/x" in kept and "data/y" not in kept
+
+
+def test_on_local_a_name_with_a_query_is_never_collected_because_lists_cut_it_off() -> None:
+    key = f"data/{XID}/{XID}?x"
+    assert not collectable(key, "local://q/ns", unknown_names=True)
+    assert not collectable(f"data/a?b/{XID}/{XID}", "local://q/ns")
+    assert collectable(key, unknown_names=True)
 
 
 @pytest.mark.parametrize(

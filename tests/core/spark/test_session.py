@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from lakegc_core.spark.session import many
+from lakegc_core.errors import LakegcError
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.spark.session import Json, many, run_tasks
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import Part, read
 from tests.support.waiting import STARTS, until
@@ -116,3 +118,13 @@ def _threads_of_java(leader: int) -> int:
             if Path(f"/proc/{process}/comm").read_text().strip() == "java":
                 return len(list(Path(f"/proc/{process}/task").iterdir()))
     return 0
+
+
+def test_an_answer_of_lakefs_that_stops_a_task_is_told_in_lakefs_own_words(spark: SparkSession) -> None:
+    """Its error is not one of `lakegc_core.errors`, and yet nobody is to be shown a trace of Spark instead."""
+
+    def refused(path: str) -> Iterator[Json]:
+        raise LakeFSError(f'GET {path} was answered with 500 "bad path traversal blocked"', 500)
+
+    with pytest.raises(LakegcError, match=r'^GET /objects/ls was answered with 500 "bad path traversal blocked"$'):
+        run_tasks(spark, ["/objects/ls"], refused)
