@@ -24,8 +24,8 @@ ANYWHERE = "*"
 ODD_SEGMENTS = r"(?s)(^|/)\.{0,2}(/|$)"
 """Paths that some store, or a client on the way, may fold: with an empty, a `.` or a `..` segment."""
 
-ODD_PATH = r"(?s)^[^/?]*//[^/]*.*([%?]|/\.{0,2}(/|$))"
-"""Full addresses of which the path has several readings: with escapes, a query or odd segments."""
+ODD_PATH = r"(?s)^[^/?]*//[^/]*.*([%?\\]|/\.{0,2}(/|$))"
+"""Full addresses of which the path has several readings: with escapes, a query, a backslash or odd segments."""
 
 NAMES_A_SCHEME = r"^[A-Za-z][A-Za-z0-9+.-]*:"
 
@@ -54,8 +54,9 @@ class Url:
 
 @dataclass(frozen=True)
 class Place:
-    """Where something lies. `bucket`: the bucket; on Azure the account; "" of a path of local. `key`: without leading slash; on
-    Azure it begins with the container; on local it is the path below the server's folder, or an absolute one."""
+    """Where something lies. `bucket`: the bucket; on Azure the account; "" of a path of local. `key`: without leading
+    slash; on Azure it begins with the container; on local it is the path below the server's folder, or an absolute one.
+    """
 
     kind: str
     bucket: str
