@@ -247,8 +247,8 @@ def clear_errors() -> Iterator[None]:
     except LakegcError:
         raise
     except Exception as error:
-        for name, message in reversed(re.findall(r"lakegc_core\.errors\.(\w+): (.*)", str(error))):
-            kind = getattr(errors, name, None)
+        for name, message in reversed(re.findall(r"lakegc_core(?:\.\w+)*\.(\w+): (.*)", str(error))):
+            kind = errors.ServerError if name == "LakeFSError" else getattr(errors, name, None)
             if isinstance(kind, type) and issubclass(kind, LakegcError):
                 raise kind(message) from None
         raise

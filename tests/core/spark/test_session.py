@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from lakegc_core.spark.session import many
+from lakegc_core.errors import ServerError
+from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import Part, read
 from tests.support.waiting import STARTS, until
@@ -116,3 +117,10 @@ def _threads_of_java(leader: int) -> int:
             if Path(f"/proc/{process}/comm").read_text().strip() == "java":
                 return len(list(Path(f"/proc/{process}/task").iterdir()))
     return 0
+
+
+def test_an_error_of_lakefs_in_a_task_is_said_as_it_is() -> None:
+    said = 'GET /repositories/lake/refs/main/objects/ls was answered with 403 "no"; forbidden'
+    trace = f"An exception was thrown from the Python worker:\n  File\nlakegc_core.lakefs.http.LakeFSError: {said}\n"
+    with pytest.raises(ServerError, match="answered with 403"), clear_errors():
+        raise RuntimeError(trace)
