@@ -7,7 +7,8 @@ client says what lakeFS said, or raises. It never turns an error into "nothing t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -34,14 +35,12 @@ from lakegc_core.lakefs.models import (
     StagedPage,
     Task,
 )
+from lakegc_core.lakefs.shown import Shown
 
 T = TypeVar("T")
 TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished for ever
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
 RUNS = 4  # a staged dump is begun at most so often
-
-NOT_TEXT = "\N{REPLACEMENT CHARACTER}"
-"""Stands in lakeFS's answers for every byte of a path that is not UTF-8."""
 
 _FIRST_POLL = 0.1  # seconds, doubling
 _LONGEST_POLL = 15.0
@@ -298,31 +297,25 @@ class LakeFSClient:
 
     def objects(self, repository: str, ref: str, prefix: str = "") -> Iterator[list[ObjectStats]]:
         """Every object that a ref shows, page by page in the order of paths; of a branch, staged ones too."""
-        asked = _listing(repository, ref, _PLAIN | ({"prefix": prefix} if prefix else {}))
-        yield from self._http.pages(asked, Page[ObjectStats])
+        yield from self._shown(repository, ref, {"prefix": prefix} if prefix else {}).pages()
 
     def objects_after(self, repository: str, ref: str, after: str, amount: int) -> tuple[list[ObjectStats], bool]:
         """One page of what a ref shows: up to `amount` objects with paths after `after`, and whether there are more.
 
         ServerError if the page does not lead on: empty although there is more, or out of order.
         """
-        asked = _listing(repository, ref, _PLAIN)
-        page = self._http.page(asked, Page[ObjectStats], after=after, amount=amount)
-        objects, more = page.results, page.pagination.has_more
-        first = objects[0].path if objects else None
-        # Go's strings hold bytes, JSON only text: what is no text arrives with U+FFFD, and sorts elsewhere.
-        if first is not None and NOT_TEXT not in first and first <= after:
-            raise asked.odd(f"a page after {after!r} begins with {first!r}")
-        if more and not objects:
-            raise asked.odd(f"there is more after {after!r}, but the page is empty")
-        return objects, more
+        return self._shown(repository, ref).page(after, amount)
+
+    def _shown(self, repository: str, ref: str, more: Mapping[str, str] | None = None) -> Shown:
+        where = path("repositories", repository, "refs", ref, "objects")
+        listing = Request("GET", f"{where}/ls", action=_LIST_OBJECTS, params={**_PLAIN, **(more or {})})
+        return Shown(self._http, listing, _stat(repository, ref))
 
     def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
         """What a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
-        where = path("repositories", repository, "refs", ref, "objects", "stat")
-        asked = Request("GET", where, action="fs:ReadObject on the object", params=_PLAIN | {"path": object_path})
+        asked = _stat(repository, ref)
         try:
-            return self._http.call(asked, ObjectStats)
+            return self._http.call(replace(asked, params={**asked.params, "path": object_path}), ObjectStats)
         except LakeFSError as error:
             if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
                 raise
@@ -345,6 +338,6 @@ class LakeFSClient:
         return self._http.send(asked).status
 
 
-def _listing(repository: str, ref: str, params: dict[str, str]) -> Request:
-    where = path("repositories", repository, "refs", ref, "objects", "ls")
-    return Request("GET", where, action=_LIST_OBJECTS, params=params)
+def _stat(repository: str, ref: str) -> Request:
+    where = path("repositories", repository, "refs", ref, "objects", "stat")
+    return Request("GET", where, action="fs:ReadObject on the object", params=_PLAIN)

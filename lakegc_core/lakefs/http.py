@@ -37,6 +37,7 @@ from lakegc_core.shapes import problems
 ATTEMPTS = 6  # the first one and five more: about half a minute of a server that is away
 PAGE = 1000  # elements a page, lakeFS's maximum
 UNKNOWN_CALL = "invalid API endpoint"  # what lakeFS answers, by 404 or 500, to a call that its version lacks
+UNRESOLVED = "could not parse URI: parse "  # what it answers, by 500, where an address that it is to show is no URL
 
 _BACKOFF = Backoff(first=0.5, longest=15.0)
 _LONGEST_RETRY_AFTER = 120.0  # seconds
@@ -109,7 +110,8 @@ class Reply:
     @property
     def is_busy(self) -> bool:
         """Whether the same call may be answered otherwise a little later."""
-        return (self.status == 429 or self.status >= 500) and UNKNOWN_CALL not in _message(self.body)[0]
+        said = _message(self.body)[0]
+        return (self.status == 429 or self.status >= 500) and not (UNKNOWN_CALL in said or UNRESOLVED in said)
 
 
 class Http:
@@ -245,9 +247,9 @@ class Http:
 
     def _error(self, request: Request, reply: Reply, attempts: int) -> LakeFSError:
         message, more = _message(reply.body)
-        said = self._clean(message)[:500]
+        said = self._clean(message)
         sentence = f"{request} was answered with {reply.status}"
-        sentence += f' "{said}"' if said else ""
+        sentence += f' "{said[:500]}"' if said else ""
         sentence += ", followed by a second JSON document" if more else ""
         return LakeFSError(f"{sentence}; {_advice(request, reply, attempts)}", reply.status, said)
 

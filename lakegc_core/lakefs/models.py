@@ -184,6 +184,13 @@ class ObjectStats(_Answer):
 
 
 @dataclass(frozen=True)
+class ListedPath(_Answer):
+    """One path of a listing, or the beginning that several paths share."""
+
+    path: _Name
+
+
+@dataclass(frozen=True)
 class Pagination(_Answer):
     """What lakeFS says of one page: how many elements it holds, and where the next one begins."""
 

@@ -27,8 +27,8 @@ ANYWHERE = "*"
 ODD_SEGMENTS = r"(?s)(^|/)\.{0,2}(/|$)"
 """Paths that some store, or a client on the way, may fold: with an empty, a `.` or a `..` segment."""
 
-ODD_PATH = r"(?s)^[^/?]*//[^/]*.*([%?]|/\.{0,2}(/|$))"
-"""Full addresses of which the path has several readings: with escapes, a query or odd segments."""
+ODD_PATH = r"(?s)^[^/?]*//[^/]*.*([%?\\]|/\.{0,2}(/|$))"
+"""Full addresses of which the path has several readings: with escapes, a query, a backslash or odd segments."""
 
 NAMES_A_SCHEME = r"^[A-Za-z][A-Za-z0-9+.-]*:"
 

@@ -247,9 +247,10 @@ def clear_errors() -> Iterator[None]:
     except LakegcError:
         raise
     except Exception as error:
-        for name, message in reversed(re.findall(r"lakegc_core\.[\w.]+\.(\w+Error): (.*)", str(error))):
-            kind = getattr(errors, name, LakegcError)  # some errors are those of other modules
-            raise kind(message) from None
+        for name, message in reversed(re.findall(r"lakegc_core(?:\.\w+)*\.(\w+): (.*)", str(error))):
+            kind = errors.ServerError if name == "LakeFSError" else getattr(errors, name, None)
+            if isinstance(kind, type) and issubclass(kind, LakegcError):
+                raise kind(message) from None
         raise
 
 

@@ -166,6 +166,7 @@ def test_what_is_ruled_out_quickly_protects_nothing(uri: str) -> None:
     starts = [
         uri,
         f"{uri}/",
+        f"{uri}\\",
         f"x://{written}",
         f"s3://b/{namespace.path}/",
         uri.replace("c/", "C/"),
@@ -187,6 +188,17 @@ def test_what_is_ruled_out_quickly_protects_nothing(uri: str) -> None:
 
     assert [address for address in ruled_out if here(address)] == []
     assert all(namespace.is_at(bucket_of(each)) for each in addresses if here(each))
+
+
+def test_a_backslash_that_a_store_takes_for_a_slash_leads_a_neighbours_address_here() -> None:
+    """Azurite reads `v\\data/x` from `v/data/x`."""
+    host = "https://acc.blob.core.windows.net/lake"
+    addresses = [f"{host}/v\\data/x", f"{host}\\v/data/x", f"{host}/w\\..\\v\\data/x"]
+    here, theirs = Namespace(f"{host}/v"), Namespace(f"{host}/w")
+    assert here.may_hold(pa.array(addresses)).to_pylist() == [True] * len(addresses)
+    types = pa.array([FULL] * len(addresses), pa.int8())
+    assert theirs.may_lie_elsewhere(pa.array(addresses), types).to_pylist() == [True] * len(addresses)
+    assert all("data/x" in protected(f"{host}/v", each) for each in addresses)
 
 
 def test_an_address_may_lie_elsewhere_unless_it_plainly_lies_in_the_namespace() -> None:

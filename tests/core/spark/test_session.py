@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from lakegc_core.errors import LakegcError
+from lakegc_core.errors import LakegcError, ServerError
 from lakegc_core.lakefs.http import LakeFSError
-from lakegc_core.spark.session import Json, many, run_tasks
+from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import Part, read
 from tests.support.waiting import STARTS, until
@@ -128,3 +128,10 @@ def test_an_answer_of_lakefs_that_stops_a_task_is_told_in_lakefs_own_words(spark
 
     with pytest.raises(LakegcError, match=r'^GET /objects/ls was answered with 500 "bad path traversal blocked"$'):
         run_tasks(spark, ["/objects/ls"], refused)
+
+
+def test_an_error_of_lakefs_in_a_task_is_said_as_it_is() -> None:
+    said = 'GET /repositories/lake/refs/main/objects/ls was answered with 403 "no"; forbidden'
+    trace = f"An exception was thrown from the Python worker:\n  File\nlakegc_core.lakefs.http.LakeFSError: {said}\n"
+    with pytest.raises(ServerError, match="answered with 403"), clear_errors():
+        raise RuntimeError(trace)

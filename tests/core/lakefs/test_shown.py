@@ -1,0 +1,84 @@
+"""What a ref shows, past entries whose addresses lakeFS cannot resolve: it answers 500 for the whole page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from lakegc_core.lakefs.http import LakeFSError
+from tests.support.scripted_lakefs import Asked, R, Say, Scripted, page
+
+GOOD = {"a": "data/1", "imp/plain": "far/plain", "zz": "data/2"}
+MANY = {f"imp/{number:04}": f"data/{number}" for number in range(1500)}
+
+
+def _shows(server: Scripted, entries: Mapping[str, str]) -> None:
+    """As a real lakeFS answers: seen with an import of `100%.csv` on v1.84, on S3 and local alike."""
+    addresses = {path: f"s3://b/{key}" for path, key in entries.items()}
+
+    def refused(address: str) -> Say | None:
+        if "%" not in address:
+            return None
+        return Say(500, {"message": f"could not parse URI: parse {json.dumps(address)}: invalid URL escape"})
+
+    def listed(asked: Asked) -> Say:
+        after, delimiter, amount = asked.query["after"], asked.query.get("delimiter", ""), int(asked.query["amount"])
+        prefix = asked.query.get("prefix", "")
+        found: list[dict[str, object]] = []
+        for path in sorted(addresses):
+            if not path.startswith(prefix):
+                continue
+            at = path.find(delimiter, len(prefix)) if delimiter else -1
+            shown = path[: at + len(delimiter)] if at >= 0 else path
+            if shown <= after or (found and found[-1]["path"] == shown):
+                continue
+            if len(found) == amount:
+                return page(found, True, str(found[-1]["path"]))
+            address = "" if at >= 0 else addresses[path]
+            if problem := refused(address):
+                return problem
+            found.append({"path": shown, "physical_address": address, "size_bytes": 1, "checksum": ""})
+        return page(found)
+
+    def stat(asked: Asked) -> Say:
+        address = addresses.get(asked.query["path"])
+        return Say(404, {"message": "not found"}) if address is None else refused(address) or Say(200, {})
+
+    server.on("GET", f"{R}/refs/main/objects/ls", listed).on("GET", f"{R}/refs/main/objects/stat", stat)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"imp/100%.csv": "far/100%.csv"},
+        {"imp/q%": "far/q%", "imp/q%q%": "far/q%q%", "imp/t%/x": "far/t%/x"},
+        {"renamed/of.csv": "far/100%.csv"},
+        {"ü/%": "far/%", "Z%": "far/%", '\U0001f600"%"\\': 'far/"%"\\', "\ue000x%": "far/x%"},
+        {"imp/a%.csv/a%.csv": "far/a%.csv/a%.csv", "a\x00%": "%"},
+        {f"imp/{number}%": f"far/{number}%" for number in range(40)},
+    ],
+    ids=["one", "several", "of another name", "far from ASCII", "twice in one path", "many"],
+)
+def test_a_branch_with_addresses_that_are_no_urls_is_shown_whole(server: Scripted, odd: dict[str, str]) -> None:
+    entries = MANY | GOOD | odd
+    _shows(server, entries)
+    found = [each for objects in server.client.objects("repo", "main") for each in objects]
+    expected = [(path, f"s3://b/{entries[path]}") for path in sorted(entries)]
+    assert [(each.path, each.physical_address) for each in found] == expected
+    assert not server.slept, "to ask the same once more helps nobody"
+
+
+def test_a_page_of_one_entry_that_cannot_be_shown_leads_on(server: Scripted) -> None:
+    _shows(server, GOOD | {"b/%": "far/%"})
+    shown, more = server.client.objects_after("repo", "main", "a", 1)
+    assert [(each.path, each.physical_address) for each in shown] == [("b/%", "s3://b/far/%")]
+    assert more
+    assert [each.path for each in server.client.objects_after("repo", "main", "b/%", 10)[0]] == ["imp/plain", "zz"]
+
+
+def test_an_address_that_cannot_be_shown_and_whose_path_is_not_found_is_an_error(server: Scripted) -> None:
+    _shows(server, GOOD | {"b": "far/%", "c": "far/%", "%/x": "far/%"})
+    with pytest.raises(LakeFSError, match="far/%"):
+        list(server.client.objects("repo", "main"))
