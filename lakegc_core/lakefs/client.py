@@ -15,6 +15,7 @@ from typing import TypeVar
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError, ServerError
 from lakegc_core.lakefs.http import UNKNOWN_CALL, Http, LakeFSError, Request, path
+from lakegc_core.lakefs.listed_objects import Shown
 from lakegc_core.lakefs.models import (
     Commit,
     CommitsStatus,
@@ -35,7 +36,6 @@ from lakegc_core.lakefs.models import (
     StagedPage,
     Task,
 )
-from lakegc_core.lakefs.shown import Shown
 
 T = TypeVar("T")
 TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished for ever

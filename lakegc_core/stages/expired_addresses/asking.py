@@ -19,8 +19,8 @@ from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import ServerError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import PAGE, LakeFSError
+from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
-from lakegc_core.lakefs.shown import NOT_TEXT
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.places import ODD_PATH
 from lakegc_core.spark.session import Json
