@@ -69,9 +69,10 @@ COLLECTABLE_BESIDE = {
 }
 """What multipart uploads leave at the root, by scheme: servers before v0.84, and on `local` every one."""
 
-NEVER = r"(/$|[\s\v\pZ\x{85}]$|^data/(.*/)?_lakefs/)"
-"""Directory markers, whatever lies beside the metadata of another repository nested below data/, and names that end in
-white space: lakeFS gives none, and rclone trims the lines of a list, so that a backup would miss them."""
+NEVER = r"(/$|[\s\v\pZ\x{85}]$|^data/(.*/)?_lakefs/|/\.{1,2}(/|$))"
+"""Directory markers, and whatever lies beside the metadata of another repository nested below data/. Names that lakeFS
+never gives: those that end in white space (rclone trims the lines of a list, so that a backup would miss them), and
+those with dot segments (clients of Azure delete another name instead)."""
 
 UPLOAD_PART = rf"{_PART}$"
 """Bookkeeping of multipart uploads on GCS, alive for as long as the upload runs."""

@@ -348,6 +348,8 @@ NEVER = [
     "/data/x",
     "xdata/x",
     f"data/_lakefs/{ID}",
+    *(f"data/{dots}/{SLICE}/{XID}" for dots in (".", "..", "a/.", "a/..")),
+    *(f"data/{SLICE}/{dots}" for dots in (".", "..")),
     f"data/other-repository/_lakefs/{ID}",
     "",
 ]
