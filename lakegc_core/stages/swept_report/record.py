@@ -74,7 +74,7 @@ class SweepRecord:
 
     def _last(self) -> tuple[int, set[str]]:
         last = max(sweeps_of(self._store, self._context.mark.folder), default=0)
-        return last, files_of(self._store, self._context.mark.folder, last)
+        return last, files_of(self._store, self._context.mark.folder, last) if last else set()
 
     def next_attempt(self) -> int:
         """Number of the attempt that begins now; each resumption and each new look is one."""

@@ -15,6 +15,7 @@ from lakegc_core.marks.json_files import digest
 from lakegc_core.names import STAGES
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.record import SweepRecord
+from lakegc_core.store.base import connect
 from tests.support.lake import NO_SPARK, NOW, lake
 from tests.support.marks import finish, parts
 
@@ -61,6 +62,12 @@ def test_a_sweep_that_broke_off_is_gone_on_with_and_one_that_is_over_is_not(cont
     second = record(context)
     assert (second.number, second.is_begun, second.may_have_deleted) == (2, False, True)
     assert second.lost_before() == 2 and len(second.parts_before()) == 1
+
+
+def test_a_plan_that_somebody_put_beside_the_sweeps_is_no_sweep_that_broke_off(context: MarkContext) -> None:
+    connect(context.workspace).write(f"{context.mark.folder}/sweeps/0/plan.json", b"[]")
+    sweep = record(context)
+    assert (sweep.number, sweep.is_begun, sweep.may_have_deleted) == (1, False, False)
 
 
 def test_a_dry_run_neither_goes_on_with_a_sweep_nor_counts_as_one(context: MarkContext) -> None:
