@@ -7,6 +7,7 @@ A store says what each answer was (`DeleteAnswer`). This module decides whether 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from lakegc_core.errors import LakegcError, ObjectNotFoundError
@@ -45,6 +46,8 @@ class DeleteAnswer(NamedTuple):
         return cls(FAILED + code, again or throttled, throttled)
 
 
+_IS_GONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
+
 Ask = Callable[[Sequence[str]], Mapping[str, DeleteAnswer]]
 """Makes one request for some keys, and says of each what was answered."""
 
@@ -64,12 +67,18 @@ def judge_unclear(look: Callable[[], object]) -> DeleteAnswer:
 
 
 def delete_all(
-    keys: Sequence[str], ask: Ask, *, attempts: int, gate: Gate, single: Ask | None = None
+    keys: Sequence[str],
+    ask: Ask,
+    *,
+    attempts: int,
+    gate: Gate,
+    single: Ask | None = None,
+    look: Callable[[str], object] | None = None,
 ) -> dict[str, str]:
     """Ask for the deletion of different keys until each has an outcome, `attempts` times at most; outcomes by key.
 
     A throttled request has the pace's patience as well. A key found gone after an answer was lost is `deleted`: that
-    request may have done it. What the gate does not let through any more is `not_asked`.
+    request may have done it. What the gate does not let through any more is `not_asked`. `look`: see `judge_unclear`.
     """
     outcomes = dict.fromkeys(keys, NOT_ASKED)
     doubtful: set[str] = set()
@@ -90,6 +99,9 @@ def delete_all(
             ours = key in doubtful or told[key].outcome == NO_ANSWER  # a request for many may have done it
             if found == NOT_ASKED:
                 found = told[key].outcome
+            elif look is not None and told[key].outcome == NO_ANSWER and found in _IS_GONE:
+                # Who took a request for many and did not carry it out may do the same with one for this key.
+                found = judge_unclear(partial(look, key)).outcome
             outcomes[key] = Outcome.DELETED if ours and found == Outcome.ALREADY_GONE else found
         for key in pending:
             gone = told[key].outcome == Outcome.ALREADY_GONE and key in doubtful
@@ -126,7 +138,9 @@ class BatchDeletes:
                 together.append(key)
         for start in range(0, len(together), self.best.batch):
             batch = together[start : start + self.best.batch]
-            outcomes |= delete_all(batch, self.ask_batch, attempts=self.attempts, gate=gate, single=self.ask_one)
+            outcomes |= delete_all(
+                batch, self.ask_batch, attempts=self.attempts, gate=gate, single=self.ask_one, look=self.look
+            )
         return [outcomes[key] for key in keys]
 
     def can_be_named(self, key: str) -> bool:
@@ -143,4 +157,8 @@ class BatchDeletes:
 
     def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         """One request for one key."""
+        raise NotImplementedError
+
+    def look(self, key: str) -> object:
+        """Ask for the object. ObjectNotFoundError if it is gone."""
         raise NotImplementedError

@@ -100,11 +100,11 @@ class BlobDeletes(BatchDeletes):
             self.container.blob(key).delete_blob(delete_snapshots="include", retry_total=0)
         except AzureError as error:
             if _is_success(error):
-                return {key: judge_unclear(lambda: self._look(key))}
+                return {key: judge_unclear(lambda: self.look(key))}
             return {key: DeleteAnswer(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else told_by(error)}
         return {key: DeleteAnswer(Outcome.DELETED)}
 
-    def _look(self, key: str) -> None:
+    def look(self, key: str) -> None:
         with self.container.errors("Get Blob Properties", key):
             found = self.container.blob(key).get_blob_properties()
         if found.size is None or found.last_modified is None:

@@ -74,4 +74,8 @@ class ObjectDeletes(BatchDeletes):
             return {key: told(code_of(error)) if code_of(error) in GONE else failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
             return {key: DeleteAnswer.failed("InvalidKey")}
-        return {key: _GONE if answer[DONE] else judge_unclear(lambda: self.bucket.head(key))}
+        return {key: _GONE if answer[DONE] else judge_unclear(lambda: self.look(key))}
+
+    def look(self, key: str) -> object:
+        """Ask for the object by HEAD."""
+        return self.bucket.head(key)

@@ -93,7 +93,19 @@ def test_a_success_that_is_no_delete_result_is_no_answer(faulty_s3: Faulty, stat
         Answer(status, {"Content-Type": "text/html"}, body) if request.method == "POST" else forward(request)
     )
     assert faulty_s3.store.delete_many(["data/a"]) == ["deleted"] and faulty_s3.listed() == []
-    assert [each.method for each in faulty_s3.proxy.requests] == ["POST", "DELETE", "GET"]
+    assert [each.method for each in faulty_s3.proxy.requests] == ["POST", "DELETE", "HEAD", "GET"]
+
+
+@pytest.mark.parametrize("single", [204, 200])
+@pytest.mark.parametrize(("status", "body"), NO_RESULT)
+def test_who_took_a_request_for_many_and_did_nothing_is_not_believed_about_one_key_either(
+    faulty_s3: Faulty, status: int, body: bytes, single: int
+) -> None:
+    """A proxy that answers every delete so."""
+    faulty_s3.direct.write("data/a", b"")
+    answers = {"POST": Answer(status, {}, body), "DELETE": Answer(single, {}, b"")}
+    faulty_s3.proxy.hook = lambda request, forward: answers.get(request.method) or forward(request)
+    assert faulty_s3.store.delete_many(["data/a"]) == ["failed:NotCarriedOut"] and faulty_s3.listed() == ["data/a"]
 
 
 @pytest.mark.parametrize(("status", "body"), [(202, b""), (206, b""), (200, b"<p>login</p>"), (204, b"")])
