@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -199,6 +200,21 @@ def test_a_backslash_that_a_store_takes_for_a_slash_leads_a_neighbours_address_h
     types = pa.array([FULL] * len(addresses), pa.int8())
     assert theirs.may_lie_elsewhere(pa.array(addresses), types).to_pylist() == [True] * len(addresses)
     assert all("data/x" in protected(f"{host}/v", each) for each in addresses)
+
+
+def test_imports_from_elsewhere_are_not_taken_apart_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    whole = Namespace._keys_named
+
+    def counted(self: Namespace, address: str, address_type: int) -> Iterator[str]:
+        taken.append(address)
+        return whole(self, address, address_type)
+
+    monkeypatch.setattr(Namespace, "_keys_named", counted)
+    far = [f"s3://{bucket}/raw/dt=2024-01-01/part-{number}" for bucket in ("b", "other") for number in range(100)]
+    rows = pa.array([*far, "s3://b/ns/data/x"]), pa.array([FULL] * 201, pa.int8())
+    assert Namespace("s3://b/ns").protected_keys(*rows)["address"].to_pylist() == ["data/x"]
+    assert taken == ["s3://b/ns/data/x"]
 
 
 def test_an_address_may_lie_elsewhere_unless_it_plainly_lies_in_the_namespace() -> None:
