@@ -34,7 +34,7 @@ folder, a night until the next mark confirms it, and one that a fault may cost."
 NAMING = ("held", "unasked")
 """Reasons of a mark by which it names garbage that it keeps: a hold, a budget."""
 
-ASIDE = ("rules/", "rescues/", "retired/")
+ASIDE = ("rules/", "rescues/", "retired/", "journals/")
 """Below the home, what may grow: journals and records of which none is needed twice."""
 
 MOST_MARKS = math.ceil(RETIREMENT / timedelta(days=1)) + CLEAN_EVERY
