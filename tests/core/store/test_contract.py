@@ -20,7 +20,7 @@ from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError, Sto
 from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, StoreConfig, head_if_there
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
-from tests.core.store.conftest import Place
+from tests.core.store.conftest import KINDS, Place
 from tests.support.proxy import Answer, proxy
 from tests.support.s3_dialects import DIALECTS
 from tests.support.servers import S3Server
@@ -297,13 +297,15 @@ STAGED = (
 TOO_LONG = "data/" + "é" * 2000
 
 
+FOLDING = pytest.param("a//b is a/b", marks=[pytest.mark.slow, pytest.mark.safety])
+
+
+@pytest.mark.parametrize("place", (*KINDS, FOLDING), indirect=True)
 @pytest.mark.parametrize("key", STAGED, ids=range(len(STAGED)))
 def test_no_text_that_a_user_stages_as_an_address_makes_a_store_fail(place: Place, key: str) -> None:
     """Some servers fold `a//b` and `a/b/`, and tell of the object that lies there."""
     if (place.kind, key) == ("rclone", TOO_LONG):
         pytest.skip("answers 500, which may pass")
-    if place.kind in DIALECTS and place.kind != "a//b is a/b":
-        pytest.skip("as the servers")
     place.store.write("data/id", b"x")
     found = head_if_there(place.store, key)
     assert found is None or "//" in f"/{key}/"
