@@ -155,7 +155,7 @@ def readings(address: str, kind: str) -> Iterator[Place]:
 
 def bucket_of(address: str) -> str:
     """The bucket, or the host on Azure, in which an address may lie: in lower case, without user info and port;
-    ANYWHERE where none is told plainly; "" on local."""
+    ANYWHERE where none is told plainly; "" for a path of local (`local:///…`)."""
     found = _HEAD.fullmatch(address)
     assert found is not None
     host = found[1].rpartition("@")[2].partition(":")[0]

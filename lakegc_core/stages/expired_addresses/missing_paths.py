@@ -60,7 +60,7 @@ def missing_paths(
 def _staged(context: MarkContext, wanted: set[str]) -> Mapping[str, tuple[str, str]]:
     """The branch and the path of addresses that are only staged, as far as _PAGES pages of what branches show."""
     found: defaultdict[str, tuple[str, str]] = defaultdict(lambda: ("", ""))
-    client, repository, root = context.client, context.header.repository, context.namespace.uri.rstrip("/") + "/"
+    client, repository, root = context.client, context.header.repository, f"{context.namespace.spelled}/"
     names = (branch.name for branch in client.branches(repository))
     pages = ((name, page) for name in names for page in client.objects(repository, name))
     with suppress(LakeFSError):  # a branch may vanish meanwhile: names are no reason to stop

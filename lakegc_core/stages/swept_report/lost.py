@@ -25,21 +25,19 @@ _IN_FLIGHT = 8
 
 def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
     """The rows whose object (column `address`) the store does not hold, by a request each on the executors."""
-
-    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield batch.filter(pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_()))
-
-    return rows.mapInArrow(body, rows.schema)
+    return _those(rows, config, absent=True)
 
 
 def present(rows: DataFrame, config: StoreConfig) -> DataFrame:
     """The other rows: those whose object the store holds."""
+    return _those(rows, config, absent=False)
 
+
+def _those(rows: DataFrame, config: StoreConfig, *, absent: bool) -> DataFrame:
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            absent = pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_())
-            yield batch.filter(pc.invert(absent))
+            found = _are_absent(config, batch.column("address").to_pylist())
+            yield batch.filter(pa.array([each is absent for each in found], pa.bool_()))
 
     return rows.mapInArrow(body, rows.schema)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 from azure.core.exceptions import AzureError
@@ -23,6 +24,8 @@ from lakegc_core.errors import (
     UnusableKeyError,
 )
 from lakegc_core.store.azure.access import ABSENT, code_of, hint, is_lost, should_repeat
+from lakegc_core.store.base import ObjectInfo
+from lakegc_core.store.remote import bare
 
 _CONDITION_FAILED = {"ConditionNotMet", "BlobAlreadyExists", "TargetConditionNotMet"}
 
@@ -50,6 +53,14 @@ class Container:
     def blob(self, key: str) -> Any:
         """The SDK's client of one blob."""
         return self.client.get_blob_client(self.name(key))
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size, time and ETag of one blob. Never a digest: anyone may set a blob's Content-MD5."""
+        with self.errors("Get Blob Properties", key):
+            found = self.blob(key).get_blob_properties()
+        if found.size is None or found.last_modified is None:
+            raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
+        return ObjectInfo(key, found.size, found.last_modified.astimezone(UTC), bare(found.etag))
 
     @contextmanager
     def errors(self, operation: str, key: str) -> Iterator[None]:

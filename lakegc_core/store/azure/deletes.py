@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from azure.core.exceptions import AzureError, HttpResponseError
 
-from lakegc_core.errors import IncompleteError, StoreError
+from lakegc_core.errors import StoreError
 from lakegc_core.names import Outcome
 from lakegc_core.store.azure.access import ABSENT, code_of, told_by, told_by_status
 from lakegc_core.store.azure.container import Container
@@ -104,11 +104,9 @@ class BlobDeletes(BatchDeletes):
             return {key: DeleteAnswer(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else told_by(error)}
         return {key: DeleteAnswer(Outcome.DELETED)}
 
-    def look(self, key: str) -> None:
-        with self.container.errors("Get Blob Properties", key):
-            found = self.container.blob(key).get_blob_properties()
-        if found.size is None or found.last_modified is None:
-            raise IncompleteError(f"{self.container.root}: the store knows {key!r}, but not its size or time")
+    def look(self, key: str) -> object:
+        """Ask for the blob's properties."""
+        return self.container.head(key)
 
 
 def _is_success(error: AzureError) -> bool:

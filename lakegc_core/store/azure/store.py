@@ -20,7 +20,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobBlock
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
+from lakegc_core.errors import ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.store.azure import access as azure_access
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.azure.deletes import BEST, BlobDeletes
@@ -126,12 +126,7 @@ class AzureStore(RemoteStore):
         return azure_access.status_of(error)
 
     def _head(self, key: str) -> ObjectInfo:
-        # Never a digest: anyone may set a blob's Content-MD5.
-        with self.container.errors("Get Blob Properties", key):
-            found = self.container.blob(key).get_blob_properties()
-        if found.size is None or found.last_modified is None:
-            raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
-        return ObjectInfo(key, found.size, found.last_modified.astimezone(UTC), bare(found.etag))
+        return self.container.head(key)
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete with all snapshots, 256 blobs a request.
