@@ -19,7 +19,7 @@ from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts, marks
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, encode
-from lakegc_core.marks.sweeps import over_at, sweeps_of
+from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
 from lakegc_core.names import STAGES
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.parts import Part, list_parts, part_named, read_part
@@ -139,7 +139,7 @@ def _report(store: Store, key: str) -> Json | None:
         found = decode(store.read(key), key)
     except (ObjectNotFoundError, MarkError):
         return None
-    return found if isinstance(found.get("finished_at"), float) else None
+    return found if reads(found) and {"finished_at", "taken_back"} <= found.keys() else None
 
 
 def write_report(store: Store, folder: str, report: Mapping[str, Any]) -> None:

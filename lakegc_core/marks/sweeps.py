@@ -61,9 +61,21 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
         report = decode(store.read(key), key)
     except ObjectNotFoundError:
         return None
-    if not isinstance(report.get("finished_at", 0.0), int | float) or not isinstance(report.get("outcomes", {}), dict):
+    if not reads(report):
         raise MarkError(f"{key} does not say when the sweep was over, or what came of it. It was damaged or replaced.")
     return report
+
+
+def reads(report: dict[str, Any]) -> bool:
+    """Whether the report of a sweep or of a restore has the form that lakegc gives it, as far as others read it."""
+    told = report.get("taken_back", [])
+    return (
+        isinstance(report.get("finished_at", 0.0), int | float)
+        and isinstance(report.get("outcomes", {}), dict)
+        and isinstance(told, list)
+        and all(isinstance(each, dict) and isinstance(each.get("mark_id"), str) for each in told)
+        and all(isinstance(each.get(name), int) for each in told for name in ("sweep", "objects", "bytes"))
+    )
 
 
 def over_at(store: Store, mark_folder: str, number: int) -> float:

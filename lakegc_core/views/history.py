@@ -17,8 +17,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import marks, retired_marks
 from lakegc_core.marks.catalogue import own_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
-from lakegc_core.marks.ledger import restores_of
-from lakegc_core.marks.retired_records import freed_by
+from lakegc_core.marks.retired_records import freed_by, restores_in
 from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
 from lakegc_core.names import COMPLETE, RETIRED, STAGES, SWEPT, Outcome
 from lakegc_core.policy.facts import ExpiredFacts
@@ -81,17 +80,16 @@ def _retired(context: RepositoryContext, mark_id: str) -> Json | None:
 
 def _take_back(context: RepositoryContext, found: Sequence[Json]) -> None:
     """Subtract from what each sweep deleted what came back of it: by restores, and by what marks and sweeps saw."""
-    standing = {
-        mark_id: {each.folder.rpartition("/")[2]: each.report for each in restores_of(context.artifacts(mark_id))}
-        for mark_id in marks(context.workspace, context.home)
-    }
+    ids = marks(context.workspace, context.home)
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        standing = dict(zip(ids, pool.map(lambda mark_id: restores_in(context.artifacts(mark_id)), ids), strict=True))
     back: dict[tuple[str, int], tuple[int, int]] = {}
     records = [each for mark in found for each in mark.pop("taken_back", ())]
     records += [each for mark in found for sweep in mark.get("swept", ()) for each in sweep.pop("taken_back")]
     retired = {mark["mark_id"]: mark.pop("restores", {}) for mark in found}
     for mark_id in {*standing, *retired}:
         for report in (retired.get(mark_id, {}) | standing.get(mark_id, {})).values():
-            records += report["taken_back"] if report is not None else ()
+            records += report["taken_back"]
     for each in records:
         objects, size = back.get((each["mark_id"], each["sweep"]), (0, 0))
         back[each["mark_id"], each["sweep"]] = objects + each["objects"], size + each["bytes"]

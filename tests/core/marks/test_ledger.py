@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STAMP = "20250331T120000000000"
+ODD_REPORTS = [
+    json.dumps({"finished_at": 1.5, "outcomes": {}, "taken_back": [], **odd}).encode()
+    for odd in ({"outcomes": 1}, {"taken_back": {}}, {"taken_back": [5]}, {"taken_back": [{"mark_id": []}]})
+]
 REPORT = {"outcomes": {"copied": 1}, "taken_back": [], "finished_at": NOW.timestamp() + 60.5}
 
 
@@ -52,7 +57,7 @@ def test_a_restore_counts_once_its_report_says_what_was_copied(context: MarkCont
     assert restored_at(context.mark) == 0.0, "nothing came back, so that no mark has to list anew"
 
 
-@pytest.mark.parametrize("report", [b"", b"[]", b'{"finished_at": "noon"}'])
+@pytest.mark.parametrize("report", [b"", b"[]", b'{"finished_at": "noon"}', b'{"finished_at": 1.5}', *ODD_REPORTS])
 def test_a_report_of_a_restore_that_does_not_read_counts_as_none(context: MarkContext, report: bytes) -> None:
     context.mark.store.write(f"{context.mark.folder}/{RESTORES}/{STAMP}/report.json", report)
     (found,) = restores_of(context.mark)

@@ -106,7 +106,9 @@ def test_a_folder_beside_the_sweeps_whose_name_is_no_number_of_theirs_is_passed_
     assert sweeps.sweeps_of(store, "m1") == [1]
 
 
-@pytest.mark.parametrize("report", [b"{}", b'{"finished_at": "x"}', b'{"outcomes": []}', b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize(
+    "report", [b"{}", b'{"finished_at": "x"}', b'{"outcomes": []}', b'{"taken_back": [5]}', b"[" * 100_000, b"\xff"]
+)
 def test_a_report_that_somebody_replaced_says_nothing_and_stops_nothing(store: LocalStore, report: bytes) -> None:
     store.write("m1/sweeps/1/report.json", report)
     assert sweeps.over_at(store, "m1", 1) == math.inf
