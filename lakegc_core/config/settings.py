@@ -162,7 +162,10 @@ class ScaleSettings:
     lakefs_parallelism: _Count = 0
     """How many of these requests run side by side."""
     store_heads: _Count = 0
-    """HEADs of objects that one mark makes to ask lakeFS less, at most."""
+    """HEADs of objects that one mark, or one look of a sweep, makes to ask lakeFS less, at most."""
+    asking_share: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] = 1.0
+    """For how long a mark makes such HEADs, as a share of the time that the rest of it took; a minute at least. The
+    first mark that needs any makes all."""
     origin_entries: _Count = 0
     """Entries of old commits that one mark reads to find the paths of garbage, at most."""
 

@@ -18,6 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lakegc_core.errors import MarkError
 from lakegc_core.names import Stage
+from lakegc_core.policy.prices import GUESSED, Prices
 
 
 class _Whole:
@@ -283,6 +284,7 @@ class ExpiredFacts(Groups, StageFacts):
     came_back_examples: tuple[str, ...] = ()  # addresses of some of these
     taken_back: tuple[TakenBack, ...] = ()  # what sweeps had counted of these
     origins: OriginFacts | None = None  # None where nobody looked, as in marks from before there was this key
+    prices: Prices = GUESSED  # of HEADs and pages, as this mark or an earlier one measured them
 
     @property
     def compared(self) -> Compared:

@@ -44,6 +44,9 @@ ASKED_AT_ONCE = 8
 PAGES_BEFORE_HEADS = 1_000
 """Where asking lakeFS takes so many pages or fewer, the store gets no HEADs that might save some: they take minutes."""
 
+ASKING = timedelta(seconds=60)
+"""So much time each mark and each look may spend on HEADs that tell contents apart, however quick the rest of it is."""
+
 LOOKS = 3
 """A look is taken anew when heads of branches moved while lakeFS was asked; the third one counts all the same, with all
 that the others found referenced."""
@@ -88,8 +91,9 @@ class Level:
     not suffice for are not deleted: they stay unconfirmed, and come first next time."""
 
     heads: int
-    """Most HEADs by which one mark learns of the store which contents differ, so that fewer pages are asked for. What
-    they do not suffice for is alike by its size. They prove that something may go, so they never replace a look."""
+    """Most HEADs by which one mark, or one look of a sweep, learns of the store which contents differ, so that fewer
+    pages are asked for. What they do not suffice for waits: they are remembered, and later marks make the others. They
+    prove that something may go, so they never replace a look."""
 
     rules_memory: timedelta
     """A shorter rule takes effect only after it has been seen for so long: a mistaken one would otherwise be confirmed
@@ -134,7 +138,7 @@ FULL = Level(
     watch_interval=timedelta(seconds=60),
     whole_pages=500,
     requests=100_000,
-    heads=200_000,
+    heads=1_000_000,
     rules_memory=timedelta(days=7),
     mark_validity=timedelta(days=14),
     retention_margin=timedelta(hours=1),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
@@ -29,10 +30,10 @@ ALIKE = pa.schema(
         CLASS,  # of the class of candidates that they are alike to
     ]
 )
-DIFFERENT = ALIKE.append(pa.field("number", pa.int64(), nullable=False))
-"""Entries, by their number in the range, that have other contents than all candidates of their size."""
-ALIKE_BUT = ALIKE.append(pa.field("number", pa.int64(), nullable=True))
-"""ALIKE, and with a number DIFFERENT."""
+SINGLE = ALIKE.append(pa.field("number", pa.int64(), nullable=False))
+"""Entries, by their number in the range."""
+ALIKE_OR_SINGLE = ALIKE.append(pa.field("number", pa.int64(), nullable=True))
+"""SINGLE, and without a number ALIKE: all entries of the range that claim this size."""
 PLACES = pa.schema([RANGES_SCHEMA.field("range_id"), CLASS, *(INTERVALS.field(n) for n in ("first", "last", "reach"))])
 
 
@@ -44,8 +45,8 @@ class RangePaths:
     prefix: str
 
     def places(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """PLACES of the ranges in a partition. The rows of one range (ALIKE_BUT) are all in it."""
-        for range_id, alike in self.by_range(batches, ALIKE_BUT):
+        """PLACES of the ranges in a partition. The rows of one range (ALIKE_OR_SINGLE) are all in it."""
+        for range_id, alike in self.by_range(batches, ALIKE_OR_SINGLE):
             yield self._of_range(range_id, alike)
 
     def by_range(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[tuple[str, pa.Table]]:
@@ -58,7 +59,8 @@ class RangePaths:
             start += number
 
     def read(self, range_id: str, alike: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        """The entries of a range, and for each the least rank of the classes that it is alike to; -1: of none."""
+        """The entries of a range, and for each the least rank of the classes that it is alike to; -1: of none.
+        `alike`: rows of ALIKE or ALIKE_OR_SINGLE."""
         data = connect(self.data).read(f"{self.prefix}/{range_id}")
         told = alike["count"][0].as_py()
         try:
@@ -69,7 +71,6 @@ class RangePaths:
 
     def _of_range(self, range_id: str, alike: pa.Table) -> pa.RecordBatch:
         entries, ranks = self.read(range_id, alike)
-        ranks[alike["number"].drop_null().to_numpy()] = -1
         numbers = np.flatnonzero(ranks >= 0)
         found: list[tuple[str, int, bytes, bytes, int]] = []
         at = 0
@@ -85,11 +86,20 @@ class RangePaths:
 
 def _ranks(entries: pa.Table, alike: pa.Table) -> np.ndarray:
     """For each entry the least rank of the classes that it is alike to; -1 for those that are alike to none."""
-    told = alike.group_by("size").aggregate([("rank", "min")]).sort_by("size")
-    sizes, claimed = told["size"].to_numpy(), entries["size"].to_numpy()
-    places = np.minimum(np.searchsorted(sizes, claimed), len(sizes) - 1)
-    ranks: np.ndarray = np.where(sizes[places] == claimed, told["rank_min"].to_numpy()[places], -1)
-    return ranks
+    none = np.iinfo(np.int32).max
+    found = np.full(entries.num_rows, none, np.int32)
+    if "number" in alike.column_names:
+        single = alike.filter(pc.is_valid(alike["number"]))
+        alike = alike.filter(pc.is_null(alike["number"]))
+        found[single["number"].to_numpy()] = single["rank"].to_numpy()
+    if alike.num_rows:
+        told = alike.group_by("size").aggregate([("rank", "min")]).sort_by("size")
+        sizes, claimed = told["size"].to_numpy(), entries["size"].to_numpy()
+        places = np.minimum(np.searchsorted(sizes, claimed), len(sizes) - 1)
+        ranks = np.where(sizes[places] == claimed, told["rank_min"].to_numpy()[places], none)
+        found = np.minimum(found, ranks)
+    result: np.ndarray = np.where(found == none, -1, found)
+    return result
 
 
 @dataclass(frozen=True)

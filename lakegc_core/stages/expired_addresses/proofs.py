@@ -1,163 +1,289 @@
 """Which entries of heads are proven to have other contents than all candidates of their size.
 
-Asking lakeFS by pages is the rule; HEADs of the store are used where they are fewer. Two contents are taken for
+Asking lakeFS by pages is the rule; HEADs of the store are used where they cost less. Two contents are taken for
 different if HEAD proved a digest of either. An entry's counts only if the entry itself claims it, with the size that
 HEAD shows: what may hide is what claims the same. All comparisons are exact, none is of hashes.
+
+What HEADs proved is remembered, from mark to mark, as long as listings show the same object.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakegc_core.errors import IncompleteError, StoreError
+from lakegc_core.marks.artifacts import Header, MarkArtifacts
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.policy.namespace import Namespace
+from lakegc_core.marks.layers import all_layers
+from lakegc_core.marks.previous import newest_complete
+from lakegc_core.names import Stage
+from lakegc_core.policy.prices import Choice, Prices, choose
 from lakegc_core.policy.safety import PAGES_BEFORE_HEADS
 from lakegc_core.spark.session import Mapped, clear_errors, many
-from lakegc_core.stages.committed_addresses.stage import MD5
-from lakegc_core.stages.expired_addresses.intervals import ALIKE, DIFFERENT, RangePaths
+from lakegc_core.stages.expired_addresses.claims import CLAIMS, Claims
+from lakegc_core.stages.expired_addresses.intervals import ALIKE, SINGLE, RangePaths
 from lakegc_core.stages.expired_addresses.since import SCHEMA
+from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.store.base import MD5_DIGEST, ObjectInfo, StoreConfig, connect, head_if_there
-from lakegc_core.tables.parts import Part, read, spark_width, write
+from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.parts import Part, read, rows_of, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-DIGESTS = "digests"
-DIGESTS_SCHEMA = pa.schema(
+PROOFS = "proofs"
+PROOFS_SCHEMA = pa.schema(
     [
         SCHEMA.field("address"),
         pa.field("size", pa.int64(), nullable=False),  # bytes, as HEAD showed it
+        pa.field("etag", pa.string(), nullable=True),  # as HEAD showed it
         pa.field("digest", pa.string(), nullable=False),  # `ObjectInfo.digest`; "": HEAD proved nothing
     ]
 )
 
-_ENTRIES = pa.schema([*DIFFERENT, *(DIGESTS_SCHEMA.field(name) for name in ("address", "digest"))])
-_SUBJECTS = pa.schema([SCHEMA.field("address"), ALIKE.field("rank")])
+_SUBJECTS = pa.schema(
+    [
+        *(PROOFS_SCHEMA.field(name) for name in ("address", "size")),
+        ALIKE.field("rank"),
+        pa.field("is_candidate", pa.bool_(), nullable=False),
+        PROOFS_SCHEMA.field("digest").with_nullable(True),  # null: no HEAD has been made
+    ]
+)
+_ASKED = pa.schema([SCHEMA.field("address")])
 _IN_PARTS = "-[0-9]+$"  # the end of an ETag of an object that was uploaded in parts
 _THREADS = 16  # HEADs side by side in one task
 _FAILURES = 20  # HEADs that fail in one task before it makes no more
+_MANY = 10_000  # HEADs of which people are told beforehand
 
 
 @dataclass(frozen=True)
 class Known:
-    """What HEADs of earlier marks proved: DIGESTS_SCHEMA, in parts of `folder`. `heads`: how many more may be made."""
+    """What HEADs of earlier marks proved: PROOFS_SCHEMA, in parts of `folder`. `heads`: how many more may be made,
+    `prices`: what they cost. `is_mark`: a mark checks what is remembered by its listing, and puts it down anew."""
 
     folder: str
     parts: Sequence[Part]
     heads: int
+    prices: Prices
+    is_mark: bool
+
+
+def known(context: MarkContext, prices: Prices, seconds: float | None = None) -> Known:
+    """What earlier marks proved: the newest one that proved anything, whatever became of those since.
+
+    `seconds`: what a mark took so far; None for a look. The first mark that has to prove anything has no limit of time.
+    """
+    mark = newest_complete(context, partial(_has_proofs, context))
+    most = context.settings.scale.store_heads or context.level.heads
+    if mark is None:
+        return Known("", (), most, prices, seconds is not None)
+    most = min(most, prices.heads_in(context.settings.scale.asking_share * (seconds or 0.0)))
+    stage = Stage.EXPIRED_ADDRESSES
+    return Known(
+        mark.stage_folder(stage, PROOFS), mark.require(stage).datasets[PROOFS], most, prices, seconds is not None
+    )
+
+
+def _has_proofs(context: MarkContext, header: Header, mark: MarkArtifacts) -> bool:
+    place = (header.repository, header.repository_created, header.storage_namespace)
+    own = context.header
+    is_here = place == (own.repository, own.repository_created, own.storage_namespace)
+    return is_here and bool(mark.require(Stage.EXPIRED_ADDRESSES).datasets.get(PROOFS))
 
 
 @dataclass(frozen=True)
 class Proven:
     """What is known once HEADs are made.
 
-    `different`: entries that have other contents than all candidates (DIFFERENT). `left`: sizes of the others (column
-    `size`). `digests`: the rows that were of use (DIGESTS_SCHEMA), also remembered ones. `heads`: how many were made.
+    `left`: parts of SINGLE, of the alike entries that are not proven to differ from all candidates of their size.
+    `pending`: ranks that wait for the HEADs of later marks. `proofs`: parts of PROOFS_SCHEMA for later marks. `heads`:
+    how many were asked for, in so many `seconds`.
     """
 
-    different: DataFrame
-    left: DataFrame
-    digests: Sequence[Part]
+    left: Sequence[Part]
+    pending: Sequence[int]
+    proofs: Sequence[Part]
     heads: int
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Proofs:
-    """Proves by HEADs. `folder`: where what is found is put down; `known`: what need not be asked for again."""
+    """Proves by HEADs. `folder`: where what is found is put down; `known`: what need not be asked for again; `alike`:
+    ALIKE, of heads' ranges alone; `times`: range_id, and on how many `branches` it is; `candidates`: address, size,
+    etag; `pages`: how many pages the entries of a rank take at most."""
 
     spark: SparkSession
     context: MarkContext
     folder: str
     known: Known
+    alike: DataFrame
+    times: DataFrame
+    candidates: DataFrame
+    pages: Mapping[int, int]
 
-    def prove(self, alike: DataFrame, times: DataFrame, candidates: DataFrame, pages: int) -> Proven | None:
-        """Make HEADs, where they are fewer than `pages`. None: they, and what is remembered, cannot help.
-
-        `alike`: ALIKE, of heads' ranges alone; `times`: range_id, and on how many `branches` it is; `candidates`:
-        address, size, etag.
-        """
+    def prove(self) -> Proven | None:
+        """Make HEADs, where they cost less than pages. None: they, and what is remembered, cannot help."""
         able = self.known.parts or self.known.heads
-        if pages <= PAGES_BEFORE_HEADS or not able or not connect(self.context.data).proves:
+        if sum(self.pages.values()) <= PAGES_BEFORE_HEADS or not able or not connect(self.context.data).proves:
             return None
-        entries = self._entries(alike)
-        questions = self._questions(entries, candidates)
-        if questions is None:
+        if not rows_of(self._questions):
             return None
-        ranks = questions.select("size", "rank").distinct()
-        named = candidates.join(many(ranks), "size").select("address", "size", "rank")
-        digests, heads = self._digests(questions, named, times, pages)
-        if not digests:
-            return None
-        different = self._different(questions, named, self._read(DIGESTS, digests, DIGESTS_SCHEMA))
-        left = entries.join(many(different.select("range_id", "number")), ["range_id", "number"], "left_anti")
-        return Proven(different, left.select("size").distinct(), digests, heads)
+        needed = self._needed()
+        choice = choose(_by_rank(needed), self._at_most() if needed else {}, self.known.prices, self.known.heads)
+        started = time.monotonic()
+        made, asked = self._heads(choice, needed)
+        seconds = time.monotonic() - started
+        left = self._put("left", self._left(made), SINGLE)
+        proofs = [*self._remembered, *made] if self.known.is_mark else []
+        return Proven(left, choice.pending, proofs, asked, seconds)
 
-    def _entries(self, alike: DataFrame) -> DataFrame:
-        """_ENTRIES of ranges that are alike by their size; digest "": no HEAD can prove anything of them."""
-        rows = alike.where("rank > 0").select(*ALIKE.names)  # what is alike to every class stays so
+    @cached_property
+    def _claims(self) -> list[Part]:
+        """CLAIMS of entries that are alike by their size."""
+        rows = self.alike.where("rank > 0").select(*ALIKE.names)  # what is alike to every class stays so
         width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
-        work = _Claims(RangePaths(self.context.data, self.context.header.block_prefix), self.context.namespace)
-        made = Mapped(rows.repartition(width, "range_id"), _ENTRIES, work.entries)
-        return self._read("claims", self._put("claims", made, _ENTRIES), _ENTRIES)
+        work = Claims(RangePaths(self.context.data, self.context.header.block_prefix), self.context.namespace)
+        return self._put("claims", Mapped(rows.repartition(width, "range_id"), CLAIMS, work.entries), CLAIMS)
 
-    def _questions(self, entries: DataFrame, candidates: DataFrame) -> DataFrame | None:
+    @cached_property
+    def _questions(self) -> list[Part]:
         """The entries of which HEADs may prove anything: none whose class holds an object that was uploaded in parts,
         or that claim the ETag that the store lists for a candidate."""
         from pyspark.sql import functions as F
 
-        parts = candidates.where(F.col("etag").rlike(_IN_PARTS)).select("size").distinct()
-        listed = candidates.select("size", F.concat(F.lit(MD5_DIGEST), "etag").alias("digest")).dropna().distinct()
-        rows = entries.where("digest != ''").join(many(parts), "size", "left_anti")
-        rows = rows.join(many(listed), ["size", "digest"], "left_anti").select(*_ENTRIES.names)
-        found = self._put("questions", rows, _ENTRIES)
-        return self._read("questions", found, _ENTRIES) if found else None
+        parts = self.candidates.where(F.col("etag").rlike(_IN_PARTS)).select("size").distinct()
+        listed = self.candidates.select("size", F.concat(F.lit(MD5_DIGEST), "etag").alias("digest")).dropna()
+        rows = self._read("claims", self._claims, CLAIMS).where("digest != ''")
+        rows = rows.join(many(parts), "size", "left_anti")
+        rows = rows.join(many(listed), ["size", "digest"], "left_anti").select(*CLAIMS.names)
+        return self._put("questions", rows, CLAIMS)
 
-    def _digests(self, questions: DataFrame, named: DataFrame, times: DataFrame, pages: int) -> tuple[list[Part], int]:
-        """The digests that are of use, remembered ones and new ones, and how many HEADs were made."""
+    # --- what is known ---
+
+    @cached_property
+    def _remembered(self) -> list[Part]:
+        """Parts of what earlier HEADs proved; of a mark, of objects that its listing shows as they were then."""
+        if not self.known.is_mark or not self.known.parts:
+            return list(self.known.parts)
+        place = (self.known.folder, self.known.parts)
+        wanted = Wanted(self.context.workspace, (place,))
+        listed = namespace_listing.find(self.spark, all_layers(self.context), wanted).as_frame()
+        rows = read(self.spark, self.context.workspace, *place, PROOFS_SCHEMA)
+        same = ["address", "size", "etag"]
+        return self._put(PROOFS, rows.join(many(listed.select(*same)), same, "left_semi"), PROOFS_SCHEMA)
+
+    @cached_property
+    def _subjects(self) -> list[Part]:
+        """All of which a HEAD may prove something: _SUBJECTS."""
         from pyspark.sql import functions as F
 
-        subjects = questions.select("address", "rank").unionByName(named.select("address", "rank"))
-        subjects = subjects.groupBy("address").agg(F.min("rank").alias("rank")).select(*_SUBJECTS.names)
-        subjects = self._read("subjects", self._put("subjects", subjects, _SUBJECTS), _SUBJECTS)
-        place = (self.context.workspace, self.known.folder, self.known.parts)
-        digests = read(self.spark, *place, DIGESTS_SCHEMA)
-        new = subjects.join(many(digests.select("address")), "address", "left_anti")
-        spots = questions.join(many(times), "range_id").groupBy("rank").agg(F.sum("branches").alias("spots"))
+        entries = self._read("questions", self._questions, CLAIMS).select("address", "size", "rank").distinct()
+        candidates = self.candidates.join(many(entries.select("size", "rank").distinct()), "size")
+        rows = candidates.select("address", "size", "rank", "etag", F.lit(True).alias("is_candidate")).unionByName(
+            entries.withColumn("etag", F.lit(None).cast("string")).withColumn("is_candidate", F.lit(False))
+        )
+        folder = f"{self.folder}/{PROOFS}" if self.known.is_mark else self.known.folder
+        known = read(self.spark, self.context.workspace, folder, self._remembered, PROOFS_SCHEMA)
+        rows = rows.join(many(known.withColumnRenamed("etag", "seen")), ["address", "size"], "left")
+        # An entry has to claim the digest. A candidate claims nothing: it must be the object that HEAD saw.
+        fits = ~F.col("is_candidate") | F.col("etag").eqNullSafe(F.col("seen"))
+        rows = rows.withColumn("digest", F.when(fits, F.col("digest")))
+        return self._put("subjects", rows.select(*_SUBJECTS.names), _SUBJECTS)
+
+    def _unknown(self) -> DataFrame:
+        return self._read("subjects", self._subjects, _SUBJECTS).where("digest is null")
+
+    def _needed(self) -> dict[tuple[int, bool], int]:
+        """How many HEADs are needed, by rank, of candidates and of entries apart."""
         with clear_errors():
-            needed = new.groupBy("rank").agg(F.count("*").alias("heads")).collect()
-            heads = {row["rank"]: int(row["heads"]) for row in needed}
-            saved = {row["rank"]: int(row["spots"]) for row in spots.collect()} if self.known.heads else {}
-        chosen = _chosen(heads, saved, min(self.known.heads, pages - 1))
-        if chosen:
-            told = self.spark.createDataFrame(pa.table({"rank": pa.array(chosen, _SUBJECTS.field("rank").type)}))
-            asked = new.join(many(told, len(chosen)), "rank", "left_semi").select("address")
-            made = Mapped(asked.repartition(spark_width(self.spark)), DIGESTS_SCHEMA, _Heads(self.context.data).digests)
-            parts = self._put("heads", made, DIGESTS_SCHEMA)
-            digests = digests.unionByName(self._read("heads", parts, DIGESTS_SCHEMA))
-        elif not self.known.parts:
-            return [], 0
-        used = digests.join(many(subjects.select("address")), "address", "left_semi").select(*DIGESTS_SCHEMA.names)
-        return self._put(DIGESTS, used, DIGESTS_SCHEMA), sum(heads[rank] for rank in chosen)
+            rows = self._unknown().groupBy("rank", "is_candidate").count().collect()
+        return {(row["rank"], row["is_candidate"]): int(row["count"]) for row in rows}
 
-    def _different(self, questions: DataFrame, named: DataFrame, digests: DataFrame) -> DataFrame:
-        """DIFFERENT: entries with a proof, of a size of which all candidates have one, and none the same."""
+    def _at_most(self) -> dict[int, int]:
+        """How many pages the questions of a rank take at most: no more than there are places."""
         from pyspark.sql import functions as F
 
-        proofs = digests.where("digest != ''")
-        contents = named.join(many(proofs), ["address", "size"], "left").select("size", "digest").distinct()
-        unproven = contents.where(F.col("digest").isNull()).select("size")
-        rows = questions.join(many(proofs), ["address", "size", "digest"], "left_semi")
-        rows = rows.join(many(unproven), "size", "left_anti")
-        rows = rows.join(many(contents.dropna()), ["size", "digest"], "left_anti").select(*DIFFERENT.names)
-        return self._read("different", self._put("different", rows, DIFFERENT), DIFFERENT)
+        rows = self._read("questions", self._questions, CLAIMS).select("range_id", "rank")
+        with clear_errors():
+            spots = rows.join(many(self.times), "range_id").groupBy("rank").agg(F.sum("branches").alias("n")).collect()
+        return {row["rank"]: min(int(row["n"]), self.pages.get(row["rank"], 0)) for row in spots}
+
+    # --- asking ---
+
+    def _heads(self, choice: Choice, needed: Mapping[tuple[int, bool], int]) -> tuple[list[Part], int]:
+        """Make HEADs of what was chosen; the parts of what they proved, and how many were asked for.
+
+        Candidates come first: where one of them has no digest, the entries of its size need none.
+        """
+        if not choice.ranks:
+            return [], 0
+        rest = choice.most
+        first = sum(needed.get((rank, True), 0) for rank in choice.whole)
+        if choice.part is not None:
+            of_part = min(rest, needed.get((choice.part, True), 0))
+            first, rest = first + of_part, rest - of_part
+        self._tell(sum(needed.get((rank, False), 0) for rank in choice.whole) + first + rest)
+        made = self._made(self._chosen(choice, choice.most, candidates=True)) if first else []
+        entries = self._chosen(choice, rest, candidates=False)
+        entries = entries.join(many(self._unproven(made)), "size", "left_anti").select("address").distinct()
+        asked = self._put("asked", entries, _ASKED)
+        if asked:
+            made += self._made(self._read("asked", asked, _ASKED))
+        return made, first + rows_of(asked)
+
+    def _tell(self, heads: int) -> None:
+        if heads >= _MANY:
+            self.context.say(
+                f"{Stage.EXPIRED_ADDRESSES}: up to {heads:,} HEADs tell contents apart, in some "
+                f"{heads / self.known.prices.heads:,.0f} s; what they prove is remembered"
+            )
+
+    def _chosen(self, choice: Choice, most: int, *, candidates: bool) -> DataFrame:
+        """What is to be asked for; of the rank that is not done whole so many at `most`."""
+        rows = self._unknown().where(f"is_candidate = {candidates}")
+        found = rows.where(rows["rank"].isin(list(choice.whole)))
+        if choice.part is None:
+            return found
+        return found.unionByName(rows.where(rows["rank"] == choice.part).limit(most))
+
+    def _made(self, asked: DataFrame) -> list[Part]:
+        rows = asked.select("address").repartition(spark_width(self.spark))
+        return self._put(PROOFS, Mapped(rows, PROOFS_SCHEMA, _Heads(self.context.data).proofs), PROOFS_SCHEMA)
+
+    # --- what follows ---
+
+    def _contents(self, made: Sequence[Part]) -> DataFrame:
+        """What candidates are proven to hold: size, digest ("": nothing is proven of one)."""
+        from pyspark.sql import functions as F
+
+        new = self._read(PROOFS, made, PROOFS_SCHEMA).select("address", "size", F.col("digest").alias("new"))
+        rows = self._read("subjects", self._subjects, _SUBJECTS).where("is_candidate")
+        rows = rows.join(many(new), ["address", "size"], "left")
+        return rows.select("size", F.coalesce("digest", "new", F.lit("")).alias("digest")).distinct()
+
+    def _unproven(self, made: Sequence[Part]) -> DataFrame:
+        return self._contents(made).where("digest = ''").select("size").distinct()
+
+    def _left(self, made: Sequence[Part]) -> DataFrame:
+        """SINGLE: the alike entries without those that have a proof, of a size of which all candidates have one, and
+        none the same."""
+        subjects = self._read("subjects", self._subjects, _SUBJECTS).where("not is_candidate")
+        names = ["address", "size", "digest"]
+        proofs = subjects.select(*names).unionByName(self._read(PROOFS, made, PROOFS_SCHEMA).select(*names))
+        rows = self._read("questions", self._questions, CLAIMS)
+        rows = rows.join(many(proofs.where("digest != ''").distinct()), names, "left_semi")
+        rows = rows.join(many(self._unproven(made)), "size", "left_anti")
+        rows = rows.join(many(self._contents(made)), ["size", "digest"], "left_anti").select("range_id", "number")
+        every = self._read("claims", self._claims, CLAIMS)
+        return every.join(many(rows), ["range_id", "number"], "left_anti").select(*SINGLE.names)
 
     def _put(self, name: str, rows: DataFrame | Mapped, schema: pa.Schema) -> list[Part]:
         return write(rows, self.context.workspace, {name: f"{self.folder}/{name}"}, schema)[name]
@@ -166,54 +292,11 @@ class Proofs:
         return read(self.spark, self.context.workspace, f"{self.folder}/{name}", parts, schema)
 
 
-def _chosen(heads: Mapping[int, int], spots: Mapping[int, int], most: int) -> list[int]:
-    """The ranks whose HEADs are worth it: fewer than the pages that their entries could take at most, each alone, on
-    all branches; and no more than `most` in all."""
-    found: list[int] = []
-    for rank in sorted(heads):
-        if heads[rank] < spots.get(rank, 0) and heads[rank] <= most:
-            found.append(rank)
-            most -= heads[rank]
+def _by_rank(needed: Mapping[tuple[int, bool], int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for (rank, _), heads in needed.items():
+        found[rank] = found.get(rank, 0) + heads
     return found
-
-
-@dataclass(frozen=True)
-class _Claims:
-    """Reads ranges for what their alike entries claim; a picklable value that tasks carry."""
-
-    ranges: RangePaths
-    namespace: Namespace
-
-    def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """_ENTRIES of the ranges in a partition. The rows of one range (ALIKE) are all in it."""
-        for range_id, alike in self.ranges.by_range(batches, ALIKE):
-            entries, ranks = self.ranges.read(range_id, alike)
-            numbers = np.flatnonzero(ranks >= 0)
-            chosen = entries.take(pa.array(numbers)).combine_chunks()
-            addresses = self._addresses(chosen)
-            e_tags = chosen["e_tag"].combine_chunks()
-            fit = pc.and_(pc.match_substring_regex(e_tags, MD5), pc.not_equal(addresses, ""))
-            columns = {
-                "range_id": pa.repeat(range_id, len(numbers)),
-                "count": pa.repeat(entries.num_rows, len(numbers)),
-                "size": chosen["size"],
-                "rank": pa.array(ranks[numbers]),
-                "number": pa.array(numbers),
-                "address": addresses,
-                "digest": pc.if_else(fit, pc.binary_join_element_wise(MD5_DIGEST, e_tags, ""), ""),
-            }
-            yield from pa.table(columns).cast(_ENTRIES).to_batches()
-
-    def _addresses(self, entries: pa.Table) -> pa.Array:
-        """The address of each entry in the namespace; "" where it lies elsewhere, or may be read in several ways."""
-        columns = (entries[name].combine_chunks() for name in ("address", "address_type"))
-        keys = self.namespace.protected_keys(*columns)
-        index = keys["index"].to_numpy()
-        only = np.bincount(index, minlength=entries.num_rows)[index] == 1
-        rows = np.full(entries.num_rows, -1)
-        rows[index[only]] = np.flatnonzero(only)
-        told = keys["address"].combine_chunks().take(pa.array(rows, mask=rows < 0))
-        return pc.fill_null(told, "")
 
 
 @dataclass(frozen=True)
@@ -222,9 +305,9 @@ class _Heads:
 
     data: StoreConfig
 
-    def digests(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """DIGESTS_SCHEMA of addresses. An object that is gone, or whose HEAD the store refuses, has no row: that
-        proves nothing, and is not remembered."""
+    def proofs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """PROOFS_SCHEMA of addresses. An object that is gone, or whose HEAD the store refuses, has no row: that proves
+        nothing, and is not remembered."""
         store, failures = connect(self.data), 0
 
         def ask(address: str) -> ObjectInfo | None:
@@ -240,6 +323,6 @@ class _Heads:
         with ThreadPoolExecutor(_THREADS) as pool:
             for batch in batches:
                 answers = pool.map(ask, batch["address"].to_pylist())
-                found = [(info.address, info.size, info.digest or "") for info in answers if info]
-                rows = [dict(zip(DIGESTS_SCHEMA.names, row, strict=True)) for row in found]
-                yield pa.RecordBatch.from_pylist(rows, schema=DIGESTS_SCHEMA)
+                found = [(info.address, info.size, info.etag, info.digest or "") for info in answers if info]
+                rows = [dict(zip(PROOFS_SCHEMA.names, row, strict=True)) for row in found]
+                yield pa.RecordBatch.from_pylist(rows, schema=PROOFS_SCHEMA)

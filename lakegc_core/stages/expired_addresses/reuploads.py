@@ -13,6 +13,7 @@ blockstore `local` every branch is listed with the staged dump. What a server th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,7 +33,14 @@ from lakegc_core.stages.expired_addresses.asking import INTERVALS, SHOWN, SHOWN_
 from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, total
 from lakegc_core.stages.expired_addresses.compaction import may_compact, sizes_alike
 from lakegc_core.stages.expired_addresses.heads import Heads
-from lakegc_core.stages.expired_addresses.intervals import ALIKE, ALIKE_BUT, PLACES, RangePaths, WholeRanges
+from lakegc_core.stages.expired_addresses.intervals import (
+    ALIKE,
+    ALIKE_OR_SINGLE,
+    PLACES,
+    SINGLE,
+    RangePaths,
+    WholeRanges,
+)
 from lakegc_core.stages.expired_addresses.proofs import Known, Proofs, Proven
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, parts_of, read_part, spark_width
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
 
 WAITING = "waiting"
 _WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is asked for by the ranges of its head, side by side
+_LAST = 2**31 - 1  # above every rank
 _ROUNDS = 8  # classes that no budget suffices for are left out so often, to let others have their turn
 
 
@@ -51,15 +60,16 @@ class Reuploads:
 
     `verdicts`: address, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate that has no
     row is shown nowhere. `asked_at`: unix seconds of the last answer. `waiting`: classes that were not asked for, or
-    that a server that compacts may not show (SIZES). `pages`: how many were read. `digests`, `heads`: see `Proven`.
+    that a server that compacts may not show (SIZES). `pages`: how many were read, in so many `seconds`. `proven`: what
+    HEADs proved; None where it was of no use.
     """
 
     verdicts: DataFrame
     asked_at: float
     pages: int
+    seconds: float
     waiting: Sequence[Part] = ()
-    digests: Sequence[Part] = ()
-    heads: int = 0
+    proven: Proven | None = None
 
     @property
     def left(self) -> Amount:
@@ -73,12 +83,12 @@ def find_reuploads(
     heads: Heads,
     candidates: Candidates,
     waited: tuple[str, Sequence[Part]] | None = None,
-    known: Known | None = None,
+    known: Callable[[], Known] | None = None,
 ) -> Reuploads | None:
     """Which candidates branches show, or may hide. None: no branch can show any that the dump does not name.
 
-    `waited`: folder and parts of classes (SIZES) that were left over last time, and come first. `known`: what is proven
-    of contents; without it only sizes tell them apart.
+    `waited`: folder and parts of classes (SIZES) that were left over last time, and come first. `known` gives what is
+    proven of contents; without it only sizes tell them apart.
     """
     if not candidates.parts:
         return None
@@ -88,7 +98,7 @@ def find_reuploads(
 @dataclass(frozen=True)
 class _Search:
     entries: AlikeEntries
-    known: Known | None
+    known: Callable[[], Known] | None
     is_compacted: bool
 
     @property
@@ -141,23 +151,23 @@ class _Search:
             many(held.select("range_id").distinct()), "range_id", "left_semi"
         )
 
-    def _places(
-        self, alike: Sequence[Part], held: DataFrame, without: Sequence[int], proven: Proven | None
-    ) -> DataFrame:
-        """PLACES of the alike entries of heads, but for those that are only alike to the classes `without`, or that are
-        proven to be alike to none."""
-        from pyspark.sql import functions as F
-
-        rows = self._of_heads(alike, held).withColumn("number", F.lit(None).cast("long"))
-        if proven:
-            rows = rows.unionByName(proven.different)
-        if without:
-            rows = rows.where(~rows["rank"].isin(list(without)))
+    def _places(self, rows: DataFrame, number: int) -> DataFrame:
+        """PLACES of the alike entries of heads (ALIKE_OR_SINGLE)."""
         width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
         work = RangePaths(self.context.data, self.context.header.block_prefix)
-        made = Mapped(rows.select(*ALIKE_BUT.names).repartition(width, "range_id"), PLACES, work.places)
-        name = f"places-{len(without)}"
+        made = Mapped(rows.select(*ALIKE_OR_SINGLE.names).repartition(width, "range_id"), PLACES, work.places)
+        name = f"places-{number}"
         return self.entries.read(name, self.entries.put(name, made, PLACES), PLACES)
+
+    def _unproven(self, alike: DataFrame, proven: Proven | None) -> DataFrame:
+        """ALIKE_OR_SINGLE: of what is alike by its size alone, the entries that are not proven to be different."""
+        from pyspark.sql import functions as F
+
+        rows = alike.withColumn("number", F.lit(None).cast("long"))
+        if proven is None:
+            return rows
+        left = self.entries.read("left", proven.left, SINGLE)
+        return rows.where(rows["rank"] == EVERY).unionByName(left)
 
     def _branches_of(self, held: DataFrame) -> DataFrame:
         """Branch by branch, the ranges of its heads: name, range_id."""
@@ -175,12 +185,19 @@ class _Search:
 
         return self._branches_of(held).groupBy("range_id").agg(F.count("*").alias("branches"))
 
-    def _proven(self, alike: Sequence[Part], held: DataFrame, pages: int) -> Proven | None:
+    def _proven(self, alike: DataFrame, held: DataFrame) -> Proven | None:
         if self.known is None:
             return None
-        candidates = self.entries.read_candidates(*PLANNED.names)
-        proofs = Proofs(self.spark, self.context, self.heads.folder, self.known)
-        return proofs.prove(self._of_heads(alike, held), self._times(held), candidates, pages)
+        from pyspark.sql import functions as F
+
+        candidates, times = self.entries.read_candidates(*PLANNED.names), self._times(held)
+        whole = F.sum(F.ceil(F.col("count") / PAGE) * F.col("branches")).alias("pages")  # of the ranges, each whole
+        ranges = alike.select("range_id", "rank", "count").distinct()
+        with clear_errors():
+            rows = ranges.join(many(times), "range_id").groupBy("rank").agg(whole).collect()
+        pages = {row["rank"]: int(row["pages"]) for row in rows}
+        known = self.known()
+        return Proofs(self.spark, self.context, self.heads.folder, known, alike, times, candidates, pages).prove()
 
     def _pages(self, held: DataFrame, places: DataFrame) -> dict[int, int]:
         """How many requests the places take on all branches, at most, by rank."""
@@ -199,16 +216,16 @@ class _Search:
         rows = places.join(many(self._branches_of(held)), "range_id")
         return rows.withColumnRenamed("name", "branch").select(*INTERVALS.names)
 
-    def _within_budget(self, alike: Sequence[Part], held: DataFrame) -> Reuploads | None:
+    def _within_budget(self, parts: Sequence[Part], held: DataFrame) -> Reuploads | None:
         """Ask for the classes of the least ranks for which the budget suffices."""
-        without: list[int] = []
+        alike = self._of_heads(parts, held)
+        proven = self._proven(alike, held)
+        rows = self._unproven(alike, proven)
+        without = list(proven.pending) if proven else []
         rounds = 0
-        proven: Proven | None = None
         while True:
-            places = self._places(alike, held, without, proven)
+            places = self._places(rows.where(~rows["rank"].isin(without)) if without else rows, rounds)
             pages = self._pages(held, places)
-            if not without and proven is None and (proven := self._proven(alike, held, sum(pages.values()))):
-                continue
             ranks = sorted(pages)
             spent = np.cumsum([pages[rank] for rank in ranks])
             every = pages.get(EVERY, 0)
@@ -222,20 +239,14 @@ class _Search:
             found = self._asked(self._on_branches(held, places), None) if ranks or proven else None
             return _with(found, proven)
         last = ranks[affordable - 1] if affordable else -1
+        if affordable == len(ranks):
+            last = _LAST  # all that is not left out is asked for
         # A class of a rank up to this one has none but chosen places; of the others some are not asked for.
-        waiting = self._waiting(alike, held, last, without, proven)
+        waiting = self._waiting(rows.select("size").distinct(), last, without)
         return _with(self._asked(self._on_branches(held, places.where(places["rank"] <= last)), waiting), proven)
 
-    def _waiting(
-        self,
-        alike: Sequence[Part],
-        held: DataFrame,
-        last: int,
-        without: Sequence[int],
-        proven: Proven | None,
-    ) -> DataFrame:
-        """The classes above this rank or `without` of which heads hold alike entries: SIZES."""
-        sizes = proven.left if proven else self._of_heads(alike, held).select("size").distinct()
+    def _waiting(self, sizes: DataFrame, last: int, without: Sequence[int]) -> DataFrame:
+        """The classes above this rank or `without` of which heads hold alike entries (of these `sizes`): SIZES."""
         rows = self.entries.read("sizes", self._classes, SIZES)
         rows = rows.where((rows["rank"] > last) | rows["rank"].isin(list(without)))
         if last >= EVERY or not self.heads.misstated.rows:
@@ -256,13 +267,17 @@ class _Search:
         branches = [Interval(name, b"", None, 0) for name in sorted(names)]
         width = min(spark_width(self.spark), self._at_once, len(branches))
         shares = [branches[number::width] for number in range(width)]
-        return self._answered(run_tasks(self.spark, shares, self._asking(width).ask), None)
+        started = time.monotonic()
+        results = run_tasks(self.spark, shares, self._asking(width).ask)
+        return self._answered(results, None, time.monotonic() - started)
 
     def _asked(self, intervals: DataFrame, waiting: DataFrame | None) -> Reuploads:
         width = min(spark_width(self.spark), self._at_once)
         rows = intervals.repartitionByRange(width, "branch", "first").sortWithinPartitions("branch", "first")
         work = self._asking(width)
-        return self._answered(run_on_rows(rows.select(*INTERVALS.names), work.ask_rows), waiting)
+        started = time.monotonic()
+        results = run_on_rows(rows.select(*INTERVALS.names), work.ask_rows)
+        return self._answered(results, waiting, time.monotonic() - started)
 
     @property
     def _at_once(self) -> int:
@@ -280,8 +295,8 @@ class _Search:
             threads=max(1, self._at_once // tasks),
         )
 
-    def _answered(self, results: Sequence[Json], unasked: DataFrame | None) -> Reuploads:
-        """What the answers say. `unasked`: classes that were not asked for (SIZES)."""
+    def _answered(self, results: Sequence[Json], unasked: DataFrame | None, seconds: float = 0.0) -> Reuploads:
+        """What the answers say, which took so many `seconds`. `unasked`: classes that were not asked for (SIZES)."""
         from pyspark.sql import functions as F
 
         asked_at = clock.now().timestamp()
@@ -293,7 +308,7 @@ class _Search:
             left = self.entries.read_candidates("address", "size").join(sizes, "size", "left_semi").select("address")
             verdicts = verdicts.unionByName(left.withColumn("verdict", F.lit(Outcome.UNCONFIRMED)))
             verdicts = verdicts.groupBy("address").agg(F.min("verdict").alias("verdict"))  # "rescued" is the lesser
-        return Reuploads(verdicts, asked_at, sum(each.get("pages", 0) for each in results), waiting)
+        return Reuploads(verdicts, asked_at, sum(each.get("pages", 0) for each in results), seconds, waiting)
 
     def _put_waiting(self, unasked: DataFrame | None, shown: DataFrame) -> list[Part]:
         """The classes that were not asked for, and those that may lie in a compacted metarange."""
@@ -305,4 +320,4 @@ class _Search:
 
 
 def _with(found: Reuploads | None, proven: Proven | None) -> Reuploads | None:
-    return replace(found, digests=proven.digests, heads=proven.heads) if found and proven else found
+    return replace(found, proven=proven) if found else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,10 +20,11 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import merged
 from lakegc_core.marks.layers import Layer, all_layers
 from lakegc_core.marks.ledger import CAME_BACK
-from lakegc_core.marks.previous import previous_findings
+from lakegc_core.marks.previous import previous_findings, previous_mark
 from lakegc_core.marks.stage_run import StageOutput, StageResult, run_stage
 from lakegc_core.names import STAGES, Outcome, Reason
 from lakegc_core.policy.facts import NOTHING, CommittedFacts, ExpiredFacts, Folder, ListingFacts, StagedFacts
+from lakegc_core.policy.prices import GUESSED, Prices
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped, many, moment, run_tasks
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
@@ -39,7 +41,7 @@ from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
 from lakegc_core.stages.expired_addresses.old_ranges import MOST_ENTRIES, ORIGINS, entries_of
 from lakegc_core.stages.expired_addresses.optimized import against_changes
 from lakegc_core.stages.expired_addresses.origins import find_origins, garbage_with_origins
-from lakegc_core.stages.expired_addresses.proofs import DIGESTS, Known
+from lakegc_core.stages.expired_addresses.proofs import PROOFS, Known, known
 from lakegc_core.stages.expired_addresses.reasons import Judge, MinimumAge, Names
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, with_later_findings, with_since
@@ -56,13 +58,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "DIGESTS",
     "KEPT",
     "MISSING",
     "MOST_ENTRIES",
     "NEIGHBOURS",
     "ORIGINS",
     "PLANNED",
+    "PROOFS",
     "SCHEMA",
     "STAGE",
     "WAITING",
@@ -78,6 +80,7 @@ __all__ = [
     "find_reuploads",
     "garbage_with_origins",
     "heads_of_mark",
+    "known",
     "read_references",
     "with_later_findings",
 ]
@@ -99,18 +102,18 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
     own, *layers = all_layers(context)
     manifests = own.manifests
     listed = manifests[STAGES[0]].started_at
-    known = against_changes(spark, context, own, layers, listed) if layers else against_all(spark, context, own, listed)
+    found = against_changes(spark, context, own, layers, listed) if layers else against_all(spark, context, own, listed)
     folders = {name: context.mark.stage_folder(STAGE, name) for name in _ROW_GROUPS}
     neighbours = read_references(spark, context, context.mark.stage_folder(STAGE, NEIGHBOURS))
-    parts = _judged(spark, context, own, known.objects, neighbours, folders)
-    parts[MISSING] = _not_stored(spark, context, known.missing, folders[MISSING])
-    asked = _without_reuploads(spark, context, parts, folders, known.misstated, own.manifests[STAGES[2]].finished_at)
+    parts = _judged(spark, context, own, found.objects, neighbours, folders)
+    parts[MISSING] = _not_stored(spark, context, found.missing, folders[MISSING])
+    asked = _without_reuploads(spark, context, parts, folders, found.misstated, own.manifests[STAGES[2]].finished_at)
     parts = asked.parts
     origins = find_origins(spark, context, own, parts)
-    returned = find_came_back(spark, context, own, known.learnt)
+    returned = find_came_back(spark, context, own, found.learnt)
     prefixes, foreign_prefixes = _largest_folders(spark, context, parts, folders)
     sums = sums_of(parts)
-    groups, previous = groups_of(sums, facts_of(manifests, ListingFacts), known.learnt), previous_of(context)
+    groups, previous = groups_of(sums, facts_of(manifests, ListingFacts), found.learnt), previous_of(context)
     facts = ExpiredFacts(
         **vars(groups),
         **asked.facts,
@@ -125,7 +128,7 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         came_back=returned.amount,
         came_back_examples=returned.examples,
         taken_back=returned.taken_back,
-        missing_paths=_missing_paths(spark, context, known, parts[MISSING]) if context.policy.origins else (),
+        missing_paths=_missing_paths(spark, context, found, parts[MISSING]) if context.policy.origins else (),
         previous=previous,
         staged_lost=staged_lost(spark, context, previous, groups, parts),
         neighbours=neighbours.facts,
@@ -135,10 +138,10 @@ def _subtract(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredF
         origins=origins.facts,
     )
     others = {
-        LEARNT: known.learnt,
-        MISSTATED: known.misstated,
+        LEARNT: found.learnt,
+        MISSTATED: found.misstated,
         WAITING: asked.waiting,
-        DIGESTS: asked.digests,
+        PROOFS: asked.proofs,
         **origins.parts,
         CAME_BACK: returned.parts,
     }
@@ -204,7 +207,7 @@ class _Asked:
     parts: dict[str, list[Part]]
     facts: dict[str, Any]
     waiting: Sequence[Part] = ()
-    digests: Sequence[Part] = ()
+    proofs: Sequence[Part] = ()
 
 
 def _without_reuploads(
@@ -222,9 +225,11 @@ def _without_reuploads(
     """
     candidates = Candidates(folders[STAGE], parts[STAGE])
     heads = heads_of_mark(spark, context, context.mark.stage_folder(STAGE), misstated=misstated, kept=parts[KEPT])
-    found = find_reuploads(spark, context, heads, candidates, _waited(context), _known(context))
+    prices = _prices(context)
+    found = find_reuploads(spark, context, heads, candidates, _waited(context), partial(_known, context, prices))
     if found is None:
-        return _Asked(parts, {"asked_at": None, "pages_asked": 0, "heads": 0, "waiting": NOTHING})
+        nothing = {"asked_at": None, "pages_asked": 0, "heads": 0, "waiting": NOTHING, "prices": prices}
+        return _Asked(parts, nothing)
     expired = read(spark, context.workspace, folders[STAGE], parts[STAGE], SCHEMA)
     again = write(
         expired.join(many(found.verdicts), "address", "left"),
@@ -235,8 +240,16 @@ def _without_reuploads(
         summarise=Summary.of(context),
     )
     moved = {**parts, STAGE: again[STAGE], KEPT: [*parts[KEPT], *again[KEPT]]}
-    facts = {"asked_at": found.asked_at, "pages_asked": found.pages, "heads": found.heads, "waiting": found.left}
-    return _Asked(moved, facts, found.waiting, found.digests)
+    proven = found.proven
+    made, seconds = (proven.heads, proven.seconds) if proven else (0, 0.0)
+    facts: dict[str, Any] = {
+        "asked_at": found.asked_at,
+        "pages_asked": found.pages,
+        "heads": made,
+        "waiting": found.left,
+        "prices": prices.after(made, seconds, found.pages, found.seconds),
+    }
+    return _Asked(moved, facts, found.waiting, proven.proofs if proven else ())
 
 
 def _waited(context: MarkContext) -> tuple[str, Sequence[Part]] | None:
@@ -247,13 +260,15 @@ def _waited(context: MarkContext) -> tuple[str, Sequence[Part]] | None:
     return before.stage_folder(STAGE, WAITING), before.require(STAGE).datasets.get(WAITING, ())
 
 
-def _known(context: MarkContext) -> Known:
-    """What HEADs of the mark before proved, and how many this one may make."""
-    budget = context.settings.scale.store_heads or context.level.heads
-    before = previous_findings(context)
-    if before is None:
-        return Known("", (), budget)
-    return Known(before.stage_folder(STAGE, DIGESTS), before.require(STAGE).datasets.get(DIGESTS, ()), budget)
+def _prices(context: MarkContext) -> Prices:
+    """What HEADs and pages cost when a mark last made many."""
+    before = previous_mark(context)
+    return GUESSED if before is None else before.facts(ExpiredFacts).prices
+
+
+def _known(context: MarkContext, prices: Prices) -> Known:
+    seconds = sum(context.mark.require(stage).seconds for stage in STAGES[:-1])
+    return known(context, prices, seconds)
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,12 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import SEEN_AGAIN, Outcome, Stage
 from lakegc_core.policy import judgements
-from lakegc_core.policy.facts import NOTHING, Amount
+from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_core.policy.safety import LOOKS
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped, many, moment
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.stage import (
-    DIGESTS,
     NEIGHBOURS,
     PLANNED,
     WAITING,
@@ -34,6 +33,7 @@ from lakegc_core.stages.expired_addresses.stage import (
     Names,
     find_reuploads,
     heads_of_mark,
+    known,
     with_later_findings,
 )
 from lakegc_core.stages.swept_report import other_tools
@@ -149,7 +149,7 @@ class Planner:
         waiting = self.context.mark.require(expired_addresses.STAGE).datasets.get(WAITING, ())
         waited = (self.context.mark.stage_folder(expired_addresses.STAGE, WAITING), waiting)
         candidates = Candidates(planned, parts)
-        asked = find_reuploads(self.spark, self.context, heads, candidates, waited, self._known())
+        asked = find_reuploads(self.spark, self.context, heads, candidates, waited, self._known)
         if asked is None:
             return judged, None
         judged = (
@@ -163,9 +163,8 @@ class Planner:
         return judged, asked.left
 
     def _known(self) -> Known:
-        """What the mark proved of contents. A look makes no HEADs: what is new is asked for by pages."""
-        stage, mark = expired_addresses.STAGE, self.context.mark
-        return Known(mark.stage_folder(stage, DIGESTS), mark.require(stage).datasets.get(DIGESTS, ()), 0)
+        """What marks proved of contents."""
+        return known(self.context, self.context.mark.facts(ExpiredFacts).prices)
 
     def _write_plan(
         self, judged: DataFrame, here: str, attempt: int, partitions: int, *, may_be_gone: bool

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakegc_core.stages.expired_addresses.intervals import ALIKE_BUT, RangePaths
+from lakegc_core.stages.expired_addresses.intervals import ALIKE_OR_SINGLE, RangePaths
 from lakegc_core.store.local import LocalConfig
 from lakegc_sandbox.files.graveler_writer import Entry, write_range
 
@@ -26,7 +26,7 @@ def test_of_many_ranges_each_is_read_for_its_own_sizes(tmp_path: Path) -> None:
             {"range_id": table.id, "count": 3, "size": 10 * number + row, "rank": 1, "number": None} for row in sizes
         ]
         wanted[table.id] = (paths[0].encode(), paths[number % 2].encode(), 1 + number % 2)
-    batches = pa.Table.from_pylist(rows, ALIKE_BUT).to_batches(max_chunksize=70)
+    batches = pa.Table.from_pylist(rows, ALIKE_OR_SINGLE).to_batches(max_chunksize=70)
     work = RangePaths(LocalConfig(str(tmp_path)), "_lakefs")
     places = pa.Table.from_batches(work.places(iter(batches))).to_pylist()
     assert {each["range_id"]: (each["first"], each["last"], each["reach"]) for each in places} == wanted

@@ -112,8 +112,9 @@ def expired(context: MarkContext) -> set[str]:
     return set(pipeline.expired_of(context))
 
 
-def digests(context: MarkContext) -> dict[str, str]:
-    return {row["address"]: row["digest"] for row in rows(context, "expired_addresses", "digests")}
+def proven(context: MarkContext) -> dict[str, str]:
+    """The digests that the mark puts down for later ones, by address."""
+    return {row["address"]: row["digest"] for row in rows(context, "expired_addresses", "proofs")}
 
 
 def test_sizes_that_coincide_by_chance_cost_heads_and_no_pages(town: Town) -> None:
@@ -124,14 +125,14 @@ def test_sizes_that_coincide_by_chance_cost_heads_and_no_pages(town: Town) -> No
     assert (facts["pages_asked"], facts["heads"]) == (0, 5)
     assert heads == garbage | live
     assert expired(context) == garbage
-    assert digests(context).keys() == heads
+    assert proven(context).keys() == heads
 
     more = {town.forgotten(town.content())}
     context, facts, heads = town.mark()
     assert (facts["pages_asked"], facts["heads"]) == (0, 1)
     assert heads == more
     assert expired(context) == garbage | more
-    assert digests(context).keys() == garbage | more | live
+    assert proven(context).keys() == garbage | more | live
 
     first = len(town.proxy.requests)
     town.sweep(context)
@@ -147,7 +148,7 @@ def test_what_is_of_no_more_use_is_forgotten(town: Town) -> None:
     again = town.forgotten(town.content())
     context, facts, heads = town.mark()
     assert heads == {again}
-    assert digests(context).keys() == {again, town.entry("a")}
+    assert proven(context).keys() == {again, town.entry("a")}
     assert facts["pages_asked"] == 0
 
 
@@ -158,8 +159,8 @@ def test_under_kms_heads_prove_nothing_and_all_that_is_alike_by_size_is_asked_fo
     garbage = {town.forgotten(town.content()) for _ in range(2)}
     hidden = town.lake.repository.upload("b3", "a", data, age=town.old)
     context, facts, heads = town.mark()
-    assert heads == garbage | {hidden, town.entry("a")}
-    assert set(digests(context).values()) == {""}
+    assert heads == garbage | {hidden}, "where candidates have no digest, entries need none"
+    assert set(proven(context).values()) == {""}
     assert facts["pages_asked"] == BRANCHES
     assert expired(context) == garbage
     _, facts, heads = town.mark()
@@ -204,9 +205,9 @@ def test_where_one_side_is_proven_and_the_other_is_not_lakefs_is_asked(town: Tow
     hidden = town.lake.repository.upload("b3", "a", data, age=town.old)
     secret.add(town.entry("a") if unproven == "entry" else hidden)
     context, facts, heads = town.mark()
-    found = digests(context)
+    found = proven(context)
     if unproven == "candidate":
-        assert heads == garbage | {hidden, town.entry("a")}
+        assert heads == garbage | {hidden}
         assert [each for each, digest in found.items() if not digest] == [hidden]
     assert facts["pages_asked"] == BRANCHES
     assert expired(context) == garbage
@@ -225,11 +226,19 @@ def test_an_entry_that_claims_another_digest_than_its_object_has_is_asked_for(to
     assert expired(context) == garbage
 
 
-def test_more_heads_than_the_budget_are_not_made(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_heads_do_not_suffice_for_waits_and_later_marks_make_the_others(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))
-    town.commit(a=town.content())
-    garbage = {town.forgotten(town.content()) for _ in range(3)}
+    town.commit(**{f"p{number}": town.content() for number in range(4)})
+    garbage = {town.forgotten(town.content()) for _ in range(2)}
     context, facts, heads = town.mark()
-    assert not heads
-    assert (facts["pages_asked"], facts["heads"]) == (BRANCHES, 0)
+    assert (facts["pages_asked"], facts["heads"], len(heads)) == (0, 3, 3)
+    assert garbage < heads, "candidates come first"
+    assert not expired(context)
+    assert facts["waiting"] == {"objects": 2, "bytes": 2 * SIZE}
+    context, facts, more = town.mark()
+    assert (facts["pages_asked"], facts["heads"]) == (0, 3)
+    assert heads | more == garbage | set(town.lake.shown("main").values())
+    assert not heads & more, "what is proven is asked for once"
     assert expired(context) == garbage
