@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -82,7 +83,7 @@ class Town:
 
     def heads(self, first: int) -> set[str]:
         """The keys of data that the proxy was asked for by HEAD since its request of that number."""
-        heads = (each.path for each in self.proxy.requests[first:] if each.method == "HEAD")
+        heads = (unquote(each.path) for each in self.proxy.requests[first:] if each.method == "HEAD")
         base = f"/{self.lake.name}/"
         return {path.partition(base)[2] for path in heads if f"{base}data/" in path}
 
@@ -224,6 +225,71 @@ def test_an_entry_that_claims_another_digest_than_its_object_has_is_asked_for(to
     context, facts, _ = town.mark()
     assert facts["pages_asked"] == BRANCHES
     assert expired(context) == garbage
+
+
+def test_over_five_nights_each_object_costs_one_head_whatever_became_of_the_marks_between(town: Town) -> None:
+    def heads_of_night(number: int, *garbage: str) -> set[str]:
+        town.lake.repository.upload("main", f"night-{number}", town.content(), age=town.old)
+        town.lake.repository.commit("main", f"night {number}", date=datetime.fromtimestamp(town.lake.now, UTC))
+        first = len(town.proxy.requests)
+        context, facts, heads = town.mark()
+        assert facts["pages_asked"] == 0
+        assert expired(context) == set(garbage)
+        town.sweep(context)
+        assert not town.heads(first) & town.lake.live() - heads, "the look asks for nothing once more"
+        return heads
+
+    town.commit(a=town.content(), b=town.content())
+    garbage = town.forgotten(town.content())
+    assert heads_of_night(1, garbage) == town.lake.live() | {garbage}
+    assert not heads_of_night(2), "there is nothing that a head could tell apart"
+    garbage = town.forgotten(town.content())
+    broken = town.lake.begin("broken")
+    for stage in list(pipeline.MARKING.values())[:2]:
+        stage(town.lake.spark, broken)
+    assert heads_of_night(3, garbage) == {garbage, town.entry("night-2"), town.entry("night-3")}
+    damaged = town.lake.begin("m3").mark
+    damaged.store.write(f"{damaged.folder}/expired_addresses.json", b"{}")
+    garbage = town.forgotten(town.content())
+    assert heads_of_night(4, garbage) >= {garbage, town.entry("night-4")}
+    garbage = town.forgotten(town.content())
+    assert heads_of_night(5, garbage) == {garbage, town.entry("night-5")}
+
+
+def test_what_somebody_replaced_since_is_asked_about_anew(town: Town) -> None:
+    """An entry's object had the content that it claims, and has another one now, of which a branch hides a copy."""
+    town.commit(a=town.content())
+    garbage = {town.forgotten(town.content())}
+    context, _, _ = town.mark()
+    replaced = town.entry("a")
+    context.mark.store.write(replaced, town.content())
+    hidden = town.lake.repository.copy("b3", "a", "main", "a").address
+    town.lake.wait(DAY)
+    context, facts, heads = town.mark()
+    assert heads == {replaced, hidden}
+    assert facts["pages_asked"] == BRANCHES
+    assert expired(context) == garbage
+
+
+@pytest.mark.parametrize("claim", ["of KMS", "of parts"])
+def test_a_plain_copy_of_an_entry_whose_claim_is_no_digest_is_found(town: Town, claim: str) -> None:
+    """A copy claims what its source claims, and the store lists it with the MD5 of its own bytes."""
+    secret: set[str] = set()
+    town.proxy.hook = disguise = Disguise(lambda path: any(path.endswith(each) for each in secret))
+    checksum = "c" * 32 if claim == "of KMS" else "c" * 32 + "-2"
+    town.lake.link("main", "a", town.content(), checksum=checksum)
+    town.commit()
+    secret.add(town.entry("a"))
+    disguise.etag = lambda path, real: checksum  # type: ignore[method-assign]
+    garbage = {town.forgotten(town.content())}
+    hidden = town.lake.repository.copy("b3", "a", "main", "a").address
+    town.lake.wait(2 * DAY)
+    context, facts, heads = town.mark()
+    assert heads == (garbage | {hidden, town.entry("a")} if claim == "of KMS" else set())
+    assert facts["pages_asked"] == BRANCHES
+    assert expired(context) == garbage
+    town.sweep(context)
+    assert town.lake.stored().keys() == {hidden, town.entry("a")}
 
 
 def test_what_the_heads_do_not_suffice_for_waits_and_later_marks_make_the_others(
