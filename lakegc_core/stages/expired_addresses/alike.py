@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Mapped, many
+from lakegc_core.stages.committed_addresses import stage as committed_addresses
 from lakegc_core.stages.committed_addresses.stage import INDEX_SCHEMA, METARANGES_SCHEMA, reading
 from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, ranked
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import ALIKE
 from lakegc_core.tables.gather import Feed, columns_of
+from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.joins import scan
 from lakegc_core.tables.key_scan import Source, Wanted
 from lakegc_core.tables.parts import Part, read, spark_width, write
@@ -24,6 +26,10 @@ from lakegc_core.tables.parts import Part, read, spark_width, write
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+OF_HEADS = "alike-of-heads"
+CLAIMS = committed_addresses.SCHEMA
+"""A row for each reading of each entry's address."""
+_AWAY = pa.schema([CLAIMS.field("range_id"), CLAIMS.field("size")])
 LAYER = pa.field("layer", pa.string(), nullable=False)
 _HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), LAYER])
 _HELD = pa.schema([field for field in METARANGES_SCHEMA if field.name != "checksum"])
@@ -83,8 +89,8 @@ class AlikeEntries:
         """The ranges of entries that claim another size than their object has: ALIKE, alike to every candidate."""
         from pyspark.sql import functions as F
 
-        parts = self.hits("claims", self.heads.sources, self.heads.misstated, INDEX_SCHEMA.field("hash"))
-        return self.of_ranges(parts, "claims").withColumn("rank", F.lit(EVERY)).select(*ALIKE.names)
+        parts = self.hits("misstated-hits", self.heads.sources, self.heads.misstated, INDEX_SCHEMA.field("hash"))
+        return self.of_ranges(parts, "misstated-hits").withColumn("rank", F.lit(EVERY)).select(*ALIKE.names)
 
     def hits(self, name: str, sources: Sequence[Source], wanted: Wanted, *more: pa.Field) -> list[Part]:
         """The rows of entries that are wanted, as _HITS. `more`: columns that the keys need."""
@@ -99,13 +105,30 @@ class AlikeEntries:
         return self.read(name, hits, _HITS).distinct().join(many(self.heads.ranges()), ["range_id", "layer"])
 
     def held(self) -> DataFrame:
-        """What the heads' metaranges say of their ranges (_HELD), read from the metaranges themselves."""
-        metaranges = self.heads.branches().where("metarange_id != ''").select("metarange_id").distinct()
+        """What the heads' metaranges say of their ranges (_HELD). Those that no mark has read are read here."""
+        wanted = self.heads.branches().where("metarange_id != ''").select("metarange_id").distinct()
+        known = self.heads.metaranges().join(many(wanted), "metarange_id", "left_semi")
+        counted = known.where("range_id = ''").select("metarange_id")
+        new = wanted.join(many(counted), "metarange_id", "left_anti")
         width = self.context.settings.scale.range_num_partitions or 2 * spark_width(self.spark)
         work = reading(self.context, self.heads.folder)
-        rows = Mapped(metaranges.repartition(width), METARANGES_SCHEMA, work.metaranges).as_frame()
-        parts = self.put("held", rows.where("range_id != ''").select(*_HELD.names), _HELD)
-        return self.read("held", parts, _HELD)
+        read_now = Mapped(new.repartition(width), METARANGES_SCHEMA, work.metaranges).as_frame()
+        rows = known.unionByName(read_now).where("range_id != ''").select(*_HELD.names)
+        return self.read("held", self.put("held", rows, _HELD), _HELD)
+
+    def claims(self, alike: Sequence[Part]) -> list[Part]:
+        """What entries of ranges claim that are alike by their sizes (ALIKE, in parts): CLAIMS."""
+        feeds = [Feed(each, tuple(CLAIMS.names), columns_of, ("range_id",)) for each in self.heads.rows]
+        return self.put("claims", scan(self.spark, feeds, CLAIMS, self._wanted(alike)), CLAIMS)
+
+    def away(self, alike: Sequence[Part]) -> DataFrame:
+        """Of which ranges and sizes (range_id, size) there are entries that may lie in other namespaces."""
+        feeds = [Feed(each, tuple(_AWAY.names), columns_of, ("range_id",)) for each in self.heads.outside]
+        return scan(self.spark, feeds, _AWAY, self._wanted(alike)).as_frame().distinct()
+
+    def _wanted(self, alike: Sequence[Part]) -> Wanted:
+        place = (self.folder(OF_HEADS), tuple(alike))
+        return Wanted(self.context.workspace, (place,), tuple(_AWAY.names), _by_range_and_size)
 
     def read_candidates(self, *columns: str) -> DataFrame:
         parts = self.candidates.parts
@@ -132,6 +155,15 @@ class AlikeEntries:
 def _by_size(rows: pa.RecordBatch) -> np.ndarray:
     sizes: np.ndarray = rows["size"].to_numpy()
     return sizes
+
+
+def _by_range_and_size(rows: pa.RecordBatch) -> np.ndarray:
+    ids = rows["range_id"]
+    if pa.types.is_dictionary(ids.type):
+        hashes = hash_strings(ids.dictionary.cast(pa.string()))[ids.indices.to_numpy()]
+    else:
+        hashes = hash_strings(ids)
+    return mixed(hashes, rows["size"].to_numpy())
 
 
 def _of_layer(layer: str, rows: pa.RecordBatch) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from lakegc_core.lakefs.http import PAGE
@@ -17,7 +18,7 @@ from lakegc_core.names import Reason
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, StagedFacts
 from lakegc_core.spark.session import many
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
-from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES, RANGES_SCHEMA
+from lakegc_core.stages.committed_addresses.stage import INDEX, METARANGES, METARANGES_SCHEMA, RANGES, RANGES_SCHEMA
 from lakegc_core.stages.expired_addresses.clean import MISSTATED
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE
 from lakegc_core.stages.retention_commits.stage import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
@@ -35,17 +36,20 @@ _LOOK = "look"
 class Heads:
     """What the heads of branches hold. `branches` gives name, metarange_id. `folder`: where what is found is put down.
 
-    `refs`: parts of their names (REFS_SCHEMA). `sources`: indexes in which all their ranges are; `outside`: the entries
-    of these that no index has, imported from elsewhere (ELSEWHERE_SCHEMA). `ranges` gives the ranges that count
-    (range_id, count, layer). There are at most so many `names`, `entries` of one head, and objects `staged` in all.
-    `dumped` gives the addresses of these, `listed_staged` address and size of those that the mark listed.
+    `refs`: parts of their names (REFS_SCHEMA). `sources`: indexes in which all their ranges are, `rows`: the addresses
+    of these; `outside`: the entries that neither has, imported from elsewhere (ELSEWHERE_SCHEMA). `ranges` gives the
+    ranges that count (range_id, count, layer), `metaranges` what marks have read of metaranges (METARANGES_SCHEMA).
+    There are at most so many `names`, `entries` of one head, and objects `staged` in all. `dumped` gives the addresses
+    of these, `listed_staged` address and size of those that the mark listed.
     """
 
     branches: Callable[[], DataFrame]
     refs: Sequence[Source]
     sources: Sequence[Source]
+    rows: Sequence[Source]
     outside: Sequence[Source]
     ranges: Callable[[], DataFrame]
+    metaranges: Callable[[], DataFrame]
     misstated: Wanted
     folder: str
     names: int
@@ -62,13 +66,14 @@ class Heads:
 
 @dataclass(frozen=True)
 class Since:
-    """What a look read after the mark. `refs`, `index`, `outside`, `ranges`: parts in these folders; `branches` gives
-    name, metarange_id. It counted so many `names` of branches, `entries` beyond the mark's, and objects `staged`, whose
-    addresses `dumped` gives."""
+    """What a look read after the mark. `refs`, `index`, `rows`, `outside`, `ranges`: parts in these folders; `branches`
+    gives name, metarange_id. It counted so many `names` of branches, `entries` beyond the mark's, and objects `staged`,
+    whose addresses `dumped` gives."""
 
     branches: Callable[[], DataFrame]
     refs: tuple[str, Sequence[Part]]
     index: tuple[str, Sequence[Part]]
+    rows: tuple[str, Sequence[Part]]
     outside: tuple[str, Sequence[Part]]
     ranges: tuple[str, Sequence[Part]]
     names: int
@@ -94,8 +99,10 @@ def heads_of_mark(
         branches=lambda: _branches_of_mark(spark, context),
         refs=sources_of(config, mark.stage_folder(COMMITS, REFS), commits.datasets[REFS], mark.mark_id),
         sources=[source for layer in layers for source in layer.sources(committed_addresses.STAGE, INDEX)],
+        rows=[source for layer in layers for source in layer.sources(committed_addresses.STAGE)],
         outside=[source for layer in layers for source in layer.sources(committed_addresses.STAGE, ELSEWHERE)],
         ranges=lambda: _ranges_of_mark(spark, layers),
+        metaranges=lambda: _metaranges_of_mark(spark, layers),
         misstated=_misstated(context, layers, misstated),
         folder=folder,
         names=mark.facts(CommitsFacts).branches,
@@ -122,6 +129,7 @@ def _with(spark: SparkSession, context: MarkContext, found: Heads, since: Since)
         branches=since.branches,
         refs=sources_of(config, *since.refs, _LOOK),
         sources=[*found.sources, *sources_of(config, *since.index, _LOOK)],
+        rows=[*found.rows, *sources_of(config, *since.rows, _LOOK)],
         outside=[*found.outside, *sources_of(config, *since.outside, _LOOK)],
         ranges=ranges,
         names=since.names,
@@ -148,6 +156,11 @@ def _branches_of_mark(spark: SparkSession, context: MarkContext) -> DataFrame:
 def _ranges_of_mark(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
     rows = layers[0].frame(spark, committed_addresses.STAGE, RANGES, RANGES_SCHEMA)
     return rows.withColumnRenamed("read_in", "layer").select("range_id", "count", "layer")
+
+
+def _metaranges_of_mark(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
+    frames = [layer.frame(spark, committed_addresses.STAGE, METARANGES, METARANGES_SCHEMA) for layer in layers]
+    return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def _dumped(spark: SparkSession, context: MarkContext) -> DataFrame:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import PAGE
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.stages.committed_addresses.stage import METARANGES_SCHEMA, RANGES_SCHEMA
 from lakegc_core.stages.expired_addresses.asking import INTERVALS
 from lakegc_core.store.base import StoreConfig, connect
@@ -30,11 +31,13 @@ ALIKE = pa.schema(
         CLASS,  # of the class of candidates that they are alike to
     ]
 )
-SINGLE = ALIKE.append(pa.field("number", pa.int64(), nullable=False))
-"""Entries, by their number in the range."""
-ALIKE_OR_SINGLE = ALIKE.append(pa.field("number", pa.int64(), nullable=True))
-"""SINGLE, and without a number ALIKE: all entries of the range that claim this size."""
+CHOSEN = pa.schema([*ALIKE, pa.field("which", pa.int8(), nullable=False), pa.field("e_tag", pa.string())])
+"""ALIKE, and which of the entries that claim this size: ALL, those that claim this `e_tag`, or those that may lie in
+other namespaces."""
+ALL, OF_TAG, AWAY = range(3)
 PLACES = pa.schema([RANGES_SCHEMA.field("range_id"), CLASS, *(INTERVALS.field(n) for n in ("first", "last", "reach"))])
+
+_NONE = 2**62  # above every rank
 
 
 @dataclass(frozen=True)
@@ -43,34 +46,31 @@ class RangePaths:
 
     data: StoreConfig
     prefix: str
+    namespace: Namespace
 
     def places(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """PLACES of the ranges in a partition. The rows of one range (ALIKE_OR_SINGLE) are all in it."""
-        for range_id, alike in self.by_range(batches, ALIKE_OR_SINGLE):
-            yield self._of_range(range_id, alike)
+        """PLACES of the ranges in a partition. The rows of one range (CHOSEN) are all in it."""
+        for range_id, chosen in self._by_range(batches):
+            yield self._of_range(range_id, chosen)
 
-    def by_range(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[tuple[str, pa.Table]]:
-        """The rows of each range in a partition."""
-        rows = pa.Table.from_batches(batches, schema).combine_chunks().sort_by("range_id")
+    def _by_range(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+        rows = pa.Table.from_batches(batches, CHOSEN).combine_chunks().sort_by("range_id")
         counted = rows.group_by("range_id").aggregate([("size", "count")]).sort_by("range_id")  # groups have no order
         start = 0
         for range_id, number in zip(*(counted[name].to_pylist() for name in ("range_id", "size_count")), strict=True):
             yield range_id, rows.slice(start, number)
             start += number
 
-    def read(self, range_id: str, alike: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        """The entries of a range, and for each the least rank of the classes that it is alike to; -1: of none.
-        `alike`: rows of ALIKE or ALIKE_OR_SINGLE."""
+    def _read(self, range_id: str, count: int) -> pa.Table:
         data = connect(self.data).read(f"{self.prefix}/{range_id}")
-        told = alike["count"][0].as_py()
         try:
-            entries = graveler.read_range(data, count=told, paths=True, expected_id=range_id)
+            return graveler.read_range(data, count=count, paths=True, expected_id=range_id)
         except CorruptFileError as error:
             raise CorruptFileError(f"Range {range_id}: {error}. Make a new mark.") from None
-        return entries, _ranks(entries, alike)
 
-    def _of_range(self, range_id: str, alike: pa.Table) -> pa.RecordBatch:
-        entries, ranks = self.read(range_id, alike)
+    def _of_range(self, range_id: str, chosen: pa.Table) -> pa.RecordBatch:
+        entries = self._read(range_id, chosen["count"][0].as_py())
+        ranks = self._ranks(entries, chosen)
         numbers = np.flatnonzero(ranks >= 0)
         found: list[tuple[str, int, bytes, bytes, int]] = []
         at = 0
@@ -83,23 +83,32 @@ class RangePaths:
             at = end
         return pa.RecordBatch.from_pylist([dict(zip(PLACES.names, row, strict=True)) for row in found], schema=PLACES)
 
+    def _ranks(self, entries: pa.Table, chosen: pa.Table) -> np.ndarray:
+        """For each entry the least rank of the classes that it is alike to; -1 for those that are alike to none."""
+        found = np.full(entries.num_rows, _NONE, np.int64)
+        for which in pc.unique(chosen["which"]).to_pylist():
+            rows = chosen.filter(pc.equal(chosen["which"], which))
+            ranks = _least(_keys(entries, which), _keys(rows, which), rows["rank"])
+            if which == AWAY:
+                columns = (entries[name].combine_chunks() for name in ("address", "address_type"))
+                ranks[~self.namespace.may_lie_elsewhere(*columns).to_numpy(zero_copy_only=False)] = _NONE
+            found = np.minimum(found, ranks)
+        result: np.ndarray = np.where(found == _NONE, -1, found)
+        return result
 
-def _ranks(entries: pa.Table, alike: pa.Table) -> np.ndarray:
-    """For each entry the least rank of the classes that it is alike to; -1 for those that are alike to none."""
-    none = np.iinfo(np.int32).max
-    found = np.full(entries.num_rows, none, np.int32)
-    if "number" in alike.column_names:
-        single = alike.filter(pc.is_valid(alike["number"]))
-        alike = alike.filter(pc.is_null(alike["number"]))
-        found[single["number"].to_numpy()] = single["rank"].to_numpy()
-    if alike.num_rows:
-        told = alike.group_by("size").aggregate([("rank", "min")]).sort_by("size")
-        sizes, claimed = told["size"].to_numpy(), entries["size"].to_numpy()
-        places = np.minimum(np.searchsorted(sizes, claimed), len(sizes) - 1)
-        ranks = np.where(sizes[places] == claimed, told["rank_min"].to_numpy()[places], none)
-        found = np.minimum(found, ranks)
-    result: np.ndarray = np.where(found == none, -1, found)
-    return result
+
+def _keys(rows: pa.Table, which: int) -> pa.Array:
+    """What rows of CHOSEN and entries have in common: the size, or the size and the e_tag."""
+    sizes = rows["size"].combine_chunks().cast(pa.string())
+    return pc.binary_join_element_wise(sizes, rows["e_tag"].combine_chunks(), " ") if which == OF_TAG else sizes
+
+
+def _least(keys: pa.Array, wanted: pa.Array, ranks: pa.ChunkedArray) -> np.ndarray:
+    """The least rank of each key; _NONE for those that are not wanted."""
+    least = pa.table({"key": wanted, "rank": ranks}).group_by("key").aggregate([("rank", "min")])
+    places = pc.index_in(keys, value_set=least["key"].combine_chunks())
+    found: np.ndarray = pc.fill_null(least["rank_min"].cast(pa.int64()).take(places), _NONE).to_numpy()
+    return found.copy()
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ What HEADs proved is remembered, from mark to mark, as long as listings show the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.errors import IncompleteError, StoreError
 from lakegc_core.marks.artifacts import Header, MarkArtifacts
@@ -25,15 +26,16 @@ from lakegc_core.marks.layers import all_layers
 from lakegc_core.marks.previous import newest_complete
 from lakegc_core.names import Stage
 from lakegc_core.policy.prices import Choice, Prices, choose
-from lakegc_core.policy.safety import PAGES_BEFORE_HEADS
 from lakegc_core.spark.session import Mapped, clear_errors, many
-from lakegc_core.stages.expired_addresses.claims import CLAIMS, Claims
-from lakegc_core.stages.expired_addresses.intervals import ALIKE, SINGLE, RangePaths
+from lakegc_core.stages.committed_addresses.stage import MD5
+from lakegc_core.stages.expired_addresses.alike import CLAIMS, OF_HEADS, AlikeEntries
+from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED
+from lakegc_core.stages.expired_addresses.intervals import ALIKE, AWAY, CHOSEN, OF_TAG
 from lakegc_core.stages.expired_addresses.since import SCHEMA
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.store.base import MD5_DIGEST, ObjectInfo, StoreConfig, connect, head_if_there
 from lakegc_core.tables.key_scan import Wanted
-from lakegc_core.tables.parts import Part, read, rows_of, spark_width, write
+from lakegc_core.tables.parts import Part, read, rows_of, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +50,14 @@ PROOFS_SCHEMA = pa.schema(
     ]
 )
 
+LEFT = "left"
+_ENTRIES = pa.schema(
+    [
+        *(CLAIMS.field(name) for name in ("address", "size", "e_tag")),
+        ALIKE.field("rank"),
+        pa.field("asks", pa.bool_(), nullable=False),
+    ]
+)
 _SUBJECTS = pa.schema(
     [
         *(PROOFS_SCHEMA.field(name) for name in ("address", "size")),
@@ -102,7 +112,7 @@ def _has_proofs(context: MarkContext, header: Header, mark: MarkArtifacts) -> bo
 class Proven:
     """What is known once HEADs are made.
 
-    `left`: parts of SINGLE, of the alike entries that are not proven to differ from all candidates of their size.
+    `left`: parts of CHOSEN, of the alike entries that are not proven to differ from all candidates of their size.
     `pending`: ranks that wait for the HEADs of later marks. `proofs`: parts of PROOFS_SCHEMA for later marks. `heads`:
     how many were asked for, in so many `seconds`.
     """
@@ -116,55 +126,72 @@ class Proven:
 
 @dataclass(frozen=True)
 class Proofs:
-    """Proves by HEADs. `folder`: where what is found is put down; `known`: what need not be asked for again; `alike`:
-    ALIKE, of heads' ranges alone; `times`: range_id, and on how many `branches` it is; `candidates`: address, size,
-    etag; `pages`: how many pages the entries of a rank take at most."""
+    """Proves by HEADs. `known`: what need not be asked for again; `alike`: parts of ALIKE, of heads' ranges alone;
+    `times`: range_id, and on how many `branches` it is; `pages`: how many pages the entries of a rank take at most."""
 
-    spark: SparkSession
-    context: MarkContext
-    folder: str
+    entries: AlikeEntries
     known: Known
-    alike: DataFrame
+    alike: Sequence[Part]
     times: DataFrame
-    candidates: DataFrame
     pages: Mapping[int, int]
 
     def prove(self) -> Proven | None:
         """Make HEADs, where they cost less than pages. None: they, and what is remembered, cannot help."""
-        able = self.known.parts or self.known.heads
-        if sum(self.pages.values()) <= PAGES_BEFORE_HEADS or not able or not connect(self.context.data).proves:
-            return None
-        if not rows_of(self._questions):
+        if not (self.known.parts or self.known.heads) or not self._asks:
             return None
         needed = self._needed()
         choice = choose(_by_rank(needed), self._at_most() if needed else {}, self.known.prices, self.known.heads)
         started = time.monotonic()
         made, asked = self._heads(choice, needed)
         seconds = time.monotonic() - started
-        left = self._put("left", self._left(made), SINGLE)
         proofs = [*self._remembered, *made] if self.known.is_mark else []
-        return Proven(left, choice.pending, proofs, asked, seconds)
+        return Proven(self._left(made), choice.pending, proofs, asked, seconds)
+
+    @property
+    def context(self) -> MarkContext:
+        return self.entries.context
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.entries.spark
+
+    @cached_property
+    def candidates(self) -> DataFrame:
+        return self.entries.read_candidates(*PLANNED.names)
 
     @cached_property
     def _claims(self) -> list[Part]:
-        """CLAIMS of entries that are alike by their size."""
-        rows = self.alike.where("rank > 0").select(*ALIKE.names)  # what is alike to every class stays so
-        width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
-        work = Claims(RangePaths(self.context.data, self.context.header.block_prefix), self.context.namespace)
-        return self._put("claims", Mapped(rows.repartition(width, "range_id"), CLAIMS, work.entries), CLAIMS)
+        return self.entries.claims(self.alike)
 
     @cached_property
-    def _questions(self) -> list[Part]:
-        """The entries of which HEADs may prove anything: none whose class holds an object that was uploaded in parts,
-        or that claim the ETag that the store lists for a candidate."""
+    def _distinct(self) -> list[Part]:
+        """What heads' entries claim, each once: _ENTRIES. `asks`: whether HEADs may prove anything of it. They do not
+        where the claim is no MD5, where it is the ETag that the store lists for a candidate of that size, and where
+        such a candidate was uploaded in parts."""
         from pyspark.sql import functions as F
 
-        parts = self.candidates.where(F.col("etag").rlike(_IN_PARTS)).select("size").distinct()
-        listed = self.candidates.select("size", F.concat(F.lit(MD5_DIGEST), "etag").alias("digest")).dropna()
-        rows = self._read("claims", self._claims, CLAIMS).where("digest != ''")
-        rows = rows.join(many(parts), "size", "left_anti")
-        rows = rows.join(many(listed), ["size", "digest"], "left_anti").select(*CLAIMS.names)
-        return self._put("questions", rows, CLAIMS)
+        ranks = (
+            self.entries.read(OF_HEADS, self.alike, ALIKE).where(f"rank > {EVERY}").select("size", "rank").distinct()
+        )
+        listed = self.candidates.select("size", F.col("etag").alias("e_tag")).dropna().distinct()
+        parts = listed.where(F.col("e_tag").rlike(_IN_PARTS)).select("size").distinct()
+        rows = self.entries.read("claims", self._claims, CLAIMS, ["address", "size", "e_tag"]).distinct()
+        rows = rows.join(many(ranks), "size")
+        rows = rows.join(many(listed.withColumn("is_listed", F.lit(True))), ["size", "e_tag"], "left")
+        rows = rows.join(many(parts.withColumn("in_parts", F.lit(True))), "size", "left")
+        asks = F.col("e_tag").rlike(MD5) & F.col("is_listed").isNull() & F.col("in_parts").isNull()
+        return self._put("entries", rows.withColumn("asks", asks).select(*_ENTRIES.names), _ENTRIES, _count_asking)
+
+    @property
+    def _asks(self) -> int:
+        return sum(part.sums["asks"] for part in self._distinct)
+
+    def _questions(self) -> DataFrame:
+        """The entries of which HEADs may prove anything, with the `digest` that they claim."""
+        from pyspark.sql import functions as F
+
+        rows = self._read("entries", self._distinct, _ENTRIES).where("asks")
+        return rows.withColumn("digest", F.concat(F.lit(MD5_DIGEST), "e_tag"))
 
     # --- what is known ---
 
@@ -185,12 +212,12 @@ class Proofs:
         """All of which a HEAD may prove something: _SUBJECTS."""
         from pyspark.sql import functions as F
 
-        entries = self._read("questions", self._questions, CLAIMS).select("address", "size", "rank").distinct()
+        entries = self._questions().select("address", "size", "rank").distinct()
         candidates = self.candidates.join(many(entries.select("size", "rank").distinct()), "size")
         rows = candidates.select("address", "size", "rank", "etag", F.lit(True).alias("is_candidate")).unionByName(
             entries.withColumn("etag", F.lit(None).cast("string")).withColumn("is_candidate", F.lit(False))
         )
-        folder = f"{self.folder}/{PROOFS}" if self.known.is_mark else self.known.folder
+        folder = self.entries.folder(PROOFS) if self.known.is_mark else self.known.folder
         known = read(self.spark, self.context.workspace, folder, self._remembered, PROOFS_SCHEMA)
         rows = rows.join(many(known.withColumnRenamed("etag", "seen")), ["address", "size"], "left")
         # An entry has to claim the digest. A candidate claims nothing: it must be the object that HEAD saw.
@@ -211,10 +238,15 @@ class Proofs:
         """How many pages the questions of a rank take at most: no more than there are places."""
         from pyspark.sql import functions as F
 
-        rows = self._read("questions", self._questions, CLAIMS).select("range_id", "rank")
+        rows = (
+            self.entries.read("claims", self._claims, CLAIMS, ["range_id", "size"]).groupBy("range_id", "size").count()
+        )
+        rows = rows.join(many(self.times), "range_id").join(
+            many(self._questions().select("size", "rank").distinct()), "size"
+        )
         with clear_errors():
-            spots = rows.join(many(self.times), "range_id").groupBy("rank").agg(F.sum("branches").alias("n")).collect()
-        return {row["rank"]: min(int(row["n"]), self.pages.get(row["rank"], 0)) for row in spots}
+            spots = rows.groupBy("rank").agg(F.sum(F.col("count") * F.col("branches")).alias("spots")).collect()
+        return {row["rank"]: min(int(row["spots"]), self.pages.get(row["rank"], 0)) for row in spots}
 
     # --- asking ---
 
@@ -272,24 +304,45 @@ class Proofs:
     def _unproven(self, made: Sequence[Part]) -> DataFrame:
         return self._contents(made).where("digest = ''").select("size").distinct()
 
-    def _left(self, made: Sequence[Part]) -> DataFrame:
-        """SINGLE: the alike entries without those that have a proof, of a size of which all candidates have one, and
-        none the same."""
-        subjects = self._read("subjects", self._subjects, _SUBJECTS).where("not is_candidate")
-        names = ["address", "size", "digest"]
-        proofs = subjects.select(*names).unionByName(self._read(PROOFS, made, PROOFS_SCHEMA).select(*names))
-        rows = self._read("questions", self._questions, CLAIMS)
-        rows = rows.join(many(proofs.where("digest != ''").distinct()), names, "left_semi")
-        rows = rows.join(many(self._unproven(made)), "size", "left_anti")
-        rows = rows.join(many(self._contents(made)), ["size", "digest"], "left_anti").select("range_id", "number")
-        every = self._read("claims", self._claims, CLAIMS)
-        return every.join(many(rows), ["range_id", "number"], "left_anti").select(*SINGLE.names)
+    def _left(self, made: Sequence[Part]) -> list[Part]:
+        """CHOSEN: the alike entries without those that have a proof, of a size of which all candidates have one, and
+        none the same. Of an address that may be read in several ways, each reading has to have one."""
+        from pyspark.sql import functions as F
 
-    def _put(self, name: str, rows: DataFrame | Mapped, schema: pa.Schema) -> list[Part]:
-        return write(rows, self.context.workspace, {name: f"{self.folder}/{name}"}, schema)[name]
+        subjects = self._read("subjects", self._subjects, _SUBJECTS).where("not is_candidate")
+        names, claim = ["address", "size", "digest"], ["address", "size", "e_tag"]
+        proofs = subjects.select(*names).unionByName(self._read(PROOFS, made, PROOFS_SCHEMA).select(*names))
+        rows = self._questions().join(many(proofs.where("digest != ''").distinct()), names, "left_semi")
+        rows = rows.join(many(self._unproven(made)), "size", "left_anti")
+        rows = rows.join(many(self._contents(made)), ["size", "digest"], "left_anti").select(*claim)
+        every = self._read("entries", self._distinct, _ENTRIES)
+        some = self._put("unproven", every.join(many(rows), claim, "left_anti").select(*_ENTRIES.names), _ENTRIES)
+        unproven = self._read("unproven", some, _ENTRIES).select(*claim)
+        claims = self.entries.read("claims", self._claims, CLAIMS).join(
+            many(unproven, rows_of(some)), claim, "left_semi"
+        )
+        left = claims.select("range_id", "size", "e_tag").distinct().withColumn("which", F.lit(OF_TAG).cast("tinyint"))
+        if self.entries.heads.outside:
+            away = self.entries.away(self.alike).withColumn("e_tag", F.lit(None).cast("string"))
+            left = left.unionByName(away.withColumn("which", F.lit(AWAY).cast("tinyint")))
+        alike = self.entries.read(OF_HEADS, self.alike, ALIKE).where(f"rank > {EVERY}")
+        return self._put(LEFT, left.join(many(alike), ["range_id", "size"]).select(*CHOSEN.names), CHOSEN)
+
+    def _put(
+        self,
+        name: str,
+        rows: DataFrame | Mapped,
+        schema: pa.Schema,
+        summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
+    ) -> list[Part]:
+        return self.entries.put(name, rows, schema, summarise)
 
     def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> DataFrame:
-        return read(self.spark, self.context.workspace, f"{self.folder}/{name}", parts, schema)
+        return self.entries.read(name, parts, schema)
+
+
+def _count_asking(table: pa.Table) -> dict[str, int]:
+    return {"asks": pc.sum(table["asks"]).as_py() or 0}
 
 
 def _by_rank(needed: Mapping[tuple[int, bool], int]) -> dict[int, int]:

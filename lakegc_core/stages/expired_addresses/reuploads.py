@@ -26,22 +26,23 @@ from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Outcome
 from lakegc_core.policy.facts import Amount
-from lakegc_core.policy.safety import ASKED_AT_ONCE
+from lakegc_core.policy.safety import ASKED_AT_ONCE, PAGES_BEFORE_HEADS
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, run_tasks
-from lakegc_core.stages.expired_addresses.alike import AlikeEntries, Candidates
+from lakegc_core.stages.expired_addresses.alike import OF_HEADS, AlikeEntries, Candidates
 from lakegc_core.stages.expired_addresses.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
-from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, total
+from lakegc_core.stages.expired_addresses.classes import EVERY, SIZES, total
 from lakegc_core.stages.expired_addresses.compaction import may_compact, sizes_alike
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import (
     ALIKE,
-    ALIKE_OR_SINGLE,
+    ALL,
+    CHOSEN,
     PLACES,
-    SINGLE,
     RangePaths,
     WholeRanges,
 )
-from lakegc_core.stages.expired_addresses.proofs import Known, Proofs, Proven
+from lakegc_core.stages.expired_addresses.proofs import LEFT, Known, Proofs, Proven
+from lakegc_core.store.base import connect
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, parts_of, read_part, spark_width
 
@@ -145,28 +146,28 @@ class _Search:
         ranges = held.select("range_id", "min_key", "max_key", "count").distinct()
         return Mapped(ranges, PLACES, WholeRanges().places).as_frame()
 
-    def _of_heads(self, alike: Sequence[Part], held: DataFrame) -> DataFrame:
-        """ALIKE, of the ranges of heads alone."""
-        return self.entries.read("alike", alike, ALIKE).join(
-            many(held.select("range_id").distinct()), "range_id", "left_semi"
-        )
+    def _of_heads(self, alike: Sequence[Part], held: DataFrame) -> list[Part]:
+        """Parts of ALIKE, of the ranges of heads alone."""
+        ranges = held.select("range_id").distinct()
+        rows = self.entries.read("alike", alike, ALIKE).join(many(ranges), "range_id", "left_semi")
+        return self.entries.put(OF_HEADS, rows.select(*ALIKE.names), ALIKE)
 
     def _places(self, rows: DataFrame, number: int) -> DataFrame:
-        """PLACES of the alike entries of heads (ALIKE_OR_SINGLE)."""
+        """PLACES of the alike entries of heads (CHOSEN)."""
         width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
-        work = RangePaths(self.context.data, self.context.header.block_prefix)
-        made = Mapped(rows.select(*ALIKE_OR_SINGLE.names).repartition(width, "range_id"), PLACES, work.places)
+        work = RangePaths(self.context.data, self.context.header.block_prefix, self.context.namespace)
+        made = Mapped(rows.select(*CHOSEN.names).repartition(width, "range_id"), PLACES, work.places)
         name = f"places-{number}"
         return self.entries.read(name, self.entries.put(name, made, PLACES), PLACES)
 
-    def _unproven(self, alike: DataFrame, proven: Proven | None) -> DataFrame:
-        """ALIKE_OR_SINGLE: of what is alike by its size alone, the entries that are not proven to be different."""
+    def _chosen(self, alike: DataFrame, proven: Proven | None) -> DataFrame:
+        """CHOSEN: of what is alike by its size alone, the entries that are not proven to be different."""
         from pyspark.sql import functions as F
 
-        rows = alike.withColumn("number", F.lit(None).cast("long"))
+        rows = alike.withColumn("which", F.lit(ALL).cast("tinyint")).withColumn("e_tag", F.lit(None).cast("string"))
         if proven is None:
             return rows
-        left = self.entries.read("left", proven.left, SINGLE)
+        left = self.entries.read(LEFT, proven.left, CHOSEN)
         return rows.where(rows["rank"] == EVERY).unionByName(left)
 
     def _branches_of(self, held: DataFrame) -> DataFrame:
@@ -185,19 +186,20 @@ class _Search:
 
         return self._branches_of(held).groupBy("range_id").agg(F.count("*").alias("branches"))
 
-    def _proven(self, alike: DataFrame, held: DataFrame) -> Proven | None:
-        if self.known is None:
+    def _proven(self, alike: Sequence[Part], held: DataFrame) -> Proven | None:
+        if self.known is None or not connect(self.context.data).proves:
             return None
         from pyspark.sql import functions as F
 
-        candidates, times = self.entries.read_candidates(*PLANNED.names), self._times(held)
+        times = self._times(held)
         whole = F.sum(F.ceil(F.col("count") / PAGE) * F.col("branches")).alias("pages")  # of the ranges, each whole
-        ranges = alike.select("range_id", "rank", "count").distinct()
+        ranges = self.entries.read(OF_HEADS, alike, ALIKE).select("range_id", "rank", "count").distinct()
         with clear_errors():
             rows = ranges.join(many(times), "range_id").groupBy("rank").agg(whole).collect()
         pages = {row["rank"]: int(row["pages"]) for row in rows}
-        known = self.known()
-        return Proofs(self.spark, self.context, self.heads.folder, known, alike, times, candidates, pages).prove()
+        if sum(pages.values()) <= PAGES_BEFORE_HEADS:
+            return None
+        return Proofs(self.entries, self.known(), alike, times, pages).prove()
 
     def _pages(self, held: DataFrame, places: DataFrame) -> dict[int, int]:
         """How many requests the places take on all branches, at most, by rank."""
@@ -218,9 +220,9 @@ class _Search:
 
     def _within_budget(self, parts: Sequence[Part], held: DataFrame) -> Reuploads | None:
         """Ask for the classes of the least ranks for which the budget suffices."""
-        alike = self._of_heads(parts, held)
-        proven = self._proven(alike, held)
-        rows = self._unproven(alike, proven)
+        of_heads = self._of_heads(parts, held)
+        proven = self._proven(of_heads, held)
+        rows = self._chosen(self.entries.read(OF_HEADS, of_heads, ALIKE), proven)
         without = list(proven.pending) if proven else []
         rounds = 0
         while True:

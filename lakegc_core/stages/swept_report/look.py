@@ -119,6 +119,7 @@ class Look:
             branches=lambda: branches_of(self.read_refs(spark, context), self.read_commits(spark, context)),
             refs=(f"{self.folder}/commits/{REFS}", self.refs),
             index=(f"{read.folder}/{INDEX}", read.parts[INDEX]),
+            rows=(read.folder, read.parts[committed_addresses.STAGE]),
             outside=(f"{read.folder}/{ELSEWHERE}", read.parts[ELSEWHERE]),
             ranges=(f"{read.folder}/{RANGES}", read.parts[RANGES]),
             names=facts.retention_commits.branches,

@@ -61,7 +61,8 @@ EVERY = [(kind, path) for kind in KINDS for path in keys_of(written(kind))]
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> None:
     # Marks from before there were these keys say nothing of them.
-    said = {"origins": None, "staged_lost": None, "swept_before": 0} | NONE_CAME_BACK if kind is ExpiredFacts else {}
+    unsaid = {"origins": None, "staged_lost": None, "swept_before": 0, "prices": {"heads": 1000.0, "pages": 50.0}}
+    said = unsaid | NONE_CAME_BACK if kind is ExpiredFacts else {}
     assert json.loads(json.dumps(read_facts(kind, written(kind)).as_json())) == written(kind) | said
 
 
@@ -71,6 +72,7 @@ def test_the_origins_of_a_manifest_are_read_whole_or_not_at_all() -> None:
     back = {"mark_id": "m1", "sweep": 1, "objects": 2, "bytes": 20}
     came = {"came_back": {"objects": 2, "bytes": 20}, "came_back_examples": ["data/a"], "taken_back": [back]}
     found = written(ExpiredFacts) | {"origins": origins, "staged_lost": 3, "swept_before": 2} | came
+    found["prices"] = {"heads": 2500.5, "pages": 80.0}
     assert json.loads(json.dumps(read_facts(ExpiredFacts, found).as_json())) == found
     for path in keys_of({"origins": origins}):
         if len(path) > 1:

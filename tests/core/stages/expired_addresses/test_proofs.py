@@ -14,7 +14,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy import safety
-from lakegc_core.stages.expired_addresses import proofs
+from lakegc_core.stages.expired_addresses import reuploads
 from lakegc_core.stages.swept_report.stage import swept_report
 from tests.efficacy.site import DAY, LATER, Bucket, Site, s3_behind_proxy, site
 from tests.support.disguise import Disguise
@@ -101,7 +101,7 @@ def town(
 ) -> Iterator[Town]:
     """No branch is listed whole, and few pages are many."""
     monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], whole_pages=0))
-    monkeypatch.setattr(proofs, "PAGES_BEFORE_HEADS", 1)
+    monkeypatch.setattr(reuploads, "PAGES_BEFORE_HEADS", 1)
     bucket, running = behind
     name = f"town-{abs(hash(request.node.name)) % 10**8}"
     with site(quick, bucket, tmp_path, name) as lake:
