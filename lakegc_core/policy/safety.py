@@ -44,6 +44,10 @@ ASKED_AT_ONCE = 8
 PAGES_BEFORE_HEADS = 1_000
 """Where asking lakeFS takes so many pages or fewer, the store gets no HEADs that might save some: they take minutes."""
 
+ETAGS_ASKED = 50
+"""Listed ETags that each mark checks by HEADs where lakegc.yaml says that they are MD5s: a bucket that encrypts shows
+itself at once, and one object in twenty within a few nights. A single one may stay unseen."""
+
 LOOKS = 3
 """A look is taken anew when heads of branches moved while lakeFS was asked; the third one counts all the same, with all
 that the others found referenced."""
