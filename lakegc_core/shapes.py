@@ -85,6 +85,8 @@ def _unknown_key(above: Schema, key: str) -> str:
 def _allowed(node: Schema) -> str:
     if "enum" in node:
         return f"one of {', '.join(node['enum'])}"
+    if "const" in node:
+        return str(node["const"])
     *more, last = (_WORDS[kind] for kind in _kinds(node))
     words = f"{', '.join(more)} or {last}" if more else last
     if "minimum" in node:
@@ -103,7 +105,7 @@ def _found(node: Schema, value: object) -> str:
     if isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, str):
-        return repr(value) if "enum" in node or _FREE.isdisjoint(_kinds(node)) else "a text"
+        return repr(value) if node.keys() & {"enum", "const"} or _FREE.isdisjoint(_kinds(node)) else "a text"
     if isinstance(value, Mapping):
         return "keys and values"
     return "null" if value is None else f"a {type(value).__name__}"

@@ -15,10 +15,11 @@ Node = dict[str, Any]
 _ROOT: Node = {"required": ["root"], "properties": {"root": {"type": "string"}}}
 _ENDPOINT: Node = {"required": ["endpoint"], "properties": {"endpoint": {"type": "string"}}}
 _VERSIONS: Node = {"required": ["versions"], "properties": {"versions": {"const": "delete"}}}
+_ETAGS: Node = {"required": ["etags"], "properties": {"etags": {"const": "md5"}}}
 _STORE = [
-    {"anyOf": [_ENDPOINT, _ROOT, _VERSIONS]},
+    {"anyOf": [_ENDPOINT, _ROOT, _VERSIONS, _ETAGS]},
     {"if": _ROOT, "then": {"properties": {"match": {"pattern": "^local://"}}}},
-    {"if": _VERSIONS, "then": {"properties": {"match": {"pattern": "^s3://"}}}},
+    {"if": {"anyOf": [_VERSIONS, _ETAGS]}, "then": {"properties": {"match": {"pattern": "^s3://"}}}},
 ]
 """What an entry of `stores` must be beside its types, as the settings check it."""
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

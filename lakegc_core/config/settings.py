@@ -50,11 +50,15 @@ _Hold = Annotated[str, BeforeValidator(_hold), WithJsonSchema({"type": "string",
 
 def _useful(store: StoreMapping) -> StoreMapping:  # `schema` says the same to editors
     if store == StoreMapping(store.match):
-        raise ValueError("neither `endpoint` nor `root` nor `versions: delete` is given, so it would change nothing")
+        raise ValueError(
+            "neither `endpoint` nor `root` nor `versions: delete` nor `etags: md5` is given, so it would change nothing"
+        )
     if store.root and not store.match.startswith("local://"):
         raise ValueError("`root` is for addresses of blockstore local: `match` must begin with local://")
     if store.delete_versions and not store.match.startswith("s3://"):
         raise ValueError("`versions: delete` is for addresses on S3: `match` must begin with s3://")
+    if store.etags and not store.match.startswith("s3://"):
+        raise ValueError("`etags: md5` is for addresses on S3: `match` must begin with s3://")
     return store
 
 
@@ -99,7 +103,8 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class StoreMapping:
-    """How addresses below `match` are reached where not as lakeFS names them, and how they are deleted."""
+    """How addresses below `match` are reached where not as lakeFS names them, how they are deleted, and what their
+    ETags are."""
 
     match: Text
     """Beginning of the addresses that this is for, by whole segments, such as local://."""
@@ -113,6 +118,8 @@ class StoreMapping:
         Field(validation_alias="versions", json_schema_extra={"default": "keep"}),
     ] = False
     """delete: what is deleted leaves no old version in an S3 bucket that keeps them; nothing brings it back then."""
+    etags: Literal["md5"] | None = None
+    """md5: you promise that no object in this place of S3 was ever written with KMS or with a customer's key."""
 
 
 @dataclass(frozen=True)

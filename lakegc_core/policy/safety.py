@@ -47,6 +47,10 @@ PAGES_BEFORE_HEADS = 1_000
 ASKING = timedelta(seconds=60)
 """So much time each mark and each look may spend on HEADs that tell contents apart, however quick the rest of it is."""
 
+ETAGS_ASKED = 50
+"""Listed ETags that each mark checks by HEADs where lakegc.yaml says that they are MD5s: a bucket that encrypts shows
+itself at once, and one object in twenty within a few nights. A single one may stay unseen."""
+
 LOOKS = 3
 """A look is taken anew when heads of branches moved while lakeFS was asked; the third one counts all the same, with all
 that the others found referenced."""

@@ -92,6 +92,7 @@ class Store(Protocol):
     root: str  # URI of the root, for messages: never holds a secret
     deletes: Deletes
     proves: bool  # whether `head` may show a digest
+    listed_digests: bool  # whether lakegc.yaml says that listed ETags are digests where `etags.digest_by_etag` has one
 
     def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
         """Every object whose key starts with `prefix`, at any depth, as batches of LISTING_SCHEMA.
@@ -110,7 +111,8 @@ class Store(Protocol):
 
     def head(self, key: str) -> ObjectInfo:
         """Size, time, ETag and, where it is proven, the digest of one object. ObjectNotFoundError if absent,
-        UnusableKeyError where it is proven that the store refuses the key itself, and not the one who asks."""
+        UnusableKeyError where it is proven that the store refuses the key itself, and not the one who asks,
+        RefusedObjectError where it is proven that it refuses an object that is there."""
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete the objects and return one outcome per key, in order: `deleted`, `already_gone` or `failed:CODE`.

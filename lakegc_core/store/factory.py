@@ -91,6 +91,7 @@ def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> 
         secret_access_key=given.secret_access_key,
         session_token=given.session_token,
         delete_versions=bool(mapping and mapping.delete_versions),
+        etags_are_md5=bool(mapping and mapping.etags),
     )
 
 

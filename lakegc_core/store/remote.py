@@ -21,6 +21,7 @@ from lakegc_core.errors import (
     IncompleteError,
     ObjectNotFoundError,
     PreconditionFailedError,
+    RefusedObjectError,
     StoreError,
     UnusableKeyError,
 )
@@ -87,21 +88,27 @@ class RemoteStore(Store):
         try:
             return self._head(key)
         except StoreError as error:
-            if self._status_of(error.__context__) not in _REFUSED or not self._takes_no(key):
+            if self._status_of(error.__context__) not in _REFUSED:
                 raise
+            lies = self._lies_under(key)
+            if lies is None:
+                raise
+            if lies:
+                raise RefusedObjectError(f"{error}; the store lists the object, and answers about others") from None
         raise UnusableKeyError(f"{self.root}: the store takes no key such as {key!r}: no object can lie there")
 
-    def _takes_no(self, key: str) -> bool:
+    def _lies_under(self, key: str) -> bool | None:
+        """Whether an object lies under a key whose HEAD is refused; None: the one who asks may be refused."""
         try:
             with suppress(ObjectNotFoundError):
                 self._head(PROBE_KEY)
         except StoreError:
-            return False
+            return None
         try:
             first = next(self.list(key), None)
         except StoreError as error:
-            return self._status_of(error.__context__) in _REFUSED
-        return first is None or first["address"][0].as_py() != key
+            return False if self._status_of(error.__context__) in _REFUSED else None
+        return first is not None and first["address"][0].as_py() == key
 
     def _head(self, key: str) -> ObjectInfo:
         """The same, by one request."""

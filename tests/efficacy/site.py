@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 import requests
@@ -66,6 +66,7 @@ class Site:
     repository: Repository
     now: float
     rounds: int = 0
+    etags: Literal["md5"] | None = None  # what lakegc.yaml promises of the store
     swept: list[SweepResult] = field(default_factory=list)
 
     @property
@@ -123,7 +124,7 @@ class Site:
 
     def begin(self, mark_id: str) -> MarkContext:
         credentials = ServerSettings(self.server.url, self.server.access_key, self.server.secret_key)
-        mapping = StoreMapping(self.bucket.root, endpoint=self.bucket.endpoint)
+        mapping = StoreMapping(self.bucket.root, endpoint=self.bucket.endpoint, etags=self.etags)
         settings = Settings(server=credentials, stores=(mapping,), lease="external")
         context = open_repository(settings, self.name, client=LakeFSClient(credentials))
         return begin_mark(context, mark_id, min_age=MIN_AGE, safety_level="none")

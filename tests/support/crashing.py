@@ -150,6 +150,7 @@ class MortalStore:
 
     deletes = LocalStore.deletes
     proves = LocalStore.proves
+    listed_digests = LocalStore.listed_digests
 
     def __init__(self, config: MortalConfig) -> None:
         self.root, self._script, self._deaths = config.root, config.script, config.deaths

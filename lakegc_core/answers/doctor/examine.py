@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from lakegc_core import clock
+from lakegc_core.answers.doctor.etags import examine_etags
 from lakegc_core.answers.doctor.finding import Diagnosis, Finding, Json, Level, sentence, worst_first
 from lakegc_core.answers.doctor.lakefs_rights import MARK, try_lakefs, try_server
 from lakegc_core.answers.doctor.namespaces import examine_namespaces
@@ -90,14 +91,19 @@ def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
     found.look("clocks", lambda: [*try_clock(context, level), *try_server_clock(context.client, level)])
     if any(finding.name == UNREACHABLE for finding in found.findings):
         return  # that nothing can be told of it goes without saying
-    told = connect(context.data).settings()
+    data = connect(context.data)
+    told = data.settings()
     versions = told.versioning is not False
     found.look("rights in the store", lambda: try_store(context, answers, versions=versions))
     home = HOME if context.workspace == context.data else context.home
     found.look(
         "how the store keeps objects",
-        lambda: examine_settings(told, home=home, metadata=answers.prefix, now=clock.now()),
+        lambda: examine_settings(
+            told, home=home, metadata=answers.prefix, now=clock.now(), etags_are_md5=data.listed_digests
+        ),
     )
+    if data.listed_digests:
+        found.look("ETags", lambda: examine_etags(data))
 
 
 def examine_all(

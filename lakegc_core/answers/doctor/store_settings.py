@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from lakegc_core.answers.doctor.etags import REMOVE, WHY
 from lakegc_core.answers.doctor.finding import Finding, Level, cannot_be_told
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.store.settings import Effect, LifecycleRule, StoreSettings, Untold, Uploads
@@ -14,14 +15,17 @@ _WRITTEN_ANEW = tuple(f"{_GC}{name}/" for name in ("commits", "uncommitted", "ad
 """What lakeFS prepares for a collector, and what its own collectors leave: every mark has it written anew."""
 
 
-def examine_settings(told: StoreSettings, *, home: str, metadata: str | None, now: datetime) -> list[Finding]:
-    """`home`: lakegc's own folder, `metadata`: that of ranges and metaranges, as far as they lie in the namespace."""
+def examine_settings(
+    told: StoreSettings, *, home: str, metadata: str | None, now: datetime, etags_are_md5: bool = False
+) -> list[Finding]:
+    """`home`: lakegc's own folder, `metadata`: that of ranges and metaranges, as far as they lie in the namespace.
+    `etags_are_md5`: whether lakegc.yaml says so."""
     return [
         *_lifecycle(told, home, metadata or "_lakefs"),
         *_lock(told),
         *_versions(told),
         *_soft_delete(told),
-        *_encryption(told),
+        *_encryption(told, etags_are_md5),
         *_uploads(told, now),
     ]
 
@@ -130,10 +134,13 @@ def _soft_delete(told: StoreSettings) -> Iterator[Finding]:
         )
 
 
-def _encryption(told: StoreSettings) -> Iterator[Finding]:
+def _encryption(told: StoreSettings, etags_are_md5: bool) -> Iterator[Finding]:
     if isinstance(told.encryption, Untold):
         yield cannot_be_told("encryption", "With whose key the store encrypts", told.encryption)
     elif told.encryption:
+        if etags_are_md5:
+            what = f"The store encrypts new objects ({told.encryption}) so that their ETags are no MD5s."
+            yield Finding("etags-encrypted", Level.ALARM, what, WHY, REMOVE)
         yield Finding(
             "encryption",
             Level.NOTE,

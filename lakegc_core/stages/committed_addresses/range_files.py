@@ -24,6 +24,7 @@ from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json
 from lakegc_core.stages.committed_addresses.protected import ROWS_SCHEMA, protected_rows
 from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.etags import MD5_ETAG
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
 from lakegc_core.tables.parts import Part, PartWriter, part_results, rows_of
 
@@ -33,7 +34,6 @@ CHECKSUMS = "checksums"
 RANGES = "ranges"
 INDEX = "index"
 DROPPED = "dropped"
-MD5 = "^[0-9a-f]{32}$"
 _TOGETHER_BYTES = 1 << 20  # of files that are decoded together
 _IN_FLIGHT = 8  # files that a task asks for at a time: a store answers a small one after many milliseconds
 _BYTES_IN_FLIGHT = 1 << 25  # of them, were all as large as the largest so far
@@ -72,7 +72,7 @@ ADDRESSES_SCHEMA = pa.schema([ROWS_SCHEMA.field("address"), INDEX_SCHEMA.field("
 def etag_hashes(e_tags: pa.Array) -> np.ndarray:
     """A number for each MD5 e_tag, the same for the same; 0 for what is none (and for null)."""
     plain = pc.fill_null(e_tags, "")
-    return np.where(pc.match_substring_regex(plain, MD5).to_numpy(zero_copy_only=False), hash_strings(plain), 0)
+    return np.where(pc.match_substring_regex(plain, MD5_ETAG).to_numpy(zero_copy_only=False), hash_strings(plain), 0)
 
 
 def split_metaranges(table: pa.Table) -> dict[str, pa.Table]:

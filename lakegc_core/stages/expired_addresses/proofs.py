@@ -27,18 +27,19 @@ from lakegc_core.marks.previous import newest_complete
 from lakegc_core.names import Stage
 from lakegc_core.policy.prices import Choice, Prices, choose
 from lakegc_core.spark.session import Mapped, clear_errors, many
-from lakegc_core.stages.committed_addresses.stage import MD5
 from lakegc_core.stages.expired_addresses.alike import CLAIMS, OF_HEADS, AlikeEntries
 from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, AWAY, CHOSEN, OF_TAG
+from lakegc_core.stages.expired_addresses.sampled_etags import check_etags
 from lakegc_core.stages.expired_addresses.since import SCHEMA
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.store.base import MD5_DIGEST, ObjectInfo, StoreConfig, connect, head_if_there
+from lakegc_core.store.etags import MD5_ETAG
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, read, rows_of, spark_width
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 PROOFS = "proofs"
 PROOFS_SCHEMA = pa.schema(
@@ -139,12 +140,16 @@ class Proofs:
         """Make HEADs, where they cost less than pages. None: they, and what is remembered, cannot help."""
         if not (self.known.parts or self.known.heads) or not self._asks:
             return None
+        if self._is_promised:
+            listed = self._read("listed", self._listed, PLANNED)
+            check_etags(self.context, listed.unionByName(self.candidates))
         needed = self._needed()
         choice = choose(_by_rank(needed), self._at_most() if needed else {}, self.known.prices, self.known.heads)
         started = time.monotonic()
         made, asked = self._heads(choice, needed)
         seconds = time.monotonic() - started
-        proofs = [*self._remembered, *made] if self.known.is_mark else []
+        # What is promised is not remembered: the promise may be taken back.
+        proofs = [*self._remembered, *made] if self.known.is_mark and not self._is_promised else []
         return Proven(self._left(made), choice.pending, proofs, asked, seconds)
 
     @property
@@ -154,6 +159,10 @@ class Proofs:
     @property
     def spark(self) -> SparkSession:
         return self.entries.spark
+
+    @property
+    def _is_promised(self) -> bool:
+        return connect(self.context.data).listed_digests
 
     @cached_property
     def candidates(self) -> DataFrame:
@@ -179,7 +188,7 @@ class Proofs:
         rows = rows.join(many(ranks), "size")
         rows = rows.join(many(listed.withColumn("is_listed", F.lit(True))), ["size", "e_tag"], "left")
         rows = rows.join(many(parts.withColumn("in_parts", F.lit(True))), "size", "left")
-        asks = F.col("e_tag").rlike(MD5) & F.col("is_listed").isNull() & F.col("in_parts").isNull()
+        asks = F.col("e_tag").rlike(MD5_ETAG) & F.col("is_listed").isNull() & F.col("in_parts").isNull()
         return self._put("entries", rows.withColumn("asks", asks).select(*_ENTRIES.names), _ENTRIES, _count_asking)
 
     @property
@@ -196,16 +205,29 @@ class Proofs:
     # --- what is known ---
 
     @cached_property
+    def _listed(self) -> list[Part]:
+        """What the listing shows of the objects of entries: PLANNED."""
+        wanted = Wanted(self.context.workspace, ((self.entries.folder("entries"), tuple(self._distinct)),))
+        return self._put("listed", _listed(self.spark, self.context, wanted), PLANNED)
+
+    @cached_property
     def _remembered(self) -> list[Part]:
         """Parts of what earlier HEADs proved; of a mark, of objects that its listing shows as they were then."""
         if not self.known.is_mark or not self.known.parts:
             return list(self.known.parts)
         place = (self.known.folder, self.known.parts)
-        wanted = Wanted(self.context.workspace, (place,))
-        listed = namespace_listing.find(self.spark, all_layers(self.context), wanted).as_frame()
+        listed = _listed(self.spark, self.context, Wanted(self.context.workspace, (place,)))
         rows = read(self.spark, self.context.workspace, *place, PROOFS_SCHEMA)
-        same = ["address", "size", "etag"]
-        return self._put(PROOFS, rows.join(many(listed.select(*same)), same, "left_semi"), PROOFS_SCHEMA)
+        return self._put(PROOFS, rows.join(many(listed), PLANNED.names, "left_semi"), PROOFS_SCHEMA)
+
+    def _digests(self) -> DataFrame:
+        """What is known of contents: address, size, the ETag that was `seen`, and digest."""
+        if self._is_promised:
+            rows = self._read("listed", self._listed, PLANNED)
+            return rows.withColumn("digest", _digest("etag")).withColumnRenamed("etag", "seen")
+        folder = self.entries.folder(PROOFS) if self.known.is_mark else self.known.folder
+        rows = read(self.spark, self.context.workspace, folder, self._remembered, PROOFS_SCHEMA)
+        return rows.withColumnRenamed("etag", "seen")
 
     @cached_property
     def _subjects(self) -> list[Part]:
@@ -217,12 +239,13 @@ class Proofs:
         rows = candidates.select("address", "size", "rank", "etag", F.lit(True).alias("is_candidate")).unionByName(
             entries.withColumn("etag", F.lit(None).cast("string")).withColumn("is_candidate", F.lit(False))
         )
-        folder = self.entries.folder(PROOFS) if self.known.is_mark else self.known.folder
-        known = read(self.spark, self.context.workspace, folder, self._remembered, PROOFS_SCHEMA)
-        rows = rows.join(many(known.withColumnRenamed("etag", "seen")), ["address", "size"], "left")
+        rows = rows.join(many(self._digests()), ["address", "size"], "left")
         # An entry has to claim the digest. A candidate claims nothing: it must be the object that HEAD saw.
         fits = ~F.col("is_candidate") | F.col("etag").eqNullSafe(F.col("seen"))
-        rows = rows.withColumn("digest", F.when(fits, F.col("digest")))
+        digest = F.when(fits, F.col("digest"))
+        if self._is_promised:
+            digest = F.when(F.col("is_candidate"), _digest("etag")).otherwise(digest)
+        rows = rows.withColumn("digest", digest)
         return self._put("subjects", rows.select(*_SUBJECTS.names), _SUBJECTS)
 
     def _unknown(self) -> DataFrame:
@@ -339,6 +362,19 @@ class Proofs:
 
     def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> DataFrame:
         return self.entries.read(name, parts, schema)
+
+
+def _listed(spark: SparkSession, context: MarkContext, wanted: Wanted) -> DataFrame:
+    """What the mark's listing shows of objects whose addresses may be wanted: PLANNED."""
+    return namespace_listing.find(spark, all_layers(context), wanted).as_frame().select(*PLANNED.names)
+
+
+def _digest(etag: str) -> Column:
+    """The digest that a listed ETag is; "" where it is none."""
+    from pyspark.sql import functions as F
+
+    plain = F.coalesce(etag, F.lit(""))
+    return F.when(plain.rlike(MD5_ETAG), F.concat(F.lit(MD5_DIGEST), plain)).otherwise("")
 
 
 def _count_asking(table: pa.Table) -> dict[str, int]:

@@ -77,6 +77,7 @@ class AzureStore(RemoteStore):
 
     deletes = BEST
     proves = False
+    listed_digests = False
 
     def __init__(self, config: AzureConfig) -> None:
         super().__init__(config.root, config.prefix)

@@ -57,6 +57,7 @@ class LocalStore:
 
     deletes = Deletes(calls=1, requests=1)  # threads would only wait for each other
     proves = False
+    listed_digests = False
 
     def __init__(self, config: LocalConfig) -> None:
         self.root = config.root

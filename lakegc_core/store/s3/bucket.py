@@ -8,7 +8,6 @@ A key is `prefix + "/" + address`, or the address alone under an empty prefix: n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,12 +22,12 @@ from lakegc_core.errors import (
     StoreError,
     UnusableKeyError,
 )
-from lakegc_core.store.base import MD5_DIGEST, ObjectInfo
+from lakegc_core.store.base import ObjectInfo
+from lakegc_core.store.etags import digest_by_etag
 from lakegc_core.store.remote import bare, date_of
 from lakegc_core.store.s3.access import ABSENT, CONDITION_FAILED, SDK_ERRORS, attempts_of, code_of, hint
 
-_MD5 = re.compile("[0-9a-f]{32}")
-_EXPRESS, _DIRECTORY_BUCKET = "EXPRESS_ONEZONE", "--x-s3"  # their ETags are no digests
+_EXPRESS, DIRECTORY_BUCKET = "EXPRESS_ONEZONE", "--x-s3"  # their ETags are no digests
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,9 @@ class Bucket:
         own_key = any(name.startswith(("SSECustomer", "SSEKMS")) for name in answer)
         if own_key or answer.get("ServerSideEncryption") not in (None, "AES256"):
             return None
-        if answer.get("StorageClass") == _EXPRESS or self.name.endswith(_DIRECTORY_BUCKET):
+        if answer.get("StorageClass") == _EXPRESS or self.name.endswith(DIRECTORY_BUCKET):
             return None
-        return f"{MD5_DIGEST}{etag}" if etag and _MD5.fullmatch(etag) else None
+        return digest_by_etag(etag)
 
     def date_of(self, answer: Mapping[str, Any]) -> datetime:
         """When the store sent an answer, by its own clock."""

@@ -32,7 +32,7 @@ from lakegc_core.store.remote import RemoteStore, bare, check_whole
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
 from lakegc_core.store.s3.access import CONDITION_UNKNOWN, CONFLICT, LOST, TOO_LARGE, attempts_of, code_of
-from lakegc_core.store.s3.bucket import Bucket
+from lakegc_core.store.s3.bucket import DIRECTORY_BUCKET, Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
 from lakegc_core.store.s3.settings import settings_of
 from lakegc_core.store.s3.versions import VersionDeletes
@@ -58,6 +58,7 @@ class S3Config:
     connect_timeout: float = 10.0  # seconds
     read_timeout: float = 60.0  # seconds
     delete_versions: bool = False  # a delete takes all versions of a key, not only what lists of objects show
+    etags_are_md5: bool = False  # promised: no object below was ever written with KMS or a customer's key
 
     def __post_init__(self) -> None:
         if self.endpoint_url and holds_secret(self.endpoint_url):
@@ -102,6 +103,7 @@ class S3Store(RemoteStore):
         super().__init__(config.root, config.prefix)
         self.client = client  # for the few things beyond the protocol
         self._config = config
+        self.listed_digests = config.etags_are_md5 and not config.bucket.endswith(DIRECTORY_BUCKET)
         self._bucket = Bucket(config.root, config.bucket, self._base, config.max_attempts, client)
         deletes = VersionDeletes if config.delete_versions else ObjectDeletes
         self._deletes = deletes(self._bucket, deleting)

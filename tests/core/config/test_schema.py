@@ -28,6 +28,7 @@ WHOLE: dict[str, Any] = {
     "stores": [
         {"match": "local://", "root": "/srv"},
         {"match": "s3://lake", "versions": "delete"},
+        {"match": "s3://pond", "etags": "md5"},
         {"match": "https://a", "endpoint": "http://b", "versions": "keep"},
     ],
     "spark": {
@@ -47,7 +48,7 @@ WHOLE: dict[str, Any] = {
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, 2, -1, 2.5, "", " ", "text", "none", "required", "delete", "keep", "internal", "full"),
     *("25h", "0s", "-1h", "1h30m", " 7d ", "soon", "4g", "4gb", "lots", "s3://a", "local://", "tag:v1", "tag: v1"),
-    *("branch:main", "path:/a", "path:a/", "path:**", "commit:AB", "commit:main", "commit:", "name:x", "path: "),
+    *("branch:main", "path:/a", "path:a/", "path:**", "md5", "commit:AB", "commit:main", "commit:", "name:x", "path: "),
     *([], ["text"], [1], [None], {}, {"match": "x"}, {"no_such_key": 1}, {"currency": "EUR"}, {"currency": None}),
     *({"per_gb_month": 1}, {"per_gb_month": None}, [{"match": "s3://a", "root": "/b"}], [{"match": "s3://a"}]),
 ]

@@ -286,6 +286,7 @@ def test_only_some_stores_prove_by_head_what_an_object_holds(place: Place) -> No
     assert place.store.proves == proven
     shown = proven and place.kind not in ("no ETags", "weak ETags")
     assert place.store.head("data/a").digest == (digest if shown else None)
+    assert not place.store.listed_digests, "lakegc.yaml does not say so"
 
 
 STAGED = (

@@ -45,6 +45,16 @@ def test_a_mapping_of_lakegc_yaml_holds_for_every_spelling_of_its_place(monkeypa
         assert getattr(config_for(Namespace(written), mapped), "endpoint_url", "") == "http://127.0.0.1:1"
 
 
+def test_only_a_place_of_which_lakegc_yaml_says_so_has_etags_that_are_md5s() -> None:
+    pond = StoreMapping("s3://pond/clear", endpoint="http://127.0.0.1:1", etags="md5")
+    mapped = Settings(server=SETTINGS.server, stores=(pond,))
+    said = {uri: config_for(Namespace(uri), mapped).connect() for uri in ("s3://pond/clear/ns", "s3://pond/ns")}
+    assert {uri: store.listed_digests for uri, store in said.items()} == {
+        "s3://pond/clear/ns": True,
+        "s3://pond/ns": False,
+    }
+
+
 def test_a_folder_is_a_place_by_its_path_and_by_its_uri() -> None:
     for place in ("/backups/a b", "file:///backups/a%20b", "/backups/x/../a b"):
         assert config_at(place, SETTINGS) == LocalConfig("/backups/a b")

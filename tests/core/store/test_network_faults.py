@@ -14,6 +14,7 @@ from lakegc_core.errors import (
     LakegcError,
     ObjectNotFoundError,
     PreconditionFailedError,
+    RefusedObjectError,
     SettingsError,
     StoreError,
     UnusableKeyError,
@@ -207,6 +208,17 @@ def test_an_object_that_is_listed_and_refused_is_there(faulty: Faulty) -> None:
     """S3 answers so for an object under a customer's key."""
     faulty.direct.write("data/slice/id", b"")
     faulty.proxy.hook = refusing(faulty, 400)
+    with pytest.raises(RefusedObjectError, match=r"400.*lists the object"):
+        faulty.store.head("data/slice/id")
+
+
+def test_where_heads_and_listings_fail_nothing_is_said_of_the_object(faulty: Faulty) -> None:
+    def hook(request: Request, forward: Forward) -> Answer:
+        if "slice" not in request.path:
+            return forward(request)
+        return Answer(403 if faulty.protocol.is_list(request) else 400, {}, b"")
+
+    faulty.proxy.hook = hook
     with pytest.raises(StoreError) as raised:
         faulty.store.head("data/slice/id")
-    assert not isinstance(raised.value, UnusableKeyError | ObjectNotFoundError)
+    assert not isinstance(raised.value, UnusableKeyError | ObjectNotFoundError | RefusedObjectError)

@@ -12,9 +12,10 @@ from urllib.parse import unquote
 import pytest
 
 from lakegc_core import pipeline
+from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy import safety
-from lakegc_core.stages.expired_addresses import reuploads
+from lakegc_core.stages.expired_addresses import reuploads, sampled_etags
 from lakegc_core.stages.swept_report.stage import swept_report
 from tests.efficacy.site import DAY, LATER, Bucket, Site, s3_behind_proxy, site
 from tests.support.disguise import Disguise
@@ -308,3 +309,34 @@ def test_what_the_heads_do_not_suffice_for_waits_and_later_marks_make_the_others
     assert heads | more == garbage | set(town.lake.shown("main").values())
     assert not heads & more, "what is proven is asked for once"
     assert expired(context) == garbage
+
+
+def test_where_etags_are_promised_to_be_digests_only_a_sample_costs_heads(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled_etags, "ETAGS_ASKED", 1)
+    town.lake.etags = "md5"
+    data = town.content()
+    town.commit(a=data, b=town.content())
+    garbage = {town.forgotten(town.content()) for _ in range(3)}
+    context, facts, heads = town.mark()
+    assert (facts["pages_asked"], facts["heads"], len(heads)) == (0, 0, 1)
+    assert expired(context) == garbage
+    assert not proven(context), "a promise may be taken back"
+    hidden = town.lake.repository.upload("b3", "a", data, age=town.old)
+    context, facts, heads = town.mark()
+    assert (facts["pages_asked"], facts["heads"]) == (BRANCHES, 0)
+    assert expired(context) == garbage
+    town.sweep(context)
+    assert town.lake.stored().keys() == {hidden, *town.lake.shown("main").values()}
+
+
+def test_a_promise_that_one_object_contradicts_refuses_the_mark_and_names_it(town: Town) -> None:
+    town.commit(a=town.content())
+    town.forgotten(town.content())
+    secret = town.entry("a")
+    town.lake.etags = "md5"
+    town.proxy.hook = Disguise(lambda path: path.endswith(secret))
+    town.lake.wait(LATER)
+    with pytest.raises(RefusedError, match=f"{secret}.* no MD5.*Remove `etags: md5`"):
+        pipeline.mark(town.lake.spark, town.lake.begin("m1"))
