@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Mapped, many
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
-from lakegc_core.stages.committed_addresses.stage import INDEX_SCHEMA, METARANGES_SCHEMA, reading
+from lakegc_core.stages.committed_addresses.stage import INDEX_SCHEMA
 from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED, SIZES, ranked
 from lakegc_core.stages.expired_addresses.heads import Heads
 from lakegc_core.stages.expired_addresses.intervals import ALIKE
@@ -21,7 +21,7 @@ from lakegc_core.tables.gather import Feed, columns_of
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.joins import scan
 from lakegc_core.tables.key_scan import Source, Wanted
-from lakegc_core.tables.parts import Part, read, spark_width, write
+from lakegc_core.tables.parts import Part, read, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,6 @@ CLAIMS = committed_addresses.SCHEMA
 _AWAY = pa.schema([CLAIMS.field("range_id"), CLAIMS.field("size")])
 LAYER = pa.field("layer", pa.string(), nullable=False)
 _HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), LAYER])
-_HELD = pa.schema([field for field in METARANGES_SCHEMA if field.name != "checksum"])
 
 
 @dataclass(frozen=True)
@@ -74,16 +73,17 @@ class AlikeEntries:
             rows = rows.withColumn("waited", F.lit(False))
         return self.put("sizes", Mapped(rows, SIZES, ranked), SIZES)
 
-    def alike(self, classes: Sequence[Part]) -> list[Part]:
-        """Which retained ranges hold entries that are alike a candidate: ALIKE."""
-        sizes = Wanted(self.context.workspace, ((self.folder("sizes"), tuple(classes)),), ("size",), _by_size)
-        # The sizes that entries claim, imported ones as well: a branch may hide a candidate behind either.
-        hits = self.hits("hits", [*self.heads.sources, *self.heads.outside], sizes)
+    def alike(self, classes: Sequence[Part], hits: Sequence[Part]) -> DataFrame:
+        """Which retained ranges hold entries that are alike a candidate: ALIKE. `hits`: of `sizes`."""
         ranks = self.read("sizes", classes, SIZES, ["size", "rank"])
         found = self.of_ranges(hits, "hits").join(many(ranks), "size").select(*ALIKE.names)
-        if self.heads.misstated.rows:
-            found = found.unionByName(self.misstated())
-        return self.put("alike", found, ALIKE) if hits or self.heads.misstated.rows else []
+        return found.unionByName(self.misstated()) if self.heads.misstated.rows else found
+
+    def sizes(self, classes: Sequence[Part]) -> list[Part]:
+        """The entries of ranges that claim the sizes of candidates: _HITS."""
+        sizes = Wanted(self.context.workspace, ((self.folder("sizes"), tuple(classes)),), ("size",), _by_size)
+        # The sizes that entries claim, imported ones as well: a branch may hide a candidate behind either.
+        return self.hits("hits", [*self.heads.sources, *self.heads.outside], sizes)
 
     def misstated(self) -> DataFrame:
         """The ranges of entries that claim another size than their object has: ALIKE, alike to every candidate."""
@@ -103,18 +103,6 @@ class AlikeEntries:
     def of_ranges(self, hits: Sequence[Part], name: str) -> DataFrame:
         """Sizes of ranges that count: range_id, count, size."""
         return self.read(name, hits, _HITS).distinct().join(many(self.heads.ranges()), ["range_id", "layer"])
-
-    def held(self) -> DataFrame:
-        """What the heads' metaranges say of their ranges (_HELD). Those that no mark has read are read here."""
-        wanted = self.heads.branches().where("metarange_id != ''").select("metarange_id").distinct()
-        known = self.heads.metaranges().join(many(wanted), "metarange_id", "left_semi")
-        counted = known.where("range_id = ''").select("metarange_id")
-        new = wanted.join(many(counted), "metarange_id", "left_anti")
-        width = self.context.settings.scale.range_num_partitions or 2 * spark_width(self.spark)
-        work = reading(self.context, self.heads.folder)
-        read_now = Mapped(new.repartition(width), METARANGES_SCHEMA, work.metaranges).as_frame()
-        rows = known.unionByName(read_now).where("range_id != ''").select(*_HELD.names)
-        return self.read("held", self.put("held", rows, _HELD), _HELD)
 
     def claims(self, alike: Sequence[Part]) -> list[Part]:
         """What entries of ranges claim that are alike by their sizes (ALIKE, in parts): CLAIMS."""

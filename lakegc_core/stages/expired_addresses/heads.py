@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from lakegc_core.lakefs.http import PAGE
@@ -18,7 +17,7 @@ from lakegc_core.names import Reason
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, StagedFacts
 from lakegc_core.spark.session import many
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
-from lakegc_core.stages.committed_addresses.stage import INDEX, METARANGES, METARANGES_SCHEMA, RANGES, RANGES_SCHEMA
+from lakegc_core.stages.committed_addresses.stage import INDEX, METARANGES, RANGES, RANGES_SCHEMA
 from lakegc_core.stages.expired_addresses.clean import MISSTATED
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE
 from lakegc_core.stages.retention_commits.stage import COMMITS, COMMITS_SCHEMA, REFS, REFS_SCHEMA
@@ -38,7 +37,7 @@ class Heads:
 
     `refs`: parts of their names (REFS_SCHEMA). `sources`: indexes in which all their ranges are, `rows`: the addresses
     of these; `outside`: the entries that neither has, imported from elsewhere (ELSEWHERE_SCHEMA). `ranges` gives the
-    ranges that count (range_id, count, layer), `metaranges` what marks have read of metaranges (METARANGES_SCHEMA).
+    ranges that count (range_id, count, layer). `metaranges`: what marks have read of metaranges (METARANGES_SCHEMA).
     There are at most so many `names`, `entries` of one head, and objects `staged` in all. `dumped` gives the addresses
     of these, `listed_staged` address and size of those that the mark listed.
     """
@@ -49,7 +48,7 @@ class Heads:
     rows: Sequence[Source]
     outside: Sequence[Source]
     ranges: Callable[[], DataFrame]
-    metaranges: Callable[[], DataFrame]
+    metaranges: Sequence[Source]
     misstated: Wanted
     folder: str
     names: int
@@ -102,7 +101,7 @@ def heads_of_mark(
         rows=[source for layer in layers for source in layer.sources(committed_addresses.STAGE)],
         outside=[source for layer in layers for source in layer.sources(committed_addresses.STAGE, ELSEWHERE)],
         ranges=lambda: _ranges_of_mark(spark, layers),
-        metaranges=lambda: _metaranges_of_mark(spark, layers),
+        metaranges=[source for layer in layers for source in layer.sources(committed_addresses.STAGE, METARANGES)],
         misstated=_misstated(context, layers, misstated),
         folder=folder,
         names=mark.facts(CommitsFacts).branches,
@@ -156,11 +155,6 @@ def _branches_of_mark(spark: SparkSession, context: MarkContext) -> DataFrame:
 def _ranges_of_mark(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
     rows = layers[0].frame(spark, committed_addresses.STAGE, RANGES, RANGES_SCHEMA)
     return rows.withColumnRenamed("read_in", "layer").select("range_id", "count", "layer")
-
-
-def _metaranges_of_mark(spark: SparkSession, layers: Sequence[Layer]) -> DataFrame:
-    frames = [layer.frame(spark, committed_addresses.STAGE, METARANGES, METARANGES_SCHEMA) for layer in layers]
-    return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def _dumped(spark: SparkSession, context: MarkContext) -> DataFrame:

@@ -128,7 +128,7 @@ class Proven:
 @dataclass(frozen=True)
 class Proofs:
     """Proves by HEADs. `known`: what need not be asked for again; `alike`: parts of ALIKE, of heads' ranges alone;
-    `times`: range_id, and on how many `branches` it is; `pages`: how many pages the entries of a rank take at most."""
+    `times`: `HeldRanges.times`; `pages`: how many pages the entries of a rank take at most."""
 
     entries: AlikeEntries
     known: Known
@@ -264,9 +264,7 @@ class Proofs:
         rows = (
             self.entries.read("claims", self._claims, CLAIMS, ["range_id", "size"]).groupBy("range_id", "size").count()
         )
-        rows = rows.join(many(self.times), "range_id").join(
-            many(self._questions().select("size", "rank").distinct()), "size"
-        )
+        rows = rows.join(self.times, "range_id").join(many(self._questions().select("size", "rank").distinct()), "size")
         with clear_errors():
             spots = rows.groupBy("rank").agg(F.sum(F.col("count") * F.col("branches")).alias("spots")).collect()
         return {row["rank"]: min(int(row["spots"]), self.pages.get(row["rank"], 0)) for row in spots}

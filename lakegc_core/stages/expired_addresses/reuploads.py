@@ -33,6 +33,7 @@ from lakegc_core.stages.expired_addresses.asking import INTERVALS, SHOWN, SHOWN_
 from lakegc_core.stages.expired_addresses.classes import EVERY, SIZES, total
 from lakegc_core.stages.expired_addresses.compaction import may_compact, sizes_alike
 from lakegc_core.stages.expired_addresses.heads import Heads
+from lakegc_core.stages.expired_addresses.held_ranges import HeldRanges, read_held
 from lakegc_core.stages.expired_addresses.intervals import (
     ALIKE,
     ALL,
@@ -124,33 +125,30 @@ class _Search:
 
     def _shown(self) -> Reuploads | None:
         heads, whole = self.heads, min(self.context.level.whole_pages, self._budget)
-        if heads.pages <= whole:
-            if heads.entries <= _WHOLE_BRANCH_ENTRIES:
-                return self._asked_whole()
-            return self._asked(self._intervals(self.entries.held(), self._whole_ranges), None)
-        alike = self.entries.alike(self._classes)
-        if not alike:
-            return None
-        held = self.entries.held()
-        if self._pages(held, self._whole_ranges(held)).get(0, 0) <= whole:
-            return self._asked(self._intervals(held, self._whole_ranges), None)
-        return self._within_budget(alike, held)
+        if heads.pages <= whole and heads.entries <= _WHOLE_BRANCH_ENTRIES:
+            return self._asked_whole()
+        hits: list[Part] = []
+        if heads.pages > whole:
+            hits = self.entries.sizes(self._classes)
+            if not hits and not heads.misstated.rows:
+                return None
+        held = self._held
+        if held.pages <= whole:
+            ranges = held.read("range_id", "min_key", "max_key", "count")
+            return self._asked(held.on_branches(Mapped(ranges, PLACES, WholeRanges().places).as_frame()), None)
+        alike = self.entries.alike(self._classes, hits).join(held.times(), "range_id").select(*ALIKE.names)
+        of_heads = self.entries.put(OF_HEADS, alike, ALIKE)
+        return self._within_budget(of_heads) if of_heads else None
+
+    @cached_property
+    def _held(self) -> HeldRanges:
+        return read_held(self.spark, self.context, self.heads)
 
     @property
     def _budget(self) -> int:
         return self.context.settings.scale.lakefs_requests or self.context.level.requests
 
     # --- where to ask ---
-
-    def _whole_ranges(self, held: DataFrame) -> DataFrame:
-        ranges = held.select("range_id", "min_key", "max_key", "count").distinct()
-        return Mapped(ranges, PLACES, WholeRanges().places).as_frame()
-
-    def _of_heads(self, alike: Sequence[Part], held: DataFrame) -> list[Part]:
-        """Parts of ALIKE, of the ranges of heads alone."""
-        ranges = held.select("range_id").distinct()
-        rows = self.entries.read("alike", alike, ALIKE).join(many(ranges), "range_id", "left_semi")
-        return self.entries.put(OF_HEADS, rows.select(*ALIKE.names), ALIKE)
 
     def _places(self, rows: DataFrame, number: int) -> DataFrame:
         """PLACES of the alike entries of heads (CHOSEN)."""
@@ -170,64 +168,38 @@ class _Search:
         left = self.entries.read(LEFT, proven.left, CHOSEN)
         return rows.where(rows["rank"] == EVERY).unionByName(left)
 
-    def _branches_of(self, held: DataFrame) -> DataFrame:
-        """Branch by branch, the ranges of its heads: name, range_id."""
-        branches = self.heads.branches()
-        return (
-            held.select("metarange_id", "range_id")
-            .join(many(branches), "metarange_id")
-            .select("name", "range_id")
-            .distinct()
-        )
-
-    def _times(self, held: DataFrame) -> DataFrame:
-        """On how many branches each range is: range_id, branches."""
-        from pyspark.sql import functions as F
-
-        return self._branches_of(held).groupBy("range_id").agg(F.count("*").alias("branches"))
-
-    def _proven(self, alike: Sequence[Part], held: DataFrame) -> Proven | None:
+    def _proven(self, alike: Sequence[Part]) -> Proven | None:
         if self.known is None or not connect(self.context.data).proves:
             return None
         from pyspark.sql import functions as F
 
-        times = self._times(held)
         whole = F.sum(F.ceil(F.col("count") / PAGE) * F.col("branches")).alias("pages")  # of the ranges, each whole
         ranges = self.entries.read(OF_HEADS, alike, ALIKE).select("range_id", "rank", "count").distinct()
         with clear_errors():
-            rows = ranges.join(many(times), "range_id").groupBy("rank").agg(whole).collect()
+            rows = ranges.join(self._held.times(), "range_id").groupBy("rank").agg(whole).collect()
         pages = {row["rank"]: int(row["pages"]) for row in rows}
         if sum(pages.values()) <= PAGES_BEFORE_HEADS:
             return None
-        return Proofs(self.entries, self.known(), alike, times, pages).prove()
+        return Proofs(self.entries, self.known(), alike, self._held.times(), pages).prove()
 
-    def _pages(self, held: DataFrame, places: DataFrame) -> dict[int, int]:
+    def _pages(self, places: DataFrame) -> dict[int, int]:
         """How many requests the places take on all branches, at most, by rank."""
         from pyspark.sql import functions as F
 
         cost = F.sum(F.ceil(F.col("reach") / PAGE) * F.col("branches"))
         with clear_errors():
-            rows = places.join(many(self._times(held)), "range_id").groupBy("rank").agg(cost.alias("pages")).collect()
+            rows = places.join(self._held.times(), "range_id").groupBy("rank").agg(cost.alias("pages")).collect()
         return {row["rank"]: int(row["pages"]) for row in rows}
 
-    def _intervals(self, held: DataFrame, places: Callable[[DataFrame], DataFrame]) -> DataFrame:
-        return self._on_branches(held, places(held))
-
-    def _on_branches(self, held: DataFrame, places: DataFrame) -> DataFrame:
-        """INTERVALS: each place on every branch that holds its range."""
-        rows = places.join(many(self._branches_of(held)), "range_id")
-        return rows.withColumnRenamed("name", "branch").select(*INTERVALS.names)
-
-    def _within_budget(self, parts: Sequence[Part], held: DataFrame) -> Reuploads | None:
+    def _within_budget(self, of_heads: Sequence[Part]) -> Reuploads | None:
         """Ask for the classes of the least ranks for which the budget suffices."""
-        of_heads = self._of_heads(parts, held)
-        proven = self._proven(of_heads, held)
+        proven = self._proven(of_heads)
         rows = self._chosen(self.entries.read(OF_HEADS, of_heads, ALIKE), proven)
         without = list(proven.pending) if proven else []
         rounds = 0
         while True:
             places = self._places(rows.where(~rows["rank"].isin(without)) if without else rows, rounds)
-            pages = self._pages(held, places)
+            pages = self._pages(places)
             ranks = sorted(pages)
             spent = np.cumsum([pages[rank] for rank in ranks])
             every = pages.get(EVERY, 0)
@@ -238,14 +210,14 @@ class _Search:
             without += dear  # each takes more even alone: the others must not wait for them
         affordable = int(np.searchsorted(spent, self._budget, "right"))
         if affordable == len(ranks) and not without:
-            found = self._asked(self._on_branches(held, places), None) if ranks or proven else None
+            found = self._asked(self._held.on_branches(places), None) if ranks or proven else None
             return _with(found, proven)
         last = ranks[affordable - 1] if affordable else -1
         if affordable == len(ranks):
             last = _LAST  # all that is not left out is asked for
         # A class of a rank up to this one has none but chosen places; of the others some are not asked for.
         waiting = self._waiting(rows.select("size").distinct(), last, without)
-        return _with(self._asked(self._on_branches(held, places.where(places["rank"] <= last)), waiting), proven)
+        return _with(self._asked(self._held.on_branches(places.where(places["rank"] <= last)), waiting), proven)
 
     def _waiting(self, sizes: DataFrame, last: int, without: Sequence[int]) -> DataFrame:
         """The classes above this rank or `without` of which heads hold alike entries (of these `sizes`): SIZES."""
