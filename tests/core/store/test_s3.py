@@ -14,6 +14,7 @@ from boto3.s3.transfer import TransferConfig
 from lakegc_core.config.settings import ServerSettings, Settings
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.base import heads
 from lakegc_core.store.factory import config_at, config_for
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3.store import S3Config
@@ -225,6 +226,10 @@ def test_head_proves_the_md5_of_an_object_that_was_put_in_one_piece_and_of_no_ot
         ("x-amz-server-side-encryption", "aws:kms:dsse", False),
         ("x-amz-server-side-encryption", "of-another-kind", False),
         ("x-amz-server-side-encryption-customer-algorithm", "AES256", False),
+        ("x-amz-server-side-encryption-customer-key-md5", "x", False),
+        ("x-amz-server-side-encryption-aws-kms-key-id", "x", False),
+        ("x-amz-server-side-encryption-bucket-key-enabled", "false", True),
+        ("ETag", 'W/"900150983cd24fb0d6963f7d28e17f72"', False),
         ("x-amz-storage-class", "EXPRESS_ONEZONE", False),
         ("x-amz-storage-class", "STANDARD_IA", True),
     ],
@@ -238,7 +243,11 @@ def test_head_proves_nothing_where_the_etag_is_no_digest(
 
     faulty_s3.direct.write("data/a", b"abc")
     faulty_s3.proxy.hook = hook
-    assert faulty_s3.store.head("data/a").digest == (md5(b"abc") if proves else None)
+    found = faulty_s3.store.head("data/a")
+    assert found.digest == (md5(b"abc") if proves else None)
+    faulty_s3.proxy.requests.clear()
+    assert heads(faulty_s3.store, ["data/a"]) == [found]
+    assert "amz-sdk-invocation-id" not in faulty_s3.proxy.requests[-1].headers, "boto3 was not asked"
 
 
 @pytest.mark.parametrize("bucket", ["lake--use1-az4--x-s3", "point--use1-az4--xa-s3"])
