@@ -5,6 +5,7 @@ Credentials come from the SDK's own chain unless they are given. What is asked o
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 from botocore.httpsession import get_cert_path
+from botocore.loaders import Loader, create_loader
 from botocore.parsers import ResponseParserError
 from botocore.utils import calculate_md5
 
@@ -66,6 +68,7 @@ def access(where: str, attempts: int, options: Config, **reach: str | None) -> A
     be made of them."""
     # A session of its own: boto3's default one is shared, and not safe to build clients from in threads.
     core = botocore.session.Session()
+    core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
     session = boto3.Session(botocore_session=core)
 
     def client(**retries: Any) -> Any:
@@ -89,6 +92,21 @@ def access(where: str, attempts: int, options: Config, **reach: str | None) -> A
     credentials = Credentials(key, secret, token) if key and secret else core.get_credentials()
     trusted = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE") or True
     return Access(main, deleting, credentials, lambda: get_cert_path(trusted))
+
+
+class _Loader(Loader):  # type: ignore[misc]
+    """What botocore knows of S3, read once for all sessions: to read it is most of the work of making a client."""
+
+    @property
+    def search_paths(self) -> list[str]:
+        """A copy: each session of boto3 adds to it, for resources, of which there are none here."""
+        return list(super().search_paths)
+
+
+@functools.cache
+def _loader(paths: str | None) -> Loader:
+    """`paths`: AWS_DATA_PATH, which comes before the SDK's own."""
+    return _Loader(extra_search_paths=create_loader(paths).search_paths, include_default_search_paths=False)
 
 
 def _check_written(response_dict: dict[str, Any], **_: Any) -> None:
