@@ -107,8 +107,6 @@ UNCLEAR: dict[str, Callable[[Answer], Answer | None]] = {
     "a failure": status(500),
     "too many": status(503),
     "a page of somebody": lambda answer: Answer(200, {"Content-Type": "text/html", "Content-Length": "5"}, b""),
-    "a page with its text": lambda answer: replace(answer, body=b"<html>"),
-    "another answer behind": lambda answer: replace(answer, body=b"HTTP/1.1 200 OK\r\n\r\n"),
     "no time": changed(Last_Modified=None),
     "no size": changed(Content_Length=None),
     "a size that is none": changed(Content_Length="+3"),
@@ -126,12 +124,26 @@ def test_what_is_not_clear_boto3_asks_again(lake: Lake, unclear: str) -> None:
 
     def hook(request: Request, forward: Forward) -> Answer | None:
         answer = forward(request)
-        return UNCLEAR[unclear](answer) if is_quick(request) else answer
+        if not is_quick(request):
+            return answer
+        return UNCLEAR[unclear](replace(answer, headers=answer.headers | {"ETag": '"not to be believed"'}))
 
     running.hook = hook
     assert [one(store), one(store)] == [known, known]
     assert len(quick(running)) == 2
     assert store._pace.window.cuts == 2 * (unclear == "too many"), "fewer at once where the store asks for that"
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"HTTP/1.1 200 OK\r\n\r\n", b"\r\n\r\n"])
+def test_a_body_that_head_does_not_have_is_never_taken_for_an_answer_about_another_key(lake: Lake, body: bytes) -> None:
+    config, running = lake
+    store = config.connect()
+    store.write("data/b", b"12")
+    wanted = [store.head("data/a"), store.head("data/b")] * 8
+    running.hook = lambda request, forward: (
+        replace(forward(request), body=body) if is_quick(request) else forward(request)
+    )
+    assert [one(store, each.address) for each in wanted] == wanted
 
 
 @pytest.mark.parametrize("unclear", ["no time", "no size", "a page of somebody"])
@@ -176,9 +188,10 @@ def test_where_the_quick_way_is_refused_again_and_again_only_boto3_asks(lake: La
 def test_through_a_proxy_only_boto3_asks(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     config, running = lake
     monkeypatch.setenv("HTTP_PROXY", running.endpoint)
-    store = replace(config, endpoint_url="http://s3.invalid").connect()
-    found = one(store)
+    monkeypatch.setenv("NO_PROXY", "")
+    found = one(config.connect())
     assert found is not None and found.size == 3 and not quick(running)
+    assert running.requests[-1].path.startswith("http://"), "as a proxy is asked"
 
 
 def test_where_requests_are_signed_in_another_way_only_boto3_asks(lake: Lake) -> None:
