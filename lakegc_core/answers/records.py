@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +20,11 @@ from lakegc_core.stages.committed_addresses.stage import HELD
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.stage import KEPT, NEIGHBOURS, ORIGINS
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
-from lakegc_core.store.base import ObjectInfo, connect, head_if_there
+from lakegc_core.store.base import ObjectInfo, connect, heads
 from lakegc_core.tables.key_scan import Source, sources_of
 from lakegc_core.tables.parts import read_part
 
 _TOLD = ("address", "reason", "since", "outcome", "at")  # columns, where a dataset has them
-_THREADS = 16  # HEADs side by side
 
 Named = Sequence[tuple[str, Source]]
 """Names of datasets, and their parts."""
@@ -85,10 +82,7 @@ def sources_of_origins(layers: Sequence[Layer]) -> list[Source]:
 
 def stored(context: MarkContext, addresses: Sequence[str]) -> Mapping[str, ObjectInfo]:
     """What the store says of those of some objects that are there, by address."""
-    store = connect(context.data)
-    with ThreadPoolExecutor(max(1, min(len(addresses), _THREADS))) as pool:
-        found = pool.map(partial(head_if_there, store), addresses)
-        return {info.address: info for info in found if info is not None}
+    return {info.address: info for info in heads(connect(context.data), addresses) if info is not None}
 
 
 def _rows(source: Source, wanted: pa.Array, columns: Sequence[str]) -> Iterator[Json]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from lakegc_core.backoff import Backoff
-from lakegc_core.errors import ObjectNotFoundError, UnusableKeyError
+from lakegc_core.errors import LakegcError, ObjectNotFoundError, UnusableKeyError
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.settings import StoreSettings
 
@@ -51,6 +51,10 @@ class ObjectInfo:
     last_modified: datetime
     etag: str | None
     digest: str | None = None
+
+
+HeadAnswer = ObjectInfo | LakegcError | None
+"""What HEAD says of a key: the object, why it says nothing, or that there is no such object."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,14 @@ class Store(Protocol):
         UnusableKeyError where it is proven that the store refuses the key itself, and not the one who asks,
         RefusedObjectError where it is proven that it refuses an object that is there."""
 
+    def try_heads(self, keys: Sequence[str], *, failures: int = 0) -> builtins.list[HeadAnswer]:
+        """What `head` says of each key, in order, asked for side by side where that is faster; None if there is no such
+        object, also because the store takes no such key. Raises nothing for what happens to single keys: an error is
+        the answer for its key. After more than `failures` of them no more are sent, and one stands for each key left.
+
+        Takes any number of keys, and needs memory for the answers. See `heads`, which raises.
+        """
+
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete the objects and return one outcome per key, in order: `deleted`, `already_gone` or `failed:CODE`.
 
@@ -158,6 +170,17 @@ def head_if_there(store: Store, key: str) -> ObjectInfo | None:
         return store.head(key)
     except (ObjectNotFoundError, UnusableKeyError):
         return None
+
+
+def heads(store: Store, keys: Sequence[str]) -> list[ObjectInfo | None]:
+    """`head_if_there` of each key, in order, side by side. Raises the first error; after it no more HEADs are sent."""
+    return [_known(said) for said in store.try_heads(keys)]
+
+
+def _known(said: HeadAnswer) -> ObjectInfo | None:
+    if isinstance(said, LakegcError):
+        raise said
+    return said
 
 
 @runtime_checkable

@@ -7,25 +7,15 @@ alike and is random. A listing does not tell these apart, HEAD does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from lakegc_core.errors import (
-    IncompleteError,
-    ObjectNotFoundError,
-    RefusedObjectError,
-    StoreError,
-    UnusableKeyError,
-)
-from lakegc_core.store.base import MD5_DIGEST, Store
+from lakegc_core.errors import LakegcError, RefusedObjectError
+from lakegc_core.store.base import MD5_DIGEST, HeadAnswer, Store
 
 MD5_ETAG = "^[0-9a-f]{32}$"
 """What an ETag that may be an MD5 looks like, as a regular expression of Python, Arrow and Spark alike. Those of
 objects that were uploaded in parts end in `-` and a number."""
-
-_THREADS = 16  # HEADs side by side
 
 
 def digest_by_etag(etag: str | None) -> str | None:
@@ -49,10 +39,10 @@ class Heads:
     contradiction: str = ""
 
 
-def ask_heads(store: Store, listed: Iterable[tuple[str, int, str]]) -> Heads:
+def ask_heads(store: Store, listed: Sequence[tuple[str, int, str]]) -> Heads:
     """Make a HEAD of each object. `listed`: address, size in bytes, and ETag, of few objects."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(partial(_ask, store), listed))
+    answers = store.try_heads([address for address, _, _ in listed], failures=len(listed))
+    found = [_told(store, *each) for each in zip(listed, answers, strict=True)]
     return Heads(
         shown=sum(each.shown for each in found),
         failure=next((each.failure for each in found if each.failure), ""),
@@ -60,21 +50,17 @@ def ask_heads(store: Store, listed: Iterable[tuple[str, int, str]]) -> Heads:
     )
 
 
-def _ask(store: Store, listed: tuple[str, int, str]) -> Heads:
+def _told(store: Store, listed: tuple[str, int, str], answer: HeadAnswer) -> Heads:
     address, size, etag = listed
     where = f"{store.root}/{address} is listed with the ETag {etag}"
-    try:
-        found = store.head(address)
-    except RefusedObjectError:
+    if isinstance(answer, RefusedObjectError):
         return Heads(1, contradiction=f"{where}, and HEAD of it is refused, as it is under a customer's key.")
-    except (ObjectNotFoundError, UnusableKeyError):
-        return Heads()
-    except (StoreError, IncompleteError) as error:
-        return Heads(failure=str(error))
-    if found.size != size:
-        return Heads()  # written over since
-    if found.etag != etag:
-        return Heads(1, contradiction=f"{where}, and HEAD shows {found.etag or 'none'}.")
-    if found.digest is None:
+    if isinstance(answer, LakegcError):
+        return Heads(failure=str(answer))
+    if answer is None or answer.size != size:
+        return Heads()  # gone, or written over since
+    if answer.etag != etag:
+        return Heads(1, contradiction=f"{where}, and HEAD shows {answer.etag or 'none'}.")
+    if answer.digest is None:
         return Heads(1, contradiction=f"{where}, and HEAD shows that this is no MD5, as under KMS.")
     return Heads(1)

@@ -1,4 +1,4 @@
-"""How hard a store is asked to delete: requests in flight, objects a second, and patience when it throttles.
+"""How hard a store is asked: requests in flight, objects a second, and patience when it throttles.
 
 Here: the pace of one process towards one store, and the gate that each request passes. Not here: what an answer means
 for a key, and whether it is asked again (`repeated_deletes`); any protocol; who may delete what.

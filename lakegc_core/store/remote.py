@@ -25,7 +25,9 @@ from lakegc_core.errors import (
     StoreError,
     UnusableKeyError,
 )
-from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, Level, ObjectInfo, Store
+from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, HeadAnswer, Level, ObjectInfo, Store
+from lakegc_core.store.head_requests import ask_all, try_head
+from lakegc_core.store.pace import Pace, Turn
 
 REPEATED = {408, 429, 500, 502, 503, 504}
 """Statuses after which the same request may succeed if it is made again."""
@@ -36,6 +38,10 @@ THROTTLED = {429, 503}
 _REFUSED = {400, 414}
 """By which a store refuses a key. It answers 400 to those whom it does not know or trust as well."""
 
+HEADS = 64
+"""Requests in flight of one process that asks for many objects: so many hide the way to a distant store, and to a near
+one they cost no more than few."""
+
 NO_DATE = (
     "the store's answers bear no date, so that ages cannot be judged: let the store, or what stands between it and "
     "lakegc, send the header Date"
@@ -45,9 +51,12 @@ NO_DATE = (
 class RemoteStore(Store):
     """Listings and conditional writes over what each store asks for by itself. Safe to share between threads."""
 
+    heads_at_once = HEADS
+
     def __init__(self, root: str, prefix: str) -> None:
         self.root = root
         self._base = f"{prefix}/" if prefix else ""
+        self._pace = Pace(self.heads_at_once)
 
     def list(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
         """Every object whose key starts with `prefix`, a batch a page.
@@ -117,6 +126,26 @@ class RemoteStore(Store):
     def _status_of(self, error: BaseException | None) -> int:
         """The HTTP status of an answer that the SDK raised as this error; 0 where there was none."""
         raise NotImplementedError
+
+    def try_heads(self, keys: Sequence[str], *, failures: int = 0) -> builtins.list[HeadAnswer]:
+        """Side by side; fewer at once as long as the store throttles."""
+        return ask_all(keys, self._head_in_turn, failures=failures, threads=self.heads_at_once, root=self.root)
+
+    def _head_in_turn(self, key: str) -> HeadAnswer:
+        with self._pace.turn(1) as turn:
+            turn.throttled = False
+            found = self._quick_head(key, turn)
+            said = found if found is not None else try_head(self.head, key)
+            if isinstance(said, StoreError) and self._status_of(said.__context__) in THROTTLED:
+                turn.throttled = True
+        return said
+
+    def _quick_head(self, key: str, turn: Turn) -> ObjectInfo | None:
+        """What the store says of an object, where there is a way that costs less than `head`; None says nothing.
+
+        `turn.throttled` becomes true if the store asks for fewer requests.
+        """
+        return None
 
     def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
         """Write the object and return its ETag. Not for objects that need more than one request."""

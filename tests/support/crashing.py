@@ -186,6 +186,9 @@ class MortalStore:
     def head(self, key: str) -> ObjectInfo:
         return self._alive().head(key)
 
+    def try_heads(self, keys: Sequence[str], *, failures: int = 0) -> Any:
+        return self._alive().try_heads(keys, failures=failures)
+
     def remove_empty_folders(self, prefix: str) -> None:
         self._alive().remove_empty_folders(prefix)
 

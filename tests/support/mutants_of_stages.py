@@ -192,11 +192,11 @@ EXPIRED = (
             '_LOOSE: learnt.filter(pc.is_null(learnt["range_id"])),',
             "_LOOSE: learnt,",
         ),
-        (
-            "a store that does not answer says that objects are gone",
-            "except ObjectNotFoundError:",
-            "except Exception:",
-        ),
+    ),
+    *of(
+        "lakegc_core/store/head_requests.py",
+        f"{_EXPIRED}/test_optimized.py",
+        ("a store that does not answer says that objects are gone", "return error", "return None"),
     ),
     *of(
         "lakegc_core/stages/expired_addresses/address_rows.py",

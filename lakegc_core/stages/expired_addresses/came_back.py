@@ -6,9 +6,7 @@ Such objects are candidates like any other. They are named, and what sweeps had 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,7 +21,7 @@ from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.stages.expired_addresses.since import STAGE
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.stages.namespace_listing.stage import LEARNT
-from lakegc_core.store.base import StoreConfig, connect, head_if_there
+from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, read, rows_of, write
 
@@ -34,7 +32,6 @@ SCHEMA = pa.schema([*GONE, pa.field("size", pa.int64(), nullable=False)])
 """Rows of GONE that are there: `at` is when the mark saw them, `size` what the store says now (bytes)."""
 _RECORDED = "recorded_gone"
 _EXAMPLES = 5
-_IN_FLIGHT = 8
 
 
 @dataclass(frozen=True)
@@ -96,11 +93,9 @@ class _There:
     config: StoreConfig
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store = connect(self.config)
-        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-            for batch in batches:
-                found = pool.map(partial(head_if_there, store), batch["address"].to_pylist())
-                yield batch.filter(pa.array([each is not None for each in found], pa.bool_()))
+        for batch in batches:
+            found = heads(connect(self.config), batch["address"].to_pylist())
+            yield batch.filter(pa.array([each is not None for each in found], pa.bool_()))
 
 
 def _bytes(table: pa.Table) -> dict[str, int]:

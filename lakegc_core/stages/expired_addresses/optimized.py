@@ -50,7 +50,7 @@ from lakegc_core.stages.expired_addresses.since import KEPT, STAGE
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.stages.namespace_listing.stage import GONE, LEARNT, Units, unit_of
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
-from lakegc_core.store.base import StoreConfig, connect, head_if_there
+from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.gather import Feed, columns_of, feeds_of, few, gather, partitions_for, rows_in, rows_of_feeds
 from lakegc_core.tables.joins import among, flagged
 from lakegc_core.tables.key_scan import Sieve, Wanted, sources_of
@@ -204,20 +204,19 @@ def _split_lying(table: pa.Table) -> dict[str, pa.Table]:
 
 @dataclass(frozen=True)
 class _Asking:
-    """Asks a store for objects one by one; a picklable value that tasks carry."""
+    """Asks a store for objects; a picklable value that tasks carry."""
 
     data: StoreConfig
     namespace: Namespace
 
     def ask(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For each address a row: what the store says of the object, or nulls if it is not there."""
-        store = connect(self.data)
         for batch in batches:
+            told = heads(connect(self.data), batch["address"].to_pylist())
             units = unit_of(batch["address"]).to_pylist()
             foreign = pc.invert(self.namespace.collectable(batch["address"])).to_pylist()
             rows = []
-            for number, row in enumerate(batch.to_pylist()):
-                found = head_if_there(store, row["address"])
+            for number, (row, found) in enumerate(zip(batch.to_pylist(), told, strict=True)):
                 if found is None:
                     rows.append(row)
                     continue

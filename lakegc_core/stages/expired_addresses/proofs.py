@@ -10,46 +10,33 @@ What HEADs proved is remembered, from mark to mark, as long as listings show the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import IncompleteError, StoreError
-from lakegc_core.marks.artifacts import Header, MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import all_layers
-from lakegc_core.marks.previous import newest_complete
 from lakegc_core.names import Stage
-from lakegc_core.policy.prices import Choice, Prices, choose
+from lakegc_core.policy.prices import Choice, choose
 from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.stages.expired_addresses.alike import CLAIMS, OF_HEADS, AlikeEntries
 from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, AWAY, CHOSEN, OF_TAG
+from lakegc_core.stages.expired_addresses.remembered import PROOFS, PROOFS_SCHEMA, HeadTask, Known
 from lakegc_core.stages.expired_addresses.sampled_etags import check_etags
 from lakegc_core.stages.expired_addresses.since import SCHEMA
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
-from lakegc_core.store.base import MD5_DIGEST, ObjectInfo, StoreConfig, connect, head_if_there
+from lakegc_core.store.base import MD5_DIGEST, connect
 from lakegc_core.store.etags import MD5_ETAG
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, read, rows_of, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-PROOFS = "proofs"
-PROOFS_SCHEMA = pa.schema(
-    [
-        SCHEMA.field("address"),
-        pa.field("size", pa.int64(), nullable=False),  # bytes, as HEAD showed it
-        pa.field("etag", pa.string(), nullable=True),  # as HEAD showed it
-        pa.field("digest", pa.string(), nullable=False),  # `ObjectInfo.digest`; "": HEAD proved nothing
-    ]
-)
 
 LEFT = "left"
 _ENTRIES = pa.schema(
@@ -69,44 +56,7 @@ _SUBJECTS = pa.schema(
 )
 _ASKED = pa.schema([SCHEMA.field("address")])
 _IN_PARTS = "-[0-9]+$"  # the end of an ETag of an object that was uploaded in parts
-_THREADS = 16  # HEADs side by side in one task
-_FAILURES = 20  # HEADs that fail in one task before it makes no more
 _MANY = 10_000  # HEADs of which people are told beforehand
-
-
-@dataclass(frozen=True)
-class Known:
-    """What HEADs of earlier marks proved: PROOFS_SCHEMA, in parts of `folder`. `heads`: how many more may be made,
-    `prices`: what they cost. `is_mark`: a mark checks what is remembered by its listing, and puts it down anew."""
-
-    folder: str
-    parts: Sequence[Part]
-    heads: int
-    prices: Prices
-    is_mark: bool
-
-
-def known(context: MarkContext, prices: Prices, seconds: float | None = None) -> Known:
-    """What earlier marks proved: the newest one that proved anything, whatever became of those since.
-
-    `seconds`: what a mark took so far; None for a look. The first mark that has to prove anything has no limit of time.
-    """
-    mark = newest_complete(context, partial(_has_proofs, context))
-    most = context.settings.scale.store_heads or context.level.heads
-    if mark is None:
-        return Known("", (), most, prices, seconds is not None)
-    most = min(most, prices.heads_in(context.settings.scale.asking_share * (seconds or 0.0)))
-    stage = Stage.EXPIRED_ADDRESSES
-    return Known(
-        mark.stage_folder(stage, PROOFS), mark.require(stage).datasets[PROOFS], most, prices, seconds is not None
-    )
-
-
-def _has_proofs(context: MarkContext, header: Header, mark: MarkArtifacts) -> bool:
-    place = (header.repository, header.repository_created, header.storage_namespace)
-    own = context.header
-    is_here = place == (own.repository, own.repository_created, own.storage_namespace)
-    return is_here and bool(mark.require(Stage.EXPIRED_ADDRESSES).datasets.get(PROOFS))
 
 
 @dataclass(frozen=True)
@@ -309,7 +259,7 @@ class Proofs:
 
     def _made(self, asked: DataFrame) -> list[Part]:
         rows = asked.select("address").repartition(spark_width(self.spark))
-        return self._put(PROOFS, Mapped(rows, PROOFS_SCHEMA, _Heads(self.context.data).proofs), PROOFS_SCHEMA)
+        return self._put(PROOFS, Mapped(rows, PROOFS_SCHEMA, HeadTask(self.context.data).proofs), PROOFS_SCHEMA)
 
     # --- what follows ---
 
@@ -384,32 +334,3 @@ def _by_rank(needed: Mapping[tuple[int, bool], int]) -> dict[int, int]:
     for (rank, _), heads in needed.items():
         found[rank] = found.get(rank, 0) + heads
     return found
-
-
-@dataclass(frozen=True)
-class _Heads:
-    """Makes HEADs; a picklable value that tasks carry."""
-
-    data: StoreConfig
-
-    def proofs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """PROOFS_SCHEMA of addresses. An object that is gone, or whose HEAD the store refuses, has no row: that proves
-        nothing, and is not remembered."""
-        store, failures = connect(self.data), 0
-
-        def ask(address: str) -> ObjectInfo | None:
-            nonlocal failures
-            if failures >= _FAILURES:
-                return None
-            try:
-                return head_if_there(store, address)
-            except (StoreError, IncompleteError):  # as S3 answers for an object under a customer's key
-                failures += 1
-                return None
-
-        with ThreadPoolExecutor(_THREADS) as pool:
-            for batch in batches:
-                answers = pool.map(ask, batch["address"].to_pylist())
-                found = [(info.address, info.size, info.etag, info.digest or "") for info in answers if info]
-                rows = [dict(zip(PROOFS_SCHEMA.names, row, strict=True)) for row in found]
-                yield pa.RecordBatch.from_pylist(rows, schema=PROOFS_SCHEMA)

@@ -42,7 +42,8 @@ from lakegc_core.stages.expired_addresses.intervals import (
     RangePaths,
     WholeRanges,
 )
-from lakegc_core.stages.expired_addresses.proofs import LEFT, Known, Proofs, Proven
+from lakegc_core.stages.expired_addresses.proofs import LEFT, Proofs, Proven
+from lakegc_core.stages.expired_addresses.remembered import Known
 from lakegc_core.store.base import connect
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, parts_of, read_part, spark_width

@@ -41,8 +41,8 @@ from lakegc_core.stages.expired_addresses.neighbour_references import NEIGHBOURS
 from lakegc_core.stages.expired_addresses.old_ranges import MOST_ENTRIES, ORIGINS, entries_of
 from lakegc_core.stages.expired_addresses.optimized import against_changes
 from lakegc_core.stages.expired_addresses.origins import find_origins, garbage_with_origins
-from lakegc_core.stages.expired_addresses.proofs import PROOFS, Known, known
 from lakegc_core.stages.expired_addresses.reasons import Judge, MinimumAge, Names
+from lakegc_core.stages.expired_addresses.remembered import PROOFS, Known, known
 from lakegc_core.stages.expired_addresses.reuploads import WAITING, find_reuploads
 from lakegc_core.stages.expired_addresses.since import KEPT, SCHEMA, STAGE, instant, with_later_findings, with_since
 from lakegc_core.stages.expired_addresses.summary import STRANGE, Summary, amount_of, groups_of, sums_of

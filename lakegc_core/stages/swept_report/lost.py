@@ -7,20 +7,16 @@ be lost on the way. What such a delete took must not pass for rescued when a lat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, Outcome
-from lakegc_core.store.base import Store, StoreConfig, connect, head_if_there
+from lakegc_core.store.base import ObjectInfo, StoreConfig, connect, heads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-_IN_FLIGHT = 8
 
 
 def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
@@ -51,14 +47,14 @@ def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
     """
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store = connect(config)
-        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-            for batch in batches:
-                for row, outcomes in zip(
-                    batch.to_pylist(), pool.map(lambda row: _told(store, row), batch.to_pylist()), strict=True
-                ):
-                    found = [{"address": row["address"], "size": row["size"], "outcome": each} for each in outcomes]
-                    yield pa.RecordBatch.from_pylist(found, schema=_TOLD)
+        for batch in batches:
+            rows, told = batch.to_pylist(), heads(connect(config), batch.column("address").to_pylist())
+            found = [
+                {"address": row["address"], "size": row["size"], "outcome": outcome}
+                for row, info in zip(rows, told, strict=True)
+                for outcome in _outcomes(row, info)
+            ]
+            yield pa.RecordBatch.from_pylist(found, schema=_TOLD)
 
     return rows.select("address", "size", "last_modified").mapInArrow(body, "address string, size long, outcome string")
 
@@ -66,8 +62,7 @@ def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
 _TOLD = pa.schema([("address", pa.string()), ("size", pa.int64()), ("outcome", pa.string())])
 
 
-def _told(store: Store, row: dict[str, Any]) -> list[str]:
-    found = head_if_there(store, row["address"])
+def _outcomes(row: dict[str, Any], found: ObjectInfo | None) -> list[str]:
     if found is None:
         return [Outcome.ALREADY_GONE.value]
     apart = abs((found.last_modified - row["last_modified"]).total_seconds())
@@ -123,6 +118,4 @@ def told_of_unconfirmed(table: pa.Table, config: StoreConfig, *, asked: bool) ->
 
 
 def _are_absent(config: StoreConfig, addresses: Sequence[str]) -> list[bool]:
-    store = connect(config)
-    with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-        return list(pool.map(lambda address: head_if_there(store, address) is None, addresses))
+    return [found is None for found in heads(connect(config), addresses)]

@@ -30,7 +30,7 @@ from azure.storage.blob import BlobSasPermissions, BlobServiceClient, Exponentia
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.base import BACKOFF
-from lakegc_core.store.remote import REPEATED, THROTTLED
+from lakegc_core.store.remote import HEADS, REPEATED, THROTTLED
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
@@ -38,7 +38,6 @@ ABSENT = {"BlobNotFound", "ResourceNotFound"}
 
 _SCOPE = "https://storage.azure.com/.default"
 _COPY_TIME = timedelta(hours=2)  # for how long a link that names the source of a copy is good
-_CONNECTIONS = 32
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def service_client(
     """A client for the whole account, safe to share between threads. Times in seconds."""
     session = requests.Session()
     for scheme in ("https://", "http://"):
-        session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=_CONNECTIONS, max_retries=0))
+        session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=HEADS, max_retries=0))
     session.hooks["response"].append(response_hook)
     transport = RequestsTransport(
         session=session, session_owner=True, connection_timeout=connect_timeout, read_timeout=read_timeout

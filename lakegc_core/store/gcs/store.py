@@ -88,6 +88,7 @@ class GCSStore(RemoteStore):
     deletes = Deletes(batch=1000, calls=2, requests=2 * _DELETES)
     proves = True
     listed_digests = False
+    heads_at_once = 10  # connections that the SDK keeps
 
     def __init__(self, config: GCSConfig, client: storage.Client, session: AuthorizedSession) -> None:
         super().__init__(config.root, config.prefix)

@@ -19,14 +19,25 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import IO
 
 import pyarrow as pa
 
 from lakegc_core.errors import StoreError
 from lakegc_core.names import FAILED, Outcome
-from lakegc_core.store.base import NOT_ASKED, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe
+from lakegc_core.store.base import (
+    NOT_ASKED,
+    PROBE_KEY,
+    Deletes,
+    HeadAnswer,
+    Level,
+    ObjectInfo,
+    StoreConfig,
+    StoreProbe,
+)
 from lakegc_core.store.conditions import writes_conditionally
+from lakegc_core.store.head_requests import ask_all, try_head
 from lakegc_core.store.local import listing, writes
 from lakegc_core.store.local.files import HIDDEN, Files, etag_of, modified_at
 from lakegc_core.store.pace import Gate
@@ -91,6 +102,10 @@ class LocalStore:
         """Size, time and ETag of one file. Never a digest: nobody but a reader of the file knows it."""
         found = self._files.stat(key)
         return ObjectInfo(key, found.st_size, modified_at(found), etag_of(found))
+
+    def try_heads(self, keys: Sequence[str], *, failures: int = 0) -> builtins.list[HeadAnswer]:
+        """One after another: threads would only wait for each other."""
+        return ask_all(keys, partial(try_head, self.head), failures=failures, threads=1, root=self.root)
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Unlink the files. Folders stay, even empty ones."""

@@ -5,14 +5,20 @@ Credentials come from the SDK's own chain unless they are given. What is asked o
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+from botocore.httpsession import get_cert_path
+from botocore.loaders import Loader, create_loader
 from botocore.parsers import ResponseParserError
 from botocore.utils import calculate_md5
 
@@ -46,13 +52,24 @@ _WRITES = ("PutObject", "CopyObject", "UploadPart", "UploadPartCopy", "CompleteM
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 
 
-def clients(where: str, attempts: int, options: Config, **reach: str | None) -> tuple[Any, Callable[[], Any]]:
-    """A client for all but deletes, which repeats requests by itself; and how to make one for deletes, which does not.
+@dataclass(frozen=True)
+class Access:
+    """How S3 is reached. `main`: a client for all but deletes, which repeats requests by itself; `deleting` makes one
+    for deletes, which does not. `certificates`: the file of those that the clients trust."""
 
-    `reach`: arguments of boto3's `client`. SettingsError, naming `where`, when no client can be made of them.
-    """
+    main: Any
+    deleting: Callable[[], Any]
+    credentials: Any  # botocore's, which renew themselves; None: there are none
+    certificates: Callable[[], str]
+
+
+def access(where: str, attempts: int, options: Config, **reach: str | None) -> Access:
+    """Clients of one session. `reach`: arguments of boto3's `client`. SettingsError, naming `where`, when no client can
+    be made of them."""
     # A session of its own: boto3's default one is shared, and not safe to build clients from in threads.
-    session = boto3.Session(botocore_session=botocore.session.Session())
+    core = botocore.session.Session()
+    core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
+    session = boto3.Session(botocore_session=core)
 
     def client(**retries: Any) -> Any:
         try:
@@ -71,7 +88,25 @@ def clients(where: str, attempts: int, options: Config, **reach: str | None) -> 
     s3_listing.install(main.meta.events)
     for operation in _WRITES:
         main.meta.events.register(f"before-parse.s3.{operation}", _check_written)
-    return main, deleting
+    key, secret, token = (reach.get(f"aws_{name}") for name in ("access_key_id", "secret_access_key", "session_token"))
+    credentials = Credentials(key, secret, token) if key and secret else core.get_credentials()
+    trusted = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE") or True
+    return Access(main, deleting, credentials, lambda: get_cert_path(trusted))
+
+
+class _Loader(Loader):  # type: ignore[misc]
+    """What botocore knows of S3, read once for all sessions: to read it is most of the work of making a client."""
+
+    @property
+    def search_paths(self) -> list[str]:
+        """A copy: each session of boto3 adds to it, for resources, of which there are none here."""
+        return list(super().search_paths)
+
+
+@functools.cache
+def _loader(paths: str | None) -> Loader:
+    """`paths`: AWS_DATA_PATH, which comes before the SDK's own."""
+    return _Loader(extra_search_paths=create_loader(paths).search_paths, include_default_search_paths=False)
 
 
 def _check_written(response_dict: dict[str, Any], **_: Any) -> None:

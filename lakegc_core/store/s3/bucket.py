@@ -8,12 +8,15 @@ A key is `prefix + "/" + address`, or the address alone under an empty prefix: n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
+from botocore.utils import parse_timestamp
 
 from lakegc_core.errors import (
     IncompleteError,
@@ -26,7 +29,11 @@ from lakegc_core.store.base import ObjectInfo
 from lakegc_core.store.etags import digest_by_etag
 from lakegc_core.store.remote import bare, date_of
 from lakegc_core.store.s3.access import ABSENT, CONDITION_FAILED, SDK_ERRORS, attempts_of, code_of, hint
+from lakegc_core.store.s3.listing import utc
 
+_DATE = re.compile("[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+_ENCRYPTION = "x-amz-server-side-encryption"
+_OWN_KEY = (f"{_ENCRYPTION}-customer-", f"{_ENCRYPTION}-aws-kms-")
 _EXPRESS, DIRECTORY_BUCKET = "EXPRESS_ONEZONE", "--x-s3"  # their ETags are no digests
 
 
@@ -77,21 +84,35 @@ class Bucket:
         customer's key, nor lies in a directory bucket. A listing does not tell these apart, HEAD does.
         """
         answer = self.call("head_object", key, Key=self.base + key)
-        if not {"ContentLength", "LastModified"} <= answer.keys():
-            raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
-        modified = answer["LastModified"].astimezone(UTC)
-        etag = bare(answer.get("ETag"))
-        is_weak = (answer.get("ETag") or "").startswith("W/")
-        return ObjectInfo(key, answer["ContentLength"], modified, etag, None if is_weak else self._digest(answer, etag))
+        return self.read(key, answer["ResponseMetadata"]["HTTPHeaders"])
 
-    def _digest(self, answer: Mapping[str, Any], etag: str | None) -> str | None:
-        own_key = any(name.startswith(("SSECustomer", "SSEKMS")) for name in answer)
-        if own_key or answer.get("ServerSideEncryption") not in (None, "AES256"):
+    def read(self, key: str, headers: Mapping[str, str]) -> ObjectInfo:
+        """What the headers (names in lower case) of an answer to HEAD tell. IncompleteError if they lack size or
+        time."""
+        size, modified = headers.get("content-length", ""), _moment(headers.get("last-modified", ""))
+        if not (size.isascii() and size.isdecimal()) or modified is None:
+            raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
+        shown = headers.get("etag", "")
+        etag = bare(shown)
+        return ObjectInfo(
+            key, int(size), modified, etag, None if shown.startswith("W/") else self._digest(headers, etag)
+        )
+
+    def _digest(self, headers: Mapping[str, str], etag: str | None) -> str | None:
+        if any(name.startswith(_OWN_KEY) for name in headers) or headers.get(_ENCRYPTION) not in (None, "AES256"):
             return None
-        if answer.get("StorageClass") == _EXPRESS or self.name.endswith(DIRECTORY_BUCKET):
+        if headers.get("x-amz-storage-class") == _EXPRESS or self.name.endswith(DIRECTORY_BUCKET):
             return None
         return digest_by_etag(etag)
 
     def date_of(self, answer: Mapping[str, Any]) -> datetime:
         """When the store sent an answer, by its own clock."""
         return date_of(answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date"), self.root)
+
+
+def _moment(text: str) -> datetime | None:
+    """A time as HTTP writes it, or in another form that botocore knows; None if it is none."""
+    try:
+        return parsedate_to_datetime(text) if _DATE.fullmatch(text) else utc(parse_timestamp(text))
+    except (ValueError, OverflowError):
+        return None

@@ -107,8 +107,9 @@ def _moments(texts: Sequence[str]) -> pa.Array:
     try:
         return pa.array(texts, pa.string()).cast(_MOMENT)
     except pa.ArrowInvalid:  # not as S3 writes it: botocore knows more forms
-        return pa.array([_utc(parse_timestamp(text)) for text in texts], _MOMENT)
+        return pa.array([utc(parse_timestamp(text)) for text in texts], _MOMENT)
 
 
-def _utc(moment: datetime) -> datetime:
+def utc(moment: datetime) -> datetime:
+    """A time that S3 gave, which is in UTC where it does not say so."""
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import IO, Any
+from typing import IO
 
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
@@ -27,13 +27,14 @@ from lakegc_core.errors import (
 )
 from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
 from lakegc_core.store.conditions import writes_conditionally
-from lakegc_core.store.pace import Gate
-from lakegc_core.store.remote import RemoteStore, bare, check_whole
+from lakegc_core.store.pace import Gate, Turn
+from lakegc_core.store.remote import HEADS, RemoteStore, bare, check_whole
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
-from lakegc_core.store.s3.access import CONDITION_UNKNOWN, CONFLICT, LOST, TOO_LARGE, attempts_of, code_of
+from lakegc_core.store.s3.access import CONDITION_UNKNOWN, CONFLICT, LOST, TOO_LARGE, Access, attempts_of, code_of
 from lakegc_core.store.s3.bucket import DIRECTORY_BUCKET, Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
+from lakegc_core.store.s3.quick_heads import QuickHeads
 from lakegc_core.store.s3.settings import settings_of
 from lakegc_core.store.s3.versions import VersionDeletes
 from lakegc_core.store.settings import StoreSettings
@@ -76,12 +77,12 @@ class S3Config:
         options = Config(
             connect_timeout=self.connect_timeout,
             read_timeout=self.read_timeout,
-            max_pool_connections=32,
+            max_pool_connections=HEADS,
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             user_agent_extra="lakegc",
         )
-        main, deleting = s3_access.clients(
+        access = s3_access.access(
             self.root,
             self.max_attempts,
             options,
@@ -91,7 +92,7 @@ class S3Config:
             aws_secret_access_key=self.secret_access_key,
             aws_session_token=self.session_token,
         )
-        return S3Store(self, main, deleting)
+        return S3Store(self, access)
 
 
 class S3Store(RemoteStore):
@@ -99,14 +100,15 @@ class S3Store(RemoteStore):
 
     proves = True
 
-    def __init__(self, config: S3Config, client: Any, deleting: Callable[[], Any]) -> None:
+    def __init__(self, config: S3Config, access: Access) -> None:
         super().__init__(config.root, config.prefix)
-        self.client = client  # for the few things beyond the protocol
+        self.client = access.main  # for the few things beyond the protocol
         self._config = config
         self.listed_digests = config.etags_are_md5 and not config.bucket.endswith(DIRECTORY_BUCKET)
-        self._bucket = Bucket(config.root, config.bucket, self._base, config.max_attempts, client)
+        self._bucket = Bucket(config.root, config.bucket, self._base, config.max_attempts, self.client)
         deletes = VersionDeletes if config.delete_versions else ObjectDeletes
-        self._deletes = deletes(self._bucket, deleting)
+        self._deletes = deletes(self._bucket, access.deleting)
+        self._quick = QuickHeads(self._bucket, access, config.connect_timeout, config.read_timeout)
         self.deletes: Deletes = self._deletes.best
 
     def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
@@ -164,6 +166,9 @@ class S3Store(RemoteStore):
 
     def _status_of(self, error: BaseException | None) -> int:
         return s3_access.status_of(error)
+
+    def _quick_head(self, key: str, turn: Turn) -> ObjectInfo | None:
+        return self._quick.head(key, turn)
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete, 1000 keys a request. S3 does not tell what was there: `deleted` either way."""

@@ -17,7 +17,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 import pytest
 
 from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
-from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, StoreConfig, head_if_there
+from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, StoreConfig, head_if_there, heads
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
 from tests.core.store.conftest import KINDS, Place
@@ -310,3 +310,11 @@ def test_no_text_that_a_user_stages_as_an_address_makes_a_store_fail(place: Plac
     place.store.write("data/id", b"x")
     found = head_if_there(place.store, key)
     assert found is None or "//" in f"/{key}/"
+
+
+def test_many_heads_say_what_one_says_of_each_key_in_their_order(place: Place) -> None:
+    keys = [text for each in odd_keys(place) for text in (each, f"{each}-nothing")]
+    for key in keys[::2]:
+        place.store.write(key, key.encode())
+    asked = [key for key in (*keys, *STAGED) if (place.kind, key) != ("rclone", TOO_LONG)]
+    assert heads(place.store, asked) == [head_if_there(place.store, key) for key in asked]

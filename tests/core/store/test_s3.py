@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from urllib.parse import unquote_to_bytes
 
 import pytest
 from boto3.s3.transfer import TransferConfig
+from botocore.loaders import JSONFileLoader
 
 from lakegc_core.config.settings import ServerSettings, Settings
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.base import heads
 from lakegc_core.store.factory import config_at, config_for
+from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3.store import S3Config
 from tests.support.proxy import Answer, Forward, Request
@@ -225,6 +229,10 @@ def test_head_proves_the_md5_of_an_object_that_was_put_in_one_piece_and_of_no_ot
         ("x-amz-server-side-encryption", "aws:kms:dsse", False),
         ("x-amz-server-side-encryption", "of-another-kind", False),
         ("x-amz-server-side-encryption-customer-algorithm", "AES256", False),
+        ("x-amz-server-side-encryption-customer-key-md5", "x", False),
+        ("x-amz-server-side-encryption-aws-kms-key-id", "x", False),
+        ("x-amz-server-side-encryption-bucket-key-enabled", "false", True),
+        ("ETag", 'W/"900150983cd24fb0d6963f7d28e17f72"', False),
         ("x-amz-storage-class", "EXPRESS_ONEZONE", False),
         ("x-amz-storage-class", "STANDARD_IA", True),
     ],
@@ -238,7 +246,11 @@ def test_head_proves_nothing_where_the_etag_is_no_digest(
 
     faulty_s3.direct.write("data/a", b"abc")
     faulty_s3.proxy.hook = hook
-    assert faulty_s3.store.head("data/a").digest == (md5(b"abc") if proves else None)
+    found = faulty_s3.store.head("data/a")
+    assert found.digest == (md5(b"abc") if proves else None)
+    faulty_s3.proxy.requests.clear()
+    assert heads(faulty_s3.store, ["data/a"]) == [found]
+    assert "amz-sdk-invocation-id" not in faulty_s3.proxy.requests[-1].headers, "boto3 was not asked"
 
 
 @pytest.mark.parametrize("bucket", ["lake--use1-az4--x-s3", "point--use1-az4--xa-s3"])
@@ -250,3 +262,21 @@ def test_a_directory_bucket_is_refused_for_data_and_backups_and_its_namesakes_ar
     with pytest.raises(SettingsError, match=said):
         config_at(f"s3://{bucket}/lake", settings)
     assert config_for(Namespace(f"s3://{bucket}-of-ours/lake"), settings)
+
+
+def test_many_stores_made_side_by_side_read_what_the_sdk_knows_of_s3_once(
+    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = [seaweed.config(f"{uuid.uuid4().hex}/{number}") for number in range(8)]
+    s3_access._loader.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        stores = list(pool.map(S3Config.connect, configs))
+        assert list(pool.map(lambda store: list(store.list()), stores)) == [[]] * 8
+
+    def read(*_: object) -> None:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(JSONFileLoader, "load_file", read)
+    places = s3_access._loader(None).search_paths
+    assert configs[0].connect().delete_many(["a"]) == ["deleted"], "clients for deletes too"
+    assert s3_access._loader(None).search_paths == places, "and they do not pile up"

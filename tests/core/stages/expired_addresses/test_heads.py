@@ -75,6 +75,7 @@ def test_a_look_adds_what_it_read_to_what_the_mark_knows(quick: SparkSession, co
         branches=lambda: quick.createDataFrame([("new", "m-n")], "name string, metarange_id string"),
         refs=("look/refs", parts(context, "look/refs", REFS_SCHEMA, HEADS[:1])),
         index=("look/index", parts(context, "look/index", INDEX_SCHEMA, index("r2"))),
+        rows=("look", []),
         outside=("look/elsewhere", []),
         ranges=("look/ranges", parts(context, "look/ranges", RANGES_SCHEMA, ranges("r2", read_in="look"))),
         names=3,

@@ -1,0 +1,112 @@
+"""Answers to HEAD that are none, connections that are kept, and those that must not be."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from lakegc_core.store.s3.wire import Answer, NoAnswerError, Wire
+
+GOOD = b'HTTP/1.1 200 OK\r\nETag: "a"\r\nX-Odd:  two words \r\nVary: a\r\nvary: b\r\n\r\n'
+HEADERS = {"etag": '"a"', "x-odd": "two words", "vary": "a, b"}
+MESSAGE = b"HEAD /lake/a HTTP/1.1\r\nhost: lake\r\n\r\n"
+
+
+class Script(socketserver.ThreadingTCPServer):
+    """Gives each request the next answer. After an empty one, and after any of `last`, it hangs up."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: list[bytes] = []
+        self.last: tuple[bytes, ...] = ()
+        self.connections = 0
+        self.hung_up = threading.Event()
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: Script
+
+    def handle(self) -> None:
+        self.server.connections += 1
+        while self.rfile.readline():
+            while self.rfile.readline().strip():
+                pass
+            answer = self.server.answers.pop(0)
+            self.wfile.write(answer)
+            if not answer or answer in self.server.last:
+                return
+
+    def finish(self) -> None:
+        super().finish()
+        self.connection.close()
+        self.server.hung_up.set()
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with Script() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join(10)
+
+
+def wire(script: Script) -> Wire:
+    return Wire("127.0.0.1", int(script.server_address[1]), None, 10, 10)
+
+
+def test_answers_come_over_one_connection(script: Script) -> None:
+    script.answers += [GOOD] * 3
+    own = wire(script)
+    assert [own.head(MESSAGE) for _ in range(3)] == [Answer(200, HEADERS)] * 3
+    assert script.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        GOOD[:-1],
+        GOOD + b"a body, which HEAD does not have",
+        GOOD + GOOD,
+        GOOD.replace(b"1.1", b"1.0"),
+        GOOD.replace(b"200 OK", b"100 Continue"),
+        GOOD.replace(b"200 OK", b"20 OK"),
+        GOOD.replace(b"X-Odd", b"X Odd"),
+        GOOD.replace(b"X-Odd:", b"X-Odd"),
+        GOOD.replace(b"X-Odd", b" X-Odd"),
+        GOOD.replace(b"two", b"t\nw"),
+        b"<html>\r\n\r\n",
+        GOOD[:-2] + b"x" * (1 << 17) + b": y\r\n\r\n",
+    ],
+)
+def test_what_is_no_answer_to_head_is_none_and_its_connection_is_not_used_again(script: Script, answer: bytes) -> None:
+    script.answers, script.last = [answer, GOOD], (answer,)
+    own = wire(script)
+    with pytest.raises((NoAnswerError, ConnectionError)):
+        own.head(MESSAGE)
+    assert own.head(MESSAGE) == Answer(200, HEADERS)
+    assert script.connections == 2
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_made_anew(script: Script) -> None:
+    script.answers, script.last = [GOOD, GOOD], (GOOD,)
+    own = wire(script)
+    own.head(MESSAGE)
+    assert script.hung_up.wait(30)
+    assert own.head(MESSAGE) == Answer(200, HEADERS)
+    assert script.connections == 2
+
+
+def test_a_server_that_says_so_gets_no_second_request_over_the_connection(script: Script) -> None:
+    closing = GOOD[:-2] + b"Connection: Close\r\n\r\n"
+    script.answers += [closing, GOOD]
+    own = wire(script)
+    assert own.head(MESSAGE).status == own.head(MESSAGE).status == 200
+    assert script.connections == 2
