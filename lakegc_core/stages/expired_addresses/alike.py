@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Mapped, many
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OF_HEADS = "alike-of-heads"
-CLAIMS = committed_addresses.SCHEMA
-"""A row for each reading of each entry's address."""
-_AWAY = pa.schema([CLAIMS.field("range_id"), CLAIMS.field("size")])
+CLAIMS = pa.schema([committed_addresses.SCHEMA.field(name) for name in ("address", "size", "e_tag")])
+"""What an entry claims of its object, for each reading of its address."""
+_OF_RANGE = pa.schema([committed_addresses.SCHEMA.field(name) for name in ("range_id", "size")])
 LAYER = pa.field("layer", pa.string(), nullable=False)
 _HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), LAYER])
 
@@ -104,19 +105,29 @@ class AlikeEntries:
         """Sizes of ranges that count: range_id, count, size."""
         return self.read(name, hits, _HITS).distinct().join(many(self.heads.ranges()), ["range_id", "layer"])
 
-    def claims(self, alike: Sequence[Part]) -> list[Part]:
-        """What entries of ranges claim that are alike by their sizes (ALIKE, in parts): CLAIMS."""
-        feeds = [Feed(each, tuple(CLAIMS.names), columns_of, ("range_id",)) for each in self.heads.rows]
-        return self.put("claims", scan(self.spark, feeds, CLAIMS, self._wanted(alike)), CLAIMS)
+    def claims(self, alike: Sequence[Part]) -> Mapped:
+        """What entries of ranges claim that are alike by their sizes (ALIKE, in parts): CLAIMS, some more than once."""
+        return self._rows(self._wanted(alike)).then(CLAIMS, _distinct_claims)
+
+    def claiming(self, name: str, claims: Sequence[Part]) -> DataFrame:
+        """In which ranges there are entries that claim what some parts say (CLAIMS): range_id, size, e_tag; and
+        perhaps a few others."""
+        wanted = Wanted(self.context.workspace, ((self.folder(name), tuple(claims)),), tuple(CLAIMS.names), _by_claim)
+        return self._rows(wanted).as_frame().select("range_id", "size", "e_tag").distinct()
+
+    def _rows(self, wanted: Wanted) -> Mapped:
+        schema = pa.schema([_OF_RANGE.field("range_id"), *CLAIMS])
+        feeds = [Feed(each, tuple(schema.names), columns_of, ("range_id",)) for each in self.heads.rows]
+        return scan(self.spark, feeds, schema, wanted)
 
     def away(self, alike: Sequence[Part]) -> DataFrame:
         """Of which ranges and sizes (range_id, size) there are entries that may lie in other namespaces."""
-        feeds = [Feed(each, tuple(_AWAY.names), columns_of, ("range_id",)) for each in self.heads.outside]
-        return scan(self.spark, feeds, _AWAY, self._wanted(alike)).as_frame().distinct()
+        feeds = [Feed(each, tuple(_OF_RANGE.names), columns_of, ("range_id",)) for each in self.heads.outside]
+        return scan(self.spark, feeds, _OF_RANGE, self._wanted(alike)).as_frame().distinct()
 
     def _wanted(self, alike: Sequence[Part]) -> Wanted:
         place = (self.folder(OF_HEADS), tuple(alike))
-        return Wanted(self.context.workspace, (place,), tuple(_AWAY.names), _by_range_and_size)
+        return Wanted(self.context.workspace, (place,), tuple(_OF_RANGE.names), _by_range_and_size)
 
     def read_candidates(self, *columns: str) -> DataFrame:
         parts = self.candidates.parts
@@ -143,6 +154,18 @@ class AlikeEntries:
 def _by_size(rows: pa.RecordBatch) -> np.ndarray:
     sizes: np.ndarray = rows["size"].to_numpy()
     return sizes
+
+
+def _by_claim(rows: pa.RecordBatch) -> np.ndarray:
+    told = pc.binary_join_element_wise(rows["address"], rows["e_tag"], "\n")
+    return mixed(hash_strings(told), rows["size"].to_numpy())
+
+
+def _distinct_claims(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Every claim once, as far as a batch shows."""
+    for batch in batches:
+        found = pa.Table.from_batches([batch.select(CLAIMS.names)]).group_by(CLAIMS.names).aggregate([])
+        yield from found.select(CLAIMS.names).cast(CLAIMS).to_batches()
 
 
 def _by_range_and_size(rows: pa.RecordBatch) -> np.ndarray:

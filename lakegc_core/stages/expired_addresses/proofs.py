@@ -38,10 +38,10 @@ from lakegc_core.tables.parts import Part, read, rows_of, spark_width
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-LEFT = "left"
+LEFT, _UNPROVEN = "left", "unproven"
 _ENTRIES = pa.schema(
     [
-        *(CLAIMS.field(name) for name in ("address", "size", "e_tag")),
+        *CLAIMS,
         ALIKE.field("rank"),
         pa.field("asks", pa.bool_(), nullable=False),
     ]
@@ -78,12 +78,11 @@ class Proven:
 @dataclass(frozen=True)
 class Proofs:
     """Proves by HEADs. `known`: what need not be asked for again; `alike`: parts of ALIKE, of heads' ranges alone;
-    `times`: `HeldRanges.times`; `pages`: how many pages the entries of a rank take at most."""
+    `pages`: how many pages the entries of a rank take at most."""
 
     entries: AlikeEntries
     known: Known
     alike: Sequence[Part]
-    times: DataFrame
     pages: Mapping[int, int]
 
     def prove(self) -> Proven | None:
@@ -94,7 +93,7 @@ class Proofs:
             listed = self._read("listed", self._listed, PLANNED)
             check_etags(self.context, listed.unionByName(self.candidates))
         needed = self._needed()
-        choice = choose(_by_rank(needed), self._at_most() if needed else {}, self.known.prices, self.known.heads)
+        choice = choose(_by_rank(needed), self.pages, self.known.prices, self.known.heads)
         started = time.monotonic()
         made, asked = self._heads(choice, needed)
         seconds = time.monotonic() - started
@@ -119,10 +118,6 @@ class Proofs:
         return self.entries.read_candidates(*PLANNED.names)
 
     @cached_property
-    def _claims(self) -> list[Part]:
-        return self.entries.claims(self.alike)
-
-    @cached_property
     def _distinct(self) -> list[Part]:
         """What heads' entries claim, each once: _ENTRIES. `asks`: whether HEADs may prove anything of it. They do not
         where the claim is no MD5, where it is the ETag that the store lists for a candidate of that size, and where
@@ -134,7 +129,7 @@ class Proofs:
         )
         listed = self.candidates.select("size", F.col("etag").alias("e_tag")).dropna().distinct()
         parts = listed.where(F.col("e_tag").rlike(_IN_PARTS)).select("size").distinct()
-        rows = self.entries.read("claims", self._claims, CLAIMS, ["address", "size", "e_tag"]).distinct()
+        rows = self.entries.claims(self.alike).as_frame().distinct()
         rows = rows.join(many(ranks), "size")
         rows = rows.join(many(listed.withColumn("is_listed", F.lit(True))), ["size", "e_tag"], "left")
         rows = rows.join(many(parts.withColumn("in_parts", F.lit(True))), "size", "left")
@@ -207,18 +202,6 @@ class Proofs:
             rows = self._unknown().groupBy("rank", "is_candidate").count().collect()
         return {(row["rank"], row["is_candidate"]): int(row["count"]) for row in rows}
 
-    def _at_most(self) -> dict[int, int]:
-        """How many pages the questions of a rank take at most: no more than there are places."""
-        from pyspark.sql import functions as F
-
-        rows = (
-            self.entries.read("claims", self._claims, CLAIMS, ["range_id", "size"]).groupBy("range_id", "size").count()
-        )
-        rows = rows.join(self.times, "range_id").join(many(self._questions().select("size", "rank").distinct()), "size")
-        with clear_errors():
-            spots = rows.groupBy("rank").agg(F.sum(F.col("count") * F.col("branches")).alias("spots")).collect()
-        return {row["rank"]: min(int(row["spots"]), self.pages.get(row["rank"], 0)) for row in spots}
-
     # --- asking ---
 
     def _heads(self, choice: Choice, needed: Mapping[tuple[int, bool], int]) -> tuple[list[Part], int]:
@@ -287,12 +270,8 @@ class Proofs:
         rows = rows.join(many(self._unproven(made)), "size", "left_anti")
         rows = rows.join(many(self._contents(made)), ["size", "digest"], "left_anti").select(*claim)
         every = self._read("entries", self._distinct, _ENTRIES)
-        some = self._put("unproven", every.join(many(rows), claim, "left_anti").select(*_ENTRIES.names), _ENTRIES)
-        unproven = self._read("unproven", some, _ENTRIES).select(*claim)
-        claims = self.entries.read("claims", self._claims, CLAIMS).join(
-            many(unproven, rows_of(some)), claim, "left_semi"
-        )
-        left = claims.select("range_id", "size", "e_tag").distinct().withColumn("which", F.lit(OF_TAG).cast("tinyint"))
+        unproven = self._put(_UNPROVEN, every.join(many(rows), claim, "left_anti").select(*CLAIMS.names), CLAIMS)
+        left = self.entries.claiming(_UNPROVEN, unproven).withColumn("which", F.lit(OF_TAG).cast("tinyint"))
         if self.entries.heads.outside:
             away = self.entries.away(self.alike).withColumn("e_tag", F.lit(None).cast("string"))
             left = left.unionByName(away.withColumn("which", F.lit(AWAY).cast("tinyint")))

@@ -181,7 +181,7 @@ class _Search:
         pages = {row["rank"]: int(row["pages"]) for row in rows}
         if sum(pages.values()) <= PAGES_BEFORE_HEADS:
             return None
-        return Proofs(self.entries, self.known(), alike, self._held.times(), pages).prove()
+        return Proofs(self.entries, self.known(), alike, pages).prove()
 
     def _pages(self, places: DataFrame) -> dict[int, int]:
         """How many requests the places take on all branches, at most, by rank."""

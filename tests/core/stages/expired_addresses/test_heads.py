@@ -13,7 +13,15 @@ from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA
 from lakegc_core.names import STAGES
-from lakegc_core.stages.committed_addresses.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA
+from lakegc_core.stages.committed_addresses.range_files import (
+    INDEX,
+    INDEX_SCHEMA,
+    METARANGES,
+    METARANGES_SCHEMA,
+    RANGES,
+    RANGES_SCHEMA,
+    SCHEMA,
+)
 from lakegc_core.stages.expired_addresses.clean import MISSTATED, MISSTATED_SCHEMA
 from lakegc_core.stages.expired_addresses.heads import Since, branches_of, heads_of_mark
 from lakegc_core.stages.expired_addresses.since import KEPT
@@ -54,7 +62,8 @@ def context(tmp_path: Path) -> Iterator[MarkContext]:
         finish(found, STAGES[2], {STAGES[2]: (COMMITS_SCHEMA, COMMITS), REFS: (REFS_SCHEMA, HEADS)}, branches=2)
         of_ranges = {RANGES: (RANGES_SCHEMA, ranges("r1")), INDEX: (INDEX_SCHEMA, index("r1"))}
         away = [{"range_id": "r1", "address": "s3://far/x", "size": 1}]
-        finish(found, STAGES[3], {**of_ranges, ELSEWHERE: (ELSEWHERE_SCHEMA, away)}, entries=4321)
+        none = {STAGES[3]: (SCHEMA, []), METARANGES: (METARANGES_SCHEMA, [])}
+        finish(found, STAGES[3], {**none, **of_ranges, ELSEWHERE: (ELSEWHERE_SCHEMA, away)}, entries=4321)
         yield found
 
 
