@@ -58,7 +58,7 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "sizes": [asdict(each) for each in facts.sizes],
         "prefixes": [asdict(each) for each in facts.prefixes],
         "origins": _origins_json(facts),
-        "asked": {"pages": facts.pages_asked, "waiting": asdict(facts.waiting)},
+        "asked": {"pages": facts.pages_asked, "heads": facts.heads, "waiting": asdict(facts.waiting)},
         "foreign_prefixes": [asdict(each) for each in facts.foreign_prefixes],
         "collect_unknown_names": header.collect_unknown_names,
         "run": run_json(manifests),

@@ -55,7 +55,7 @@ def _groups(report: Json) -> list[tuple[str, str, str]]:
     objects, size, commits = report["objects"], report["bytes"], report["commits"]
     retained = f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})"
     garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
-    unasked = "a branch may show or hide it (scale.lakefs_requests, server.compaction)"
+    unasked = "a branch may show or hide it (scale.lakefs_requests, scale.store_heads, server.compaction)"
     groups = [
         ("in the namespace", "listed", ""),
         ("kept: committed", "committed", retained),

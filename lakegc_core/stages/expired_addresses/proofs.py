@@ -56,6 +56,7 @@ _SUBJECTS = pa.schema(
 )
 _ASKED = pa.schema([SCHEMA.field("address")])
 _IN_PARTS = "-[0-9]+$"  # the end of an ETag of an object that was uploaded in parts
+_IN_TASK = 2_000  # HEADs: people see how far it is
 _MANY = 10_000  # HEADs of which people are told beforehand
 
 
@@ -211,26 +212,24 @@ class Proofs:
         """
         if not choice.ranks:
             return [], 0
-        rest = choice.most
-        first = sum(needed.get((rank, True), 0) for rank in choice.whole)
+        first, last = (sum(needed.get((rank, each), 0) for rank in choice.whole) for each in (True, False))
+        rest = 0
         if choice.part is not None:
-            of_part = min(rest, needed.get((choice.part, True), 0))
-            first, rest = first + of_part, rest - of_part
-        self._tell(sum(needed.get((rank, False), 0) for rank in choice.whole) + first + rest)
-        made = self._made(self._chosen(choice, choice.most, candidates=True)) if first else []
+            of_part = min(choice.most, needed.get((choice.part, True), 0))
+            rest = min(choice.most - of_part, needed.get((choice.part, False), 0))
+            first, last = first + of_part, last + rest
+        if first + last >= _MANY:
+            self.context.say(
+                f"{Stage.EXPIRED_ADDRESSES}: up to {first + last:,} HEADs tell contents apart, in some "
+                f"{(first + last) / self.known.prices.heads:,.0f} s; what they prove is remembered"
+            )
+        made = self._made(self._chosen(choice, choice.most, candidates=True), first) if first else []
         entries = self._chosen(choice, rest, candidates=False)
         entries = entries.join(many(self._unproven(made)), "size", "left_anti").select("address").distinct()
-        asked = self._put("asked", entries, _ASKED)
+        asked = self._put("asked", entries, _ASKED) if last else []
         if asked:
-            made += self._made(self._read("asked", asked, _ASKED))
+            made += self._made(self._read("asked", asked, _ASKED), rows_of(asked))
         return made, first + rows_of(asked)
-
-    def _tell(self, heads: int) -> None:
-        if heads >= _MANY:
-            self.context.say(
-                f"{Stage.EXPIRED_ADDRESSES}: up to {heads:,} HEADs tell contents apart, in some "
-                f"{heads / self.known.prices.heads:,.0f} s; what they prove is remembered"
-            )
 
     def _chosen(self, choice: Choice, most: int, *, candidates: bool) -> DataFrame:
         """What is to be asked for; of the rank that is not done whole so many at `most`."""
@@ -240,8 +239,9 @@ class Proofs:
             return found
         return found.unionByName(rows.where(rows["rank"] == choice.part).limit(most))
 
-    def _made(self, asked: DataFrame) -> list[Part]:
-        rows = asked.select("address").repartition(spark_width(self.spark))
+    def _made(self, asked: DataFrame, heads: int) -> list[Part]:
+        tasks = max(spark_width(self.spark), -(-heads // _IN_TASK))
+        rows = asked.select("address").repartition(tasks)
         return self._put(PROOFS, Mapped(rows, PROOFS_SCHEMA, HeadTask(self.context.data).proofs), PROOFS_SCHEMA)
 
     # --- what follows ---

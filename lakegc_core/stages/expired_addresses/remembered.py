@@ -49,14 +49,13 @@ def known(context: MarkContext, prices: Prices, seconds: float | None = None) ->
     `seconds`: what a mark took so far; None for a look. The first mark that has to prove anything has no limit of time.
     """
     mark = newest_complete(context, partial(_has_proofs, context))
-    most = context.settings.scale.store_heads or context.level.heads
+    most, is_mark = context.settings.scale.store_heads or context.level.heads, seconds is not None
+    if mark is not None or not is_mark:
+        most = min(most, prices.heads_in(context.settings.scale.asking_share * (seconds or 0.0)))
     if mark is None:
-        return Known("", (), most, prices, seconds is not None)
-    most = min(most, prices.heads_in(context.settings.scale.asking_share * (seconds or 0.0)))
+        return Known("", (), most, prices, is_mark)
     stage = Stage.EXPIRED_ADDRESSES
-    return Known(
-        mark.stage_folder(stage, PROOFS), mark.require(stage).datasets[PROOFS], most, prices, seconds is not None
-    )
+    return Known(mark.stage_folder(stage, PROOFS), mark.require(stage).datasets[PROOFS], most, prices, is_mark)
 
 
 def _has_proofs(context: MarkContext, header: Header, mark: MarkArtifacts) -> bool:

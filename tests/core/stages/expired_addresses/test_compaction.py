@@ -210,6 +210,6 @@ def test_where_nothing_is_compacted_nothing_waits_and_nothing_more_is_asked(
     context = lake.mark("m", lambda stage: upload(lake, "b", days=0) and None if stage == "namespace_listing" else None)
     report = pipeline.review(context).report
     assert expired(context) == garbage
-    assert report["asked"] == {"pages": 0, "waiting": {"objects": 0, "bytes": 0}}
+    assert report["asked"] == {"pages": 0, "heads": 0, "waiting": {"objects": 0, "bytes": 0}}
     assert swept(lake, "m") == dict.fromkeys(garbage, "deleted")
     assert not asked_the_store(lake)

@@ -81,7 +81,7 @@ def test_what_a_branch_shows_is_kept_and_what_is_like_it_goes(lake: Lake) -> Non
     context, report = marked(lake, "m")
     assert expired(context) == garbage
     assert {address for address, reason in kept(context).items() if reason == "staged"} >= live
-    assert report["asked"] == {"pages": 3, "waiting": {"objects": 0, "bytes": 0}}
+    assert report["asked"] == {"pages": 3, "heads": 0, "waiting": {"objects": 0, "bytes": 0}}
 
 
 def test_nothing_is_asked_where_no_head_holds_anything_alike(lake: Lake) -> None:
@@ -102,7 +102,7 @@ def test_what_the_requests_do_not_suffice_for_waits_and_comes_first_next_time(la
     context, report = marked(lake, "first")
     assert expired(context) == large
     assert {address for address, reason in kept(context).items() if reason == "unasked"} == small
-    assert report["asked"] == {"pages": 1, "waiting": {"objects": 1, "bytes": 500}}
+    assert report["asked"] == {"pages": 1, "heads": 0, "waiting": {"objects": 1, "bytes": 500}}
     assert report["objects"]["unasked"] == 1
     lake.wait(hours=24)
     more = forgotten(lake, 600)
