@@ -280,7 +280,7 @@ def counted_mark(what: str, lake: ServedLake, store: StoredLake, shape: Shape, *
     """A mark over the store: what is printed of it, and what it asked for."""
     store.begin()
     marked = _mark(lake, shape, *options, **store.environment)
-    return row_of(what, None, shape, marked) | store.counts()
+    return row_of(what, None, shape, marked) | {"mode": marked.report["run"]["mode"]} | store.counts()
 
 
 # --- rows ---

@@ -6,7 +6,7 @@ objects are committed, others expire, and a mark follows. Where all objects have
 by pages of lakeFS which contents differ. Not here: how the same marks do without a store (`mark`).
 
 By environment:
-- LAKEGC_BENCH_STORED: cases, `docs,docs-one-size,standalone,standalone-one-size`
+- LAKEGC_BENCH_STORED: cases, `docs-one-size,standalone-one-size`; also `docs`, `standalone` and the others of `mark`
 - LAKEGC_BENCH_NIGHTS: objects at the beginning of the nights, `20000`; 103000 is the case's own size; empty: no nights
 
 Columns: as in `mark`; then HEADs of objects, the other requests to the store by kind, and jobs of Spark. The server has
@@ -33,7 +33,7 @@ def run() -> list[Row]:
     """One row a mark."""
     rows = [
         row
-        for name in cases("LAKEGC_BENCH_STORED", "docs,docs-one-size,standalone,standalone-one-size")
+        for name in cases("LAKEGC_BENCH_STORED", "docs-one-size,standalone-one-size")
         for row in _twice(name, CASES[name])
     ]
     for objects in numbers("LAKEGC_BENCH_NIGHTS", "20000"):
