@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import answers, big, decode, listing, mark, sweep
+from benchmarks import answers, big, decode, listing, mark, store, sweep
 
 SUITES: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "decode": decode.run,
     "listing": listing.run,
     "sweep": sweep.run,
     "mark": mark.run,
+    "store": store.run,
     "answers": answers.run,
     "big": big.run,
 }

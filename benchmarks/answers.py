@@ -20,7 +20,7 @@ Row = dict[str, Any]
 def run() -> list[Row]:
     """One row a question and case: seconds, as multiples of the mark, and peaks of memory in megabytes."""
     rows = []
-    for name in cases():
+    for name in cases("LAKEGC_BENCH_CASES", "docs,standalone"):
         with served(CASES[name]) as lake:
             mark = clean(lake, CASES[name]).ran
             rows.append(_row(f"{name}: clean mark", mark, mark))

@@ -58,6 +58,7 @@ class Shape:
 
     Each object has a size that no other has. `sizes`: so many different ones, dealt out in turn; where there is one,
     there is one content. `by_lot`: what is uploaded together, and so lives and expires together, shares a size.
+    `length`: instead, each object has so many bytes, which no other has; entries claim their MD5.
     `added_every`: of the commits that are not retained, one in so many writes what was added to main since.
     """
 
@@ -76,6 +77,7 @@ class Shape:
     slice_objects: int = SLICE_NAMES
     sizes: int = 0
     by_lot: bool = False
+    length: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.slice_objects <= SLICE_NAMES:
@@ -160,7 +162,12 @@ class GeneratedLake:
         self._note = note
         self._live: dict[str, int] = {}  # ranges of retained commits, and how many entries they have
         self._uploads = Uploads(
-            self.folder, self.sandbox.names, shape.slice_objects, sizes=shape.sizes, by_lot=shape.by_lot
+            self.folder,
+            self.sandbox.names,
+            shape.slice_objects,
+            sizes=shape.sizes,
+            by_lot=shape.by_lot,
+            length=shape.length,
         )
         self._full: list[RangeInfo] = []  # of the growing table
         self._open: list[Record] = []  # its last range, to which the next commit adds
@@ -324,7 +331,6 @@ class GeneratedLake:
         return path.encode(), self._entry(uploaded).value
 
     def _entry(self, uploaded: Uploaded) -> Entry:
-        """What an upload of this object makes of it. All have contents of their own, unless all have one."""
-        content = "the same" if self.shape.sizes == 1 else uploaded.address
-        e_tag = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
-        return Entry(uploaded.address, uploaded.size, e_tag, self._uploads.at * 10**9, RELATIVE, {}, OCTETS)
+        """What an upload of this object makes of it."""
+        at = self._uploads.at * 10**9
+        return Entry(uploaded.address, uploaded.size, uploaded.e_tag, at, RELATIVE, {}, OCTETS)

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from benchmarks.generate import GeneratedLake, Shape
+from benchmarks.forgetting import control, forget
+from benchmarks.generate import BUCKET, REPOSITORY, GeneratedLake, Shape
 from benchmarks.shown import Shown
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY, SandboxServer
+from lakegc_sandbox.api.wire import Answer, Request
 
 _OURS = ("LAKEGC_", "LAKECTL_", "AWS_")
 
@@ -97,12 +99,22 @@ def served(shape: Shape) -> Iterator[ServedLake]:
             process.kill()
 
 
+class _Server(SandboxServer):
+    """Lets the store see what an answer speaks of: dumps are files."""
+
+    def answer(self, request: Request) -> Answer:
+        answer = super().answer(request)
+        if not request.path.endswith("/objects/ls") and control(self.sandbox.root).exists():
+            forget(self.sandbox.root, f"{BUCKET}/{REPOSITORY}/_lakefs")
+        return answer
+
+
 def _serve(pipe: Connection, root: Path, shape: Shape) -> None:
     """The process: answers over HTTP, and the pipe until that is closed."""
     began = time.perf_counter()
     lake = GeneratedLake(root, shape)
     seconds = time.perf_counter() - began
-    with SandboxServer(lake.sandbox) as server:
+    with _Server(lake.sandbox) as server:
         server.fault = shown = Shown(lake.repository, lake.folder)
         while True:
             calls = len(server.requests), shown.pages, shown.seconds

@@ -3,7 +3,7 @@
 Here: `lakegc mark` as a process of its own, on generated repositories behind a sandbox server in another process: by
 size, after the same small change to repositories of several sizes (an optimized mark, beside a clean one of the same
 state), on known cases, by what grows, and how often lakeFS and the store are asked. Every mark must find exactly the
-garbage that was made. Not here: sweeps (`sweep`).
+garbage that was made. Not here: sweeps (`sweep`), and how long marks over a store take (`store`).
 
 By environment:
 - LAKEGC_BENCH_MARKS: what to measure, of `sizes,changes,cases,growth,requests`
@@ -16,8 +16,8 @@ By environment:
 TMPDIR=/dev/shm makes repositories quicker.
 
 Columns: seconds of the process, as multiples of the floor and of the clean mark; then seconds by stage; peak memory of
-the driver's Python and of the JVM, which in local mode is the executors' too; calls to lakeFS; of them pages of what
-branches show; requests to the store.
+the driver's Python, of the JVM, which in local mode is the executors' too, and of all Python workers together; calls to
+lakeFS; of them pages of what branches show; requests to the store.
 """
 
 from __future__ import annotations
@@ -26,17 +26,15 @@ import json
 import os
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks import process
-from benchmarks.generate import BUCKET, REPOSITORY, Shape
+from benchmarks.generate import REPOSITORY, Shape
 from benchmarks.lake import ServedLake, Told, served
+from benchmarks.stored import StoredLake, stored
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
-from tests.support.proxy import Request, proxy
-from tests.support.servers import rclone_s3
 
 Row = dict[str, Any]
 
@@ -87,9 +85,12 @@ CASES = {
         by_lot=True,  # a file for each of so many objects would take as many inodes
     ),
 }
+CASES["docs-one-size"] = replace(CASES["docs"], length=48)
+CASES["standalone-one-size"] = replace(CASES["standalone"], length=64)
 CASES["answers"] = replace(CASES["design"], staged=100_000, lean=False, added_every=100)
 """Of lakeFS's documentation, a repository of which 40 of 100 branches are deleted, a million objects of many commits,
-and the case for which lakeFS's collector was designed; `answers` is as large, with the files of its old commits."""
+and the case for which lakeFS's collector was designed; `answers` is as large, with the files of its old commits. In
+`…-one-size`, as in the cases in truth, sizes do not tell objects apart, and contents do."""
 
 _STAGES = {
     "namespace_listing": "listing",
@@ -106,9 +107,12 @@ def run() -> list[Row]:
     parts: dict[str, Callable[[float], list[Row]]] = {
         "sizes": _sizes,
         "changes": _changes,
-        "cases": lambda floor: [row_of(f"case {name}", floor, *clean_mark(CASES[name])) for name in cases()],
+        "cases": lambda floor: [
+            row_of(f"case {name}", floor, *clean_mark(CASES[name]))
+            for name in cases("LAKEGC_BENCH_CASES", "docs,standalone")
+        ],
         "growth": _growth,
-        "requests": lambda floor: [_requests(commits) for commits in _numbers("LAKEGC_BENCH_COMMITS", "100,1000")],
+        "requests": lambda floor: [_requests(commits) for commits in numbers("LAKEGC_BENCH_COMMITS", "100,1000")],
     }
     wanted = os.environ.get("LAKEGC_BENCH_MARKS", ",".join(parts)).split(",")
     if unknown := set(wanted) - parts.keys():
@@ -132,15 +136,16 @@ def rounds() -> int:
     return int(os.environ.get("LAKEGC_BENCH_ROUNDS", "1"))
 
 
-def _numbers(variable: str, default: str) -> list[int]:
+def numbers(variable: str, default: str) -> list[int]:
+    """Of a variable that lists some."""
     return [int(number) for number in os.environ.get(variable, default).split(",") if number]
 
 
-def cases() -> list[str]:
-    """The names of the cases that are wanted."""
-    wanted = os.environ.get("LAKEGC_BENCH_CASES", "docs,standalone").split(",")
+def cases(variable: str, default: str) -> list[str]:
+    """The names of the cases that are wanted; an empty variable wants none."""
+    wanted = [name for name in os.environ.get(variable, default).split(",") if name]
     if unknown := set(wanted) - CASES.keys():
-        raise ValueError(f"LAKEGC_BENCH_CASES knows {', '.join(CASES)}, not {', '.join(sorted(unknown))}")
+        raise ValueError(f"{variable} knows {', '.join(CASES)}, not {', '.join(sorted(unknown))}")
     return wanted
 
 
@@ -211,7 +216,7 @@ def _sizes(floor: float) -> list[Row]:
     """A clean mark of each size."""
     return [
         row_of("clean mark", floor, *clean_mark(shape_of(size)))
-        for size in _numbers("LAKEGC_BENCH_SIZES", "10000,100000")
+        for size in numbers("LAKEGC_BENCH_SIZES", "10000,100000")
     ]
 
 
@@ -231,7 +236,7 @@ def steady_of(objects: int, changes: int) -> Shape:
 def _changes(floor: float) -> list[Row]:
     """Of each size, after the same change: an optimized mark, and a clean one of the same state."""
     rows = []
-    for size in _numbers("LAKEGC_BENCH_CHANGED", "100000"):
+    for size in numbers("LAKEGC_BENCH_CHANGED", "100000"):
         shape = steady_of(size, rounds())
         optimized, clean = [], []
         with served(shape) as lake:
@@ -263,26 +268,19 @@ def _growth(floor: float) -> list[Row]:
 
 
 def _requests(commits: int) -> Row:
-    """Calls to lakeFS, and requests to a store: a real S3 server on the same files, behind a proxy that counts."""
+    """Calls to lakeFS, and requests to the store."""
     shape = replace(shape_of(_REQUESTED), commits=commits, retained=commits // 10)
-    with (
-        served(shape) as lake,
-        tempfile.TemporaryDirectory(prefix="lakegc-bench-") as logs,
-        rclone_s3(lake.root, BUCKET, lake.root.parent / logs, remembers="50ms") as server,
-        proxy(server.endpoint) as between,
-    ):
-        # It has no conditional writes, which a lease of lakegc's own needs.
-        lake.config.write_text("lease: external\n", encoding="utf-8")
-        access = {**server.environment(), "AWS_ENDPOINT_URL_S3": between.endpoint}
-        marked = _mark(lake, shape, "--clean", **access)
-        kinds = Counter(map(_kind, between.requests))
-    row = row_of("requests", None, shape, marked)
-    kept = {name: row[name] for name in ("what", "objects", "commits", "entries", "lakefs_calls", "pages_asked")}
-    return kept | {f"store_{kind}": kinds[kind] for kind in ("list", "get", "head", "put")}
+    with served(shape) as lake, stored(lake) as store:
+        row = counted_mark("requests", lake, store, shape, "--clean")
+    kept = ("what", "objects", "commits", "entries", "lakefs_calls", "pages_asked")
+    return {name: value for name, value in row.items() if name in kept or name.startswith("store_")}
 
 
-def _kind(request: Request) -> str:
-    return "list" if "list-type" in request.query else request.method.lower()
+def counted_mark(what: str, lake: ServedLake, store: StoredLake, shape: Shape, *options: str) -> Row:
+    """A mark over the store: what is printed of it, and what it asked for."""
+    store.begin()
+    marked = _mark(lake, shape, *options, **store.environment)
+    return row_of(what, None, shape, marked) | {"mode": marked.report["run"]["mode"]} | store.counts()
 
 
 # --- rows ---
@@ -309,4 +307,4 @@ def row_of(what: str, floor: float | None, shape: Shape, marked: Marked) -> Row:
 
 
 def _memory(ran: process.Ran) -> Row:
-    return {"python_mb": ran.python_mb, "jvm_mb": ran.jvm_mb}
+    return {"python_mb": ran.python_mb, "jvm_mb": ran.jvm_mb, "workers_mb": ran.workers_mb}

@@ -5,6 +5,7 @@ Which objects there are, and what refers to them, belongs to `generate`.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -13,10 +14,14 @@ from lakegc_sandbox.files.names import SLICE_SECONDS, Names
 
 
 class Uploaded(NamedTuple):
-    """A new object: its address, and its size in bytes."""
+    """A new object: its address, its size in bytes, and what its upload claims to be its content's MD5.
+
+    That is true where contents can be told apart by nothing else: where all objects have one size.
+    """
 
     address: str
     size: int
+    e_tag: str
 
 
 class Uploads:
@@ -25,11 +30,23 @@ class Uploads:
     Files are sparse: they take no blocks, whatever their size. Objects of a slice that have one size are links to one
     file: file systems make links several times as fast as files. `sizes`: how many different ones are dealt out in
     turn; 0: each object has its own. With `by_lot`, objects of one lot share theirs.
+
+    `length`: every object has so many bytes instead, in a file of its own, as no other object has them. OverflowError
+    if there are more objects than such contents.
     """
 
-    def __init__(self, folder: Path, names: Names, slice_objects: int, *, sizes: int = 0, by_lot: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        names: Names,
+        slice_objects: int,
+        *,
+        sizes: int = 0,
+        by_lot: bool = False,
+        length: int = 0,
+    ) -> None:
         self._folder, self._names, self._slice_objects = folder, names, slice_objects
-        self._sizes, self._by_lot = sizes, by_lot
+        self._sizes, self._by_lot, self._length = sizes, by_lot, length
         self._number = 0  # of the object, or of the lot
         self._slice = ""
         self._files: dict[int, str] = {}  # by size, a file of this slice
@@ -53,11 +70,13 @@ class Uploads:
         self._left -= 1
         self._number += not self._by_lot
         size = self._number % self._sizes + 1 if self._sizes else self._number
+        content = self._number.to_bytes(self._length, "big") if self._length else b""
         address = self._names.data_address(self.at)
-        self._put(f"{self._folder}/{address}", size)
-        return Uploaded(address, size)
+        self._put(f"{self._folder}/{address}", size, content)
+        told = content or (b"\0" if self._sizes == 1 else address.encode())
+        return Uploaded(address, self._length or size, hashlib.md5(told, usedforsecurity=False).hexdigest())
 
-    def _put(self, path: str, size: int) -> None:
+    def _put(self, path: str, size: int, content: bytes) -> None:
         folder = path.rpartition("/")[0]
         if folder != self._slice:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -65,8 +84,11 @@ class Uploads:
         if size in self._files:
             os.link(self._files[size], path)
             return
-        self._files[size] = path
         file = os.open(path, os.O_CREAT | os.O_WRONLY)
-        os.truncate(file, size)
+        if content:
+            os.write(file, content)
+        else:
+            self._files[size] = path
+            os.truncate(file, size)
         os.utime(file, (self.at, self.at))
         os.close(file)

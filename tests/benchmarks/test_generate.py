@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,13 @@ class Generated:
         claimed = {entry["address"]: entry["size"] for entry in self.entries()}
         for branch in self.lake.repository.refs.branches.values():
             claimed |= {entry.address: entry.size for entry in branch.staging.values() if entry}
+        return claimed
+
+    def claimed_e_tags(self) -> dict[str, str]:
+        """The same of their ETags."""
+        claimed = {entry["address"]: entry["e_tag"] for entry in self.entries()}
+        for branch in self.lake.repository.refs.branches.values():
+            claimed |= {entry.address: entry.e_tag for entry in branch.staging.values() if entry}
         return claimed
 
     def e_tags(self) -> list[str]:
@@ -168,9 +176,34 @@ def test_sizes_can_be_few_and_coincide_with_those_of_garbage(tmp_path: Path) -> 
 def test_identical_files_are_of_one_content_and_are_rewritten_to_other_paths(tmp_path: Path) -> None:
     generated = Generated(tmp_path, replace(SHAPE, sizes=1))
     assert set(generated.sizes().values()) == {1}
-    assert len(set(generated.e_tags())) == 1
+    assert set(generated.e_tags()) == {md5(b"\0").hexdigest()}
     assert generated.unreferenced() == set(generated.noted)
     assert len(generated.noted) == SHAPE.garbage
+
+
+def test_objects_can_have_one_size_and_each_a_content_of_its_own_of_which_entries_claim_the_md5(tmp_path: Path) -> None:
+    generated = Generated(tmp_path, replace(SHAPE, length=48))
+    stored = {address: (generated.lake.folder / address).read_bytes() for address in generated.stored()}
+    assert set(generated.sizes().values()) == set(generated.claimed().values()) == {48}
+    assert len(set(stored.values())) == len(stored) == SHAPE.objects
+    claimed = generated.claimed_e_tags()
+    assert len(claimed) == SHAPE.objects - SHAPE.garbage
+    assert claimed == {address: md5(stored[address]).hexdigest() for address in claimed}
+    assert generated.unreferenced() == set(generated.noted)
+
+
+def test_a_store_on_the_same_files_lists_and_proves_what_entries_claim(tmp_path: Path) -> None:
+    small = replace(SHAPE, objects=400, staged=20, garbage=60, commits=30, spare=(), length=64)
+    generated = Generated(tmp_path / "lake", small)
+    claimed = generated.claimed_e_tags()
+    with rclone_s3(generated.lake.sandbox.root, BUCKET, tmp_path) as server:
+        store = server.config(REPOSITORY).connect()
+        listed = pa.Table.from_batches(store.list("data/"))
+        some = sorted(claimed)[:20]
+        proven = {address: store.head(address).digest for address in some}
+    told = dict(zip(listed["address"].to_pylist(), listed["etag"].to_pylist(), strict=True))
+    assert {address: told[address] for address in claimed} == claimed
+    assert proven == {address: f"md5:{claimed[address]}" for address in some}
 
 
 def test_what_is_uploaded_together_can_share_a_size_but_garbage_shares_none_with_what_lives(tmp_path: Path) -> None:

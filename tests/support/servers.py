@@ -189,12 +189,17 @@ def seaweedfs(
 
 @contextmanager
 def rclone_s3(
-    folder: Path, bucket: str = "lakegc-test", log_folder: Path | None = None, *, remembers: str = "1s"
+    folder: Path,
+    bucket: str = "lakegc-test",
+    log_folder: Path | None = None,
+    *,
+    remembers: str = "1s",
+    arguments: Sequence[str] = (),
 ) -> Iterator[S3Server]:
     """`rclone serve s3` over a local folder: each folder in it is a bucket, each file an object.
 
     LastModified is the file's mtime, so `os.utime` makes objects old. For how long it `remembers` a folder: what others
-    put there in that time it may not see.
+    put there in that time it may not see. `arguments`: more of the command's own.
     """
     (folder / bucket).mkdir(parents=True, exist_ok=True)
 
@@ -208,6 +213,7 @@ def rclone_s3(
             "--vfs-cache-mode=off",
             f"--dir-cache-time={remembers}",
             "--config=",  # no settings of the machine's user
+            *arguments,
             str(folder),
         ]
 
