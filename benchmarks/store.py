@@ -6,8 +6,7 @@ objects are committed, others expire, and a mark follows. Where all objects have
 by pages of lakeFS which contents differ. Not here: how the same marks do without a store (`mark`).
 
 By environment:
-- LAKEGC_BENCH_STORED: cases, `standalone-one-size`; also `standalone`, `docs` and the others of `mark`, and
-  `docs-one-size`, whose marks ask lakeFS for 60,000 pages each: minutes
+- LAKEGC_BENCH_STORED: cases, `standalone-one-size,docs-one-size`; also `standalone`, `docs` and the others of `mark`
 - LAKEGC_BENCH_NIGHTS: objects at the beginning of the nights, `20000`; 103000 is the case's own size; empty: no nights
 
 Columns: as in `mark`; then HEADs of objects, the other requests to the store by kind, and jobs of Spark. The server has
@@ -32,7 +31,11 @@ _EMPTY = ("of_floor", "of_clean")
 
 def run() -> list[Row]:
     """One row a mark."""
-    rows = [row for name in cases("LAKEGC_BENCH_STORED", "standalone-one-size") for row in _twice(name, CASES[name])]
+    rows = [
+        row
+        for name in cases("LAKEGC_BENCH_STORED", "standalone-one-size,docs-one-size")
+        for row in _twice(name, CASES[name])
+    ]
     for objects in numbers("LAKEGC_BENCH_NIGHTS", "20000"):
         rows += _nights(night_shape(objects))
     return [{name: value for name, value in row.items() if name not in _EMPTY} for row in rows]

@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 from lakegc_core.policy.safety import ASKING
 
 AGAIN = 4
-"""Each mark and each look asks for pages once more, and HEADs are made once: what is garbage today meets two of each."""
+"""Each mark and each look asks for pages anew, and HEADs are made once. What is garbage today meets two of each."""
 
 _MEASURED = 500  # requests; fewer say little of what one takes
 
@@ -55,7 +55,7 @@ class Choice:
 
 
 def choose(needed: Mapping[int, int], pages: Mapping[int, int], prices: Prices, most: int) -> Choice:
-    """Which HEADs to make, `most` in all: those of a rank that take less time than AGAIN times its pages. The least ranks
+    """Which HEADs to make, `most` in all: of a rank that takes less time so than by its pages, AGAIN times. The least ranks
     come first, as far as they can be done whole; what is left of `most` goes to the first one that cannot.
 
     `needed`: HEADs, by rank; `pages`: how many pages the entries of a rank take at most.
