@@ -55,7 +55,7 @@ class Choice:
 
 
 def choose(needed: Mapping[int, int], pages: Mapping[int, int], prices: Prices, most: int) -> Choice:
-    """Which HEADs to make, `most` in all: of a rank that takes less time so than by its pages, AGAIN times. The least ranks
+    """Which HEADs to make, `most` in all: of ranks that take less time so than by their pages, AGAIN times. The least
     come first, as far as they can be done whole; what is left of `most` goes to the first one that cannot.
 
     `needed`: HEADs, by rank; `pages`: how many pages the entries of a rank take at most.
