@@ -65,8 +65,9 @@ class Pond:
         return self.heads()
 
     def heads(self) -> list[str]:
+        """The objects that were asked for, without the probe."""
         heads = [unquote(each.path) for each in self.store.requests if each.method == "HEAD"]
-        return [path.partition("/pond/")[2] for path in heads]
+        return [path.partition("/pond/")[2] for path in heads if "/data/" in path]
 
 
 @pytest.fixture
