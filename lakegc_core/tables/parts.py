@@ -268,12 +268,21 @@ def read(
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """A dataset as a Spark frame; each part is read, and its bytes checked, by the task that needs it."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+    return read_in_tasks(spark, config, folder, parts, schema, columns).as_frame()
 
+
+def read_in_tasks(
+    spark: SparkSession,
+    config: StoreConfig,
+    folder: str,
+    parts: Sequence[Part],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+) -> Mapped:
+    """The same for tasks that go on with the rows in Python: one worker reads them and goes on."""
     wanted = pa.schema([schema.field(name) for name in columns]) if columns else schema
     if not parts:
-        return empty(spark, wanted)
-    shape = from_arrow_schema(wanted)
+        return Mapped(empty(spark, wanted), wanted)
     ready = tuple(parts)
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -284,7 +293,7 @@ def read(
     # A task costs more than a few rows: as many as there is work for, and as there are parts to give them.
     work = 1 + sum(part.rows for part in parts) // _ROWS_PER_TASK
     slices = min(len(parts), 4 * max(2, spark_width(spark)), work)
-    return spark.range(0, len(parts), 1, slices).mapInArrow(body, shape)
+    return Mapped(spark.range(0, len(parts), 1, slices), wanted, body)
 
 
 def spark_width(spark: SparkSession) -> int:

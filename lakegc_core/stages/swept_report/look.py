@@ -19,7 +19,6 @@ from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
 from lakegc_core.policy.retention import HOLD, Rules, rules_json
-from lakegc_core.spark.session import clear_errors
 from lakegc_core.stages.committed_addresses import stage as committed_addresses
 from lakegc_core.stages.committed_addresses.stage import HELD, INDEX, RANGES, ReadSince, held_by_path, read_unknown
 from lakegc_core.stages.expired_addresses.stage import NEIGHBOURS, Since, branches_of, read_references
@@ -37,7 +36,7 @@ from lakegc_core.stages.retention_commits.stage import (
 from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.stages.uncommitted_addresses.stage import dump_staged
 from lakegc_core.tables.key_scan import Wanted
-from lakegc_core.tables.parts import Part, read
+from lakegc_core.tables.parts import Part, read, read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -192,9 +191,10 @@ class Glance:
     _known: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        with clear_errors():
-            rows = self.look.read_refs(self.spark, self.context).select("commit_id").distinct().collect()
-        self._known = {row[0] for row in rows}
+        folder = f"{self.look.folder}/commits/{REFS}"
+        for part in self.look.refs:
+            for rows in read_part(self.context.workspace, folder, part, ["commit_id"]):
+                self._known.update(rows.column(0).to_pylist())
 
     def rules_changed(self) -> bool:
         """True when the rules in force are other ones than the look saw: a whole look is due."""

@@ -25,7 +25,6 @@ from lakegc_core.spark.session import Mapped, many, moment
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.expired_addresses.stage import (
     NEIGHBOURS,
-    PLANNED,
     WAITING,
     Candidates,
     Known,
@@ -49,7 +48,7 @@ from lakegc_core.tables.parts import Part, read, write
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PLANNED = "planned"
+_PLANNED, _TOLD = "planned", "told"
 _JUDGED = PLAN_SCHEMA.append(OUTCOMES_SCHEMA.field("outcome"))
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
 _SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
@@ -138,29 +137,22 @@ class Planner:
             .otherwise(F.col("outcome"))
         )
         judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
-        planned = f"{folder}/candidates"
-        parts = write(
-            judged.where(f"outcome = '{_PLANNED}'").select(*PLANNED.names),
-            self.context.workspace,
-            {"planned": planned},
-            PLANNED,
-        )["planned"]
+        folders = {_PLANNED: f"{folder}/candidates", _TOLD: f"{folder}/told"}
+        parts = write(judged, self.context.workspace, folders, _JUDGED, split=_split_planned)
+        planned, told = (self._read(folders[name], parts[name]) for name in folders)
         heads = heads_of_mark(self.spark, self.context, folder, look.since(self.spark, self.context))
         waiting = self.context.mark.require(expired_addresses.STAGE).datasets.get(WAITING, ())
         waited = (self.context.mark.stage_folder(expired_addresses.STAGE, WAITING), waiting)
-        candidates = Candidates(planned, parts)
+        candidates = Candidates(folders[_PLANNED], parts[_PLANNED])
         asked = find_reuploads(self.spark, self.context, heads, candidates, waited, self._known)
         if asked is None:
-            return judged, None
-        judged = (
-            judged.join(many(asked.verdicts), "address", "left")
-            .withColumn(
-                "outcome",
-                F.when(F.col("outcome") == _PLANNED, F.coalesce("verdict", "outcome")).otherwise(F.col("outcome")),
-            )
-            .drop("verdict")
-        )
-        return judged, asked.left
+            return planned.unionByName(told), None
+        shown = planned.join(many(asked.verdicts), "address", "left")
+        planned = shown.withColumn("outcome", F.coalesce("verdict", "outcome")).drop("verdict")
+        return planned.unionByName(told), asked.left
+
+    def _read(self, folder: str, parts: Sequence[Part]) -> DataFrame:
+        return read(self.spark, self.context.workspace, folder, parts, _JUDGED)
 
     def _known(self) -> Known:
         """What marks proved of contents."""
@@ -204,6 +196,11 @@ def _stamped(rows: DataFrame, attempt: int) -> DataFrame:
     from pyspark.sql import functions as F
 
     return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(clock.now().timestamp()))
+
+
+def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
+    planned = pc.equal(table["outcome"], _PLANNED)
+    return {_PLANNED: table.filter(planned), _TOLD: table.filter(pc.invert(planned))}
 
 
 def _split_seen(table: pa.Table) -> dict[str, pa.Table]:

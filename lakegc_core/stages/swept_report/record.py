@@ -6,8 +6,9 @@ the sweep. What is planned and what is deleted is decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
@@ -19,10 +20,10 @@ from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import Kind, Records, records_of
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
-from lakegc_core.spark.session import clear_errors, many, moment
+from lakegc_core.spark.session import Mapped, clear_errors, many, moment
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.store.base import connect
-from lakegc_core.tables.parts import Part, list_parts, read, readable
+from lakegc_core.tables.parts import Part, list_parts, read, read_in_tasks, readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,11 +44,13 @@ _OURS = f"asked AND outcome = '{Outcome.ALREADY_GONE}'"
 @dataclass(frozen=True)
 class Totals:
     """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: how
-    many of those that were `already_gone` the sweeps of other marks had deleted."""
+    many of those that were `already_gone` the sweeps of other marks had deleted. `untold`: how many objects of the plan
+    have no outcome."""
 
     outcomes: Mapping[str, int]
     bytes_deleted: int
     gone_by_sweeps: int = 0
+    untold: int = 0
 
 
 class SweepRecord:
@@ -60,6 +63,7 @@ class SweepRecord:
         self._store = connect(context.workspace)
         last, names = self._last()
         open_still = bool(names) and "report.json" not in names and not dry_run
+        self._is_taken_up = open_still
         self.number = last if open_still else last + 1
         self.is_begun = open_still and "plan.json" in names
         self.folder = f"{context.mark.folder}/sweeps/{self.number}"
@@ -97,13 +101,13 @@ class SweepRecord:
 
     def left(self) -> DataFrame:
         """What this sweep planned at first and its journal does not call finished."""
-        return self._without_finished(self.planned(), self.outcomes())
+        return self._without_finished(self.planned().as_frame(), self.outcomes())
 
-    def planned(self) -> DataFrame:
+    def planned(self) -> Mapped:
         """All that this sweep planned at first; whatever it asks for, then or later, is among it."""
         record = self.plan()
         parts = self._readable(record["folder"], [Part.from_json(part) for part in record["parts"]])
-        return read(self._spark, self._context.workspace, record["folder"], parts, PLAN_SCHEMA)
+        return read_in_tasks(self._spark, self._context.workspace, record["folder"], parts, PLAN_SCHEMA)
 
     @property
     def unread(self) -> list[str]:
@@ -122,21 +126,32 @@ class SweepRecord:
         """Addresses that sweeps of other marks deleted since this mark began to list, by the last known of each: the
         mark may still name them. None where there was no such sweep, and for a mark of another version, which does not
         say when it listed. What does not read is passed over: it may be counted twice, and nothing is stuck."""
+        if self._records_since is None:
+            return None
+        found = gone(self._spark, self._context, self._records_since, but=self._context.header.mark_id).as_frame()
+        # By the clock of another machine, so that the store is asked before this is believed.
+        is_since = found["at"] >= moment(self._listed_at - clock.APART)
+        return found.where(found["mark_id"].isNotNull() & is_since).select("address")
+
+    @cached_property
+    def _records_since(self) -> Records | None:
+        """The records that `deleted_elsewhere` is worked out from; None where it is None. Asked for once: who sweeps
+        holds the lease, so that no other mark is swept meanwhile."""
         if self._context.header.format != FORMAT:
             return None
-        since = self._context.mark.require(Stage.NAMESPACE_LISTING).started_at
-        own, records = self._context.header.mark_id, records_of(self._context, since)
+        own, records = self._context.header.mark_id, records_of(self._context, self._listed_at)
         if not any(each.kind == Kind.SWEPT and each.mark_id != own and each.parts for each in records.found):
             return None
-        records = readable_records(self._spark, self._context.workspace, records)
-        found = gone(self._spark, self._context, records, but=own).as_frame()
-        # By the clock of another machine, so that the store is asked before this is believed.
-        return found.where(found["mark_id"].isNotNull() & (found["at"] >= moment(since - clock.APART))).select(
-            "address"
-        )
+        return readable_records(self._spark, self._context.workspace, records)
+
+    @property
+    def _listed_at(self) -> float:
+        return self._context.mark.require(Stage.NAMESPACE_LISTING).started_at
 
     def taken_back(self) -> list[dict[str, Any]]:
         """What sweeps of other marks had counted of objects that this one found there all the same."""
+        if not self._is_taken_up and self._records_since is None:
+            return []  # nobody looked for such objects
         folder, config = self.journal, self._context.workspace
         parts = self._readable(folder, list_parts(config, folder))
         rows = read(self._spark, config, folder, parts, OUTCOMES_SCHEMA)
@@ -240,7 +255,8 @@ class SweepRecord:
         return self._sealed_outcomes(self.number) if self.is_begun else self._outcomes(self.journal)
 
     def totals(self) -> Totals:
-        """Final outcomes: of several outcomes of an object, that of the last attempt counts.
+        """Final outcomes: of several outcomes of an object, that of the last attempt counts. Before the plan is sealed
+        nothing is planned.
 
         What is gone after a delete that had no answer, in this sweep or one before it, is `deleted`: that did it,
         unless the sweep of another mark says that it did.
@@ -248,14 +264,16 @@ class SweepRecord:
         from pyspark.sql import functions as F
 
         weight = F.coalesce(*(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)))
+        told = self.outcomes().withColumn("own", F.lit(True))
+        for before in self._unanswered_before():
+            told = told.unionByName(before.withColumn("own", F.lit(False)))
+        told = self._beside_others(told).withColumn("planned", F.lit(False))
+        if self.is_begun:
+            planned = self.planned().as_frame().select("address").withColumn("own", F.lit(False))
+            told = told.unionByName(planned.withColumn("planned", F.lit(True)), allowMissingColumns=True)
         with clear_errors():
             rows = (
-                self._beside_others(
-                    self.outcomes()
-                    .withColumn("own", F.lit(True))
-                    .unionByName(self._unanswered_before().withColumn("own", F.lit(False)))
-                )
-                .groupBy("address")
+                told.groupBy("address")
                 .agg(
                     F.max_by("outcome", F.struct("attempt", F.coalesce(weight, F.lit(0)))).alias("outcome"),
                     F.max(F.expr(_ASKED)).alias("asked"),
@@ -263,9 +281,10 @@ class SweepRecord:
                     F.max("size").alias("size"),
                     F.max("own").alias("own"),
                     F.max("elsewhere").alias("elsewhere"),
+                    F.max("planned").alias("planned"),
                 )
-                .where("own")
-                .withColumn("outcome", F.when(F.expr(_OURS), Outcome.DELETED).otherwise(F.col("outcome")))
+                .where("own OR planned")
+                .withColumn("outcome", F.expr(f"CASE WHEN {_OURS} THEN '{Outcome.DELETED}' WHEN own THEN outcome END"))
                 # What was deleted and is lost now has freed its bytes all the same; what is still there has not.
                 .withColumn(
                     "bytes",
@@ -282,8 +301,10 @@ class SweepRecord:
                 )
                 .collect()
             )
-        found = {each.value: 0 for each in _ALWAYS_SHOWN} | {row["outcome"]: row["objects"] for row in rows}
-        return Totals(found, sum(row["bytes"] or 0 for row in rows), sum(row["by_others"] for row in rows))
+        counts = {row["outcome"]: row["objects"] for row in rows}
+        untold = counts.pop(None, 0)
+        found = {each.value: 0 for each in _ALWAYS_SHOWN} | counts
+        return Totals(found, sum(row["bytes"] or 0 for row in rows), sum(row["by_others"] for row in rows), untold)
 
     def _beside_others(self, outcomes: DataFrame) -> DataFrame:
         """The outcomes, with column `elsewhere`: whether the sweep of another mark says that it deleted the object."""
@@ -296,15 +317,12 @@ class SweepRecord:
         joined = outcomes.join(many(others), "address", "left")
         return joined.withColumn("elsewhere", F.coalesce("elsewhere", F.lit(False)))
 
-    def check_sums(self) -> int:
+    def check_sums(self, totals: Totals) -> int:
         """How many objects were planned, after checking that each has an outcome: nothing is left over."""
-        with clear_errors():
-            told = self.outcomes().select("address").distinct()
-            without = self.planned().join(many(told), "address", "left_anti").count()
         planned = sum(int(part["rows"]) for part in self.plan()["parts"])
-        if without:
+        if totals.untold:
             raise IncompleteError(
-                f"{without:,} of {planned:,} planned objects have no outcome in the journal at "
+                f"{totals.untold:,} of {planned:,} planned objects have no outcome in the journal at "
                 f"{self._context.workspace.root}/{self.journal}. Run the same sweep again; it goes on where it stopped."
             )
         return planned
@@ -320,15 +338,13 @@ class SweepRecord:
         done = last.where("done IS NOT NULL AND (there IS NULL OR done > there)").select("address")
         return frame.join(many(done), "address", "left_anti")
 
-    def _unanswered_before(self) -> DataFrame:
-        """Deletes of earlier sweeps of this mark that had no answer; before any attempt of this one."""
+    def _unanswered_before(self) -> Iterator[DataFrame]:
+        """Deletes of each earlier sweep of this mark that had no answer; before any attempt of this one."""
         from pyspark.sql import functions as F
 
-        found = self.outcomes().limit(0)
         for number in range(1, self.number):
             outcomes = self._sealed_outcomes(number)
-            found = found.unionByName(outcomes.where(outcomes["outcome"] == NO_ANSWER))
-        return found.withColumn("attempt", F.lit(0))
+            yield outcomes.where(outcomes["outcome"] == NO_ANSWER).withColumn("attempt", F.lit(0))
 
     def _sealed_outcomes(self, number: int) -> DataFrame:
         """What a sweep journalled since its plan was sealed. Attempts that broke off before that planned other objects,

@@ -8,7 +8,7 @@ journal ends; one that left failures is followed by another. How a batch is dele
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
 from lakegc_core.names import STILL_THERE, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.spark.session import Mapped, clear_errors, many, moment
+from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.stages.swept_report import lakefs_report, other_tools
 from lakegc_core.stages.swept_report.authorize import check_look_delay, confirmed_at, judge, ready_at, refusal
@@ -44,7 +44,7 @@ from lakegc_core.stages.swept_report.what_counts import (
 )
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.joins import among
-from lakegc_core.tables.parts import read, write
+from lakegc_core.tables.parts import Part, read, rows_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,7 +157,8 @@ class _Sweep:
             else:
                 listed = other_tools.addresses(self.spark, self.context, self.only)
                 candidates = candidates.join(many(listed), "address", "left_semi")
-        waiting = _count(candidates)
+        is_whole = listed is None and not self.record.may_have_deleted
+        waiting = rows_of(self._expired_parts) if is_whole else _count(candidates)
         if waiting == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
         while True:
@@ -228,10 +229,12 @@ class _Sweep:
         write(rows, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
 
     def _expired(self) -> DataFrame:
-        stage = expired_addresses.STAGE
-        parts = self.context.mark.require(stage).datasets[stage]
-        folder = self.context.mark.stage_folder(stage)
-        return read(self.spark, self.context.workspace, folder, parts, expired_addresses.SCHEMA)
+        folder = self.context.mark.stage_folder(expired_addresses.STAGE)
+        return read(self.spark, self.context.workspace, folder, self._expired_parts, expired_addresses.SCHEMA)
+
+    @property
+    def _expired_parts(self) -> Sequence[Part]:
+        return self.context.mark.require(expired_addresses.STAGE).datasets[expired_addresses.STAGE]
 
     def _check_lease(self) -> None:
         if self.call.lease is not None:
@@ -251,7 +254,7 @@ class _Sweep:
         unreadable = read_again(self.context, self.call.sample)
         self._check_deleted()
         totals = self.record.totals()
-        planned = self.record.check_sums()
+        planned = self.record.check_sums(totals)
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
         result = replace(result, **_keeps(connect(self.context.data)), **self._gone_by(totals))
         for key in self.record.unread:
@@ -285,15 +288,15 @@ class _Sweep:
 
     def _gone_by(self, totals: Totals) -> dict[str, Any]:
         """Whose deletes what was `already_gone` was."""
-        is_known = not self.record.others_are_open()
         others = totals.outcomes.get(Outcome.ALREADY_GONE, 0) - totals.gone_by_sweeps
+        is_known = not others or not self.record.others_are_open()
         return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": others if is_known else None}
 
     def _record_lost(self, look: Look, attempt: int) -> None:
         from pyspark.sql import functions as F
 
-        planned = Mapped(self.record.planned(), PLAN_SCHEMA)
-        lost = absent(among(self.spark, planned, look.live(self.context)).as_frame(), self.context.data)
+        referred = among(self.spark, self.record.planned(), look.live(self.context))
+        lost = absent(referred.as_frame(), self.context.data)
         self._journal(lost.withColumn("outcome", F.lit(Outcome.LOST)), attempt)
 
     def _result(

@@ -12,7 +12,7 @@ from lakegc_core import clock
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.lease import Lease
 from lakegc_core.names import Stage
-from lakegc_core.spark.session import Mapped, clear_errors
+from lakegc_core.spark.session import clear_errors
 from lakegc_core.stages.swept_report.deletion import PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.stages.swept_report.look import Glance
 from lakegc_core.stages.swept_report.planning import Plan
@@ -20,7 +20,7 @@ from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.stages.swept_report.spinning import Spinning
 from lakegc_core.stages.swept_report.what_counts import unknown_names
 from lakegc_core.tables.joins import among
-from lakegc_core.tables.parts import read, spark_width
+from lakegc_core.tables.parts import read_in_tasks, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,6 +96,6 @@ class Waves:
         if not metaranges:
             return False
         seen = glance.read(metaranges)
-        planned = Mapped(read(self.spark, self.context.workspace, plan.folder, plan.parts, PLAN_SCHEMA), PLAN_SCHEMA)
+        planned = read_in_tasks(self.spark, self.context.workspace, plan.folder, plan.parts, PLAN_SCHEMA)
         with clear_errors():
             return bool(among(self.spark, planned, seen.live(self.context)).as_frame().limit(1).count())

@@ -16,10 +16,12 @@ import lakegc_core
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.errors import CorruptFileError, MarkError
+from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.layers import Basis, all_layers, choose, likely
+from lakegc_core.marks.layers import Basis, all_layers, choose, is_little, will_be_little
 from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.stages.committed_addresses.range_files import INDEX
 from lakegc_core.stages.expired_addresses import optimized
 from lakegc_core.stages.namespace_listing import inventory
@@ -116,25 +118,37 @@ def test_a_clean_mark_is_made_when_asked_for_and_when_it_is_due(begin: At) -> No
     assert ids(choose(wanted)) == ["m1", "m0"], "asked for, although a clean one is due"
 
 
-def test_whether_a_mark_will_rest_on_others_is_told_before_spark_is_started(
-    marked: tuple[Lake, Repository, Path], begin: At
+def test_whether_a_mark_will_be_little_work_is_told_before_spark_is_started(
+    marked: tuple[Lake, Repository, Path], begin: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not likely(begin(mark_id="other", mode=CLEAN))
+    clean = begin(mark_id="other", mode=CLEAN)
+    assert will_be_little(clean), "of few objects"
+    monkeypatch.setattr(layers, "LITTLE", 7)
+    assert not will_be_little(clean), "of many"
     shutil.rmtree(marked[2] / "other")
     context = begin()
-    assert likely(context)
+    assert will_be_little(context), "it rests on others"
     weekly = replace(context, policy=RepositoryPolicy("*", clean_every=2))
-    assert not likely(weekly)
-    assert likely(replace(weekly, header=replace(context.header, mode=INCREMENTAL)))
+    assert not will_be_little(weekly)
+    assert will_be_little(replace(weekly, header=replace(context.header, mode=INCREMENTAL)))
     seal = marked[2] / "m1" / STAGES[4] / "manifest.json"
     whole = seal.read_text()
     seal.write_text(whole[:-9])
-    assert not likely(context), "a mark that cannot be read"
+    assert not will_be_little(context), "a mark that cannot be read"
     seal.unlink()
-    assert not likely(context), "a mark that did not come to its end"
+    assert not will_be_little(context), "a mark that did not come to its end"
     for mark_id in ("m0", "m1"):
         shutil.rmtree(marked[2] / mark_id)
-    assert not likely(context), "no mark at all"
+    assert not will_be_little(context), "no mark at all"
+
+
+def test_a_sweep_is_little_work_where_the_mark_listed_little(begin: At, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = begin(mark_id="m1").mark
+    listed = mark.facts(ListingFacts).objects
+    monkeypatch.setattr(layers, "LITTLE", listed)
+    assert is_little(mark)
+    monkeypatch.setattr(layers, "LITTLE", listed - 1)
+    assert not is_little(mark)
 
 
 def test_another_version_another_place_and_another_repository_are_not_rested_on(begin: At) -> None:

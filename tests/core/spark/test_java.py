@@ -114,6 +114,23 @@ def test_java_compiles_less_for_little_work_unless_told_how_to(monkeypatch: pyte
     assert "TieredStopAtLevel" not in os.environ["SPARK_SUBMIT_OPTS"]
 
 
+def test_java_takes_less_memory_for_little_work_unless_told_which_collector_to_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    java.prepare(quick=True)
+    java.prepare(quick=True)
+    assert os.environ["SPARK_SUBMIT_OPTS"].split().count("-XX:+UseSerialGC") == 1
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:+UseParallelGC")
+    java.prepare(quick=True)
+    assert "SerialGC" not in os.environ["SPARK_SUBMIT_OPTS"]
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseParallelGC")
+    java.prepare(quick=True)
+    assert "SerialGC" not in os.environ["SPARK_SUBMIT_OPTS"], "two collectors, and Java would not start"
+
+
 def test_an_older_java_has_no_such_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "21", "21.0.8")))
     assert "older than 25" in java.make_cache()

@@ -17,7 +17,8 @@ import pytest
 
 from lakegc_core.errors import LakegcError, ServerError
 from lakegc_core.lakefs.http import LakeFSError
-from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
+from lakegc_core.spark import session as module
+from lakegc_core.spark.session import Json, clear_errors, many, run_tasks, session
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import Part, read
 from tests.support.waiting import STARTS, until
@@ -42,6 +43,18 @@ def test_a_side_that_may_be_large_is_not_collected_on_the_driver(
     assert "Broadcast" not in (plan := capsys.readouterr().out) and "ShuffledHashJoin" in plan
     rows.join(seen, "address", how).explain()
     assert "BroadcastExchange" in capsys.readouterr().out, "Spark has learnt better: `many` is needed no more"
+
+
+@pytest.mark.parametrize(("conf", "quick"), [({}, True), ({"spark.driver.extraJavaOptions": "-ea"}, False)])
+def test_whoever_gives_java_options_of_their_own_gets_none_for_little_work(
+    monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], quick: bool
+) -> None:
+    def stop(master: str, *, quick: bool) -> None:
+        raise LakegcError(f"quick: {quick}")
+
+    monkeypatch.setattr(module, "prepare_environment", stop)
+    with pytest.raises(LakegcError, match=f"quick: {quick}"):
+        session("local[1]", {"spark.python.daemon.module": "pyspark.daemon", **conf}, quick=True)
 
 
 @pytest.mark.slow

@@ -12,7 +12,9 @@ import pytest
 from lakegc_core.errors import IncompleteError, MarkError, RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import digest
+from lakegc_core.marks.ledger import Records, records_of
 from lakegc_core.names import STAGES
+from lakegc_core.stages.swept_report import record as module
 from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.store.base import connect
@@ -140,10 +142,38 @@ def test_a_planned_object_without_an_outcome_is_an_error(quick: SparkSession, co
     plan(context, sweep, "a", "b")
     journal(context, sweep, ("a", "deleted", 1), ("other", "rescued", 1))
     with pytest.raises(IncompleteError, match="1 of 2 planned objects have no outcome"):
-        sweep.check_sums()
+        sweep.check_sums(sweep.totals())
     journal(context, sweep, ("b", "failed:503", 1))
-    assert sweep.check_sums() == 2
+    assert sweep.check_sums(sweep.totals()) == 2
     assert [row["address"] for row in sweep.left().collect()] == ["b"], "what failed is asked for again"
+
+
+def test_an_unanswered_delete_of_an_earlier_sweep_is_no_outcome_of_this_one(
+    quick: SparkSession, context: MarkContext
+) -> None:
+    first = record(context, quick)
+    plan(context, first, "a")
+    journal(context, first, ("a", "failed:no_answer", 1))
+    first.close({"outcomes": {}})
+    second = record(context, quick)
+    plan(context, second, "a")
+    totals = second.totals()
+    assert totals.untold == 1 and not any(totals.outcomes.values())
+
+
+def test_what_sweeps_of_other_marks_left_is_asked_for_once(
+    context: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def records(context: MarkContext, since: float) -> Records:
+        asked.append(since)
+        return records_of(context, since)
+
+    monkeypatch.setattr(module, "records_of", records)
+    sweep = record(context)
+    assert sweep.deleted_elsewhere() is None and sweep.deleted_elsewhere() is None and not sweep.taken_back()
+    assert len(asked) == 1
 
 
 def test_the_next_sweep_asks_only_for_what_no_sweep_has_finished_with(
