@@ -32,7 +32,6 @@ from lakegc_core.stages.committed_addresses.stage import HELD
 from lakegc_core.stages.expired_addresses import statistics
 from lakegc_core.stages.expired_addresses.alike import Candidates
 from lakegc_core.stages.expired_addresses.came_back import find_came_back
-from lakegc_core.stages.expired_addresses.classes import PLANNED
 from lakegc_core.stages.expired_addresses.clean import MISSING, MISSTATED, Unreferenced, against_all
 from lakegc_core.stages.expired_addresses.heads import Since, branches_of, heads_of_mark
 from lakegc_core.stages.expired_addresses.measure import previous_of, staged_lost
@@ -63,7 +62,6 @@ __all__ = [
     "MOST_ENTRIES",
     "NEIGHBOURS",
     "ORIGINS",
-    "PLANNED",
     "PROOFS",
     "SCHEMA",
     "STAGE",
