@@ -45,7 +45,7 @@ PAGES_BEFORE_HEADS = 1_000
 """Where asking lakeFS takes so many pages or fewer, the store gets no HEADs that might save some: they take minutes."""
 
 ASKING = timedelta(seconds=60)
-"""So much time each mark and each look may spend on HEADs that tell contents apart, however quick the rest of it is."""
+"""So much time each mark may spend on HEADs that tell contents apart, however quick the rest of it is."""
 
 ETAGS_ASKED = 50
 """Listed ETags that each mark checks by HEADs where lakegc.yaml says that they are MD5s: a bucket that encrypts shows

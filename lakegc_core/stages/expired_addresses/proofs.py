@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import all_layers
 from lakegc_core.names import Stage
@@ -28,7 +29,6 @@ from lakegc_core.stages.expired_addresses.classes import EVERY, PLANNED
 from lakegc_core.stages.expired_addresses.intervals import ALIKE, AWAY, CHOSEN, OF_TAG
 from lakegc_core.stages.expired_addresses.remembered import PROOFS, PROOFS_SCHEMA, HeadTask, Known
 from lakegc_core.stages.expired_addresses.sampled_etags import check_etags
-from lakegc_core.stages.expired_addresses.since import SCHEMA
 from lakegc_core.stages.namespace_listing import stage as namespace_listing
 from lakegc_core.store.base import MD5_DIGEST, connect
 from lakegc_core.store.etags import MD5_ETAG
@@ -51,10 +51,11 @@ _SUBJECTS = pa.schema(
         *(PROOFS_SCHEMA.field(name) for name in ("address", "size")),
         ALIKE.field("rank"),
         pa.field("is_candidate", pa.bool_(), nullable=False),
+        PROOFS_SCHEMA.field("etag"),  # of a candidate, as listed
         PROOFS_SCHEMA.field("digest").with_nullable(True),  # null: no HEAD has been made
     ]
 )
-_ASKED = pa.schema([SCHEMA.field("address")])
+_ASKED = pa.schema([*(PROOFS_SCHEMA.field(name) for name in ("address", "size")), ALIKE.field("rank")])
 _IN_PARTS = "-[0-9]+$"  # the end of an ETag of an object that was uploaded in parts
 _IN_TASK = 2_000  # HEADs: people see how far it is
 _MANY = 10_000  # HEADs of which people are told beforehand
@@ -88,6 +89,17 @@ class Proofs:
 
     def prove(self) -> Proven | None:
         """Make HEADs, where they cost less than pages. None: they, and what is remembered, cannot help."""
+        try:
+            return self._prove()
+        except (CorruptFileError, ObjectNotFoundError) as error:
+            if not self.known.parts:
+                raise
+            self.context.say(
+                f"{Stage.EXPIRED_ADDRESSES}: what HEADs proved before does not read, and is forgotten ({error})"
+            )
+            return replace(self, known=replace(self.known, parts=()))._prove()
+
+    def _prove(self) -> Proven | None:
         if not (self.known.parts or self.known.heads) or not self._asks:
             return None
         if self._is_promised:
@@ -96,11 +108,12 @@ class Proofs:
         needed = self._needed()
         choice = choose(_by_rank(needed), self.pages, self.known.prices, self.known.heads)
         started = time.monotonic()
-        made, asked = self._heads(choice, needed)
+        asked, made, heads = self._heads(choice, needed)
         seconds = time.monotonic() - started
+        pending = self._pending(choice, asked, made) if self.known.is_mark and choice.pending else ()
         # What is promised is not remembered: the promise may be taken back.
         proofs = [*self._remembered, *made] if self.known.is_mark and not self._is_promised else []
-        return Proven(self._left(made), choice.pending, proofs, asked, seconds)
+        return Proven(self._left(made), pending, proofs, heads, seconds)
 
     @property
     def context(self) -> MarkContext:
@@ -195,7 +208,10 @@ class Proofs:
         return self._put("subjects", rows.select(*_SUBJECTS.names), _SUBJECTS)
 
     def _unknown(self) -> DataFrame:
-        return self._read("subjects", self._subjects, _SUBJECTS).where("digest is null")
+        """What no HEAD has been made of, of sizes in which every candidate may have a digest."""
+        rows = self._read("subjects", self._subjects, _SUBJECTS)
+        none = rows.where("is_candidate AND digest = ''").select("size").distinct()
+        return rows.where("digest is null").join(many(none), "size", "left_anti")
 
     def _needed(self) -> dict[tuple[int, bool], int]:
         """How many HEADs are needed, by rank, of candidates and of entries apart."""
@@ -205,13 +221,14 @@ class Proofs:
 
     # --- asking ---
 
-    def _heads(self, choice: Choice, needed: Mapping[tuple[int, bool], int]) -> tuple[list[Part], int]:
-        """Make HEADs of what was chosen; the parts of what they proved, and how many were asked for.
+    def _heads(self, choice: Choice, needed: Mapping[tuple[int, bool], int]) -> tuple[list[Part], list[Part], int]:
+        """Make HEADs of what was chosen. Gives parts of the candidates that were asked for (_ASKED), parts of what was
+        proven, and how many HEADs were made.
 
         Candidates come first: where one of them has no digest, the entries of its size need none.
         """
         if not choice.ranks:
-            return [], 0
+            return [], [], 0
         first, last = (sum(needed.get((rank, each), 0) for rank in choice.whole) for each in (True, False))
         rest = 0
         if choice.part is not None:
@@ -223,25 +240,27 @@ class Proofs:
                 f"{Stage.EXPIRED_ADDRESSES}: up to {first + last:,} HEADs tell contents apart, in some "
                 f"{(first + last) / self.known.prices.heads:,.0f} s; what they prove is remembered"
             )
-        made = self._made(self._chosen(choice, choice.most, candidates=True), first) if first else []
+        asked = self._put("asked", self._chosen(choice, choice.most, candidates=True), _ASKED) if first else []
+        made = self._made("asked", asked)
         entries = self._chosen(choice, rest, candidates=False)
-        entries = entries.join(many(self._unproven(made)), "size", "left_anti").select("address").distinct()
-        asked = self._put("asked", entries, _ASKED) if last else []
-        if asked:
-            made += self._made(self._read("asked", asked, _ASKED), rows_of(asked))
-        return made, first + rows_of(asked)
+        entries = entries.join(many(self._unproven(made)), "size", "left_anti")
+        more = self._put("asked-entries", entries, _ASKED) if last else []
+        made += self._made("asked-entries", more)
+        return asked, made, rows_of(asked) + rows_of(more)
 
     def _chosen(self, choice: Choice, most: int, *, candidates: bool) -> DataFrame:
         """What is to be asked for; of the rank that is not done whole so many at `most`."""
         rows = self._unknown().where(f"is_candidate = {candidates}")
         found = rows.where(rows["rank"].isin(list(choice.whole)))
-        if choice.part is None:
-            return found
-        return found.unionByName(rows.where(rows["rank"] == choice.part).limit(most))
+        if choice.part is not None:
+            found = found.unionByName(rows.where(rows["rank"] == choice.part).limit(most))
+        return found.select(*_ASKED.names).distinct()
 
-    def _made(self, asked: DataFrame, heads: int) -> list[Part]:
-        tasks = max(spark_width(self.spark), -(-heads // _IN_TASK))
-        rows = asked.select("address").repartition(tasks)
+    def _made(self, name: str, asked: Sequence[Part]) -> list[Part]:
+        if not asked:
+            return []
+        tasks = max(spark_width(self.spark), -(-rows_of(asked) // _IN_TASK))
+        rows = self._read(name, asked, _ASKED).select("address").distinct().repartition(tasks)
         return self._put(PROOFS, Mapped(rows, PROOFS_SCHEMA, HeadTask(self.context.data).proofs), PROOFS_SCHEMA)
 
     # --- what follows ---
@@ -250,13 +269,27 @@ class Proofs:
         """What candidates are proven to hold: size, digest ("": nothing is proven of one)."""
         from pyspark.sql import functions as F
 
-        new = self._read(PROOFS, made, PROOFS_SCHEMA).select("address", "size", F.col("digest").alias("new"))
+        new = self._read(PROOFS, made, PROOFS_SCHEMA).withColumnsRenamed({"digest": "new", "etag": "seen"})
         rows = self._read("subjects", self._subjects, _SUBJECTS).where("is_candidate")
         rows = rows.join(many(new), ["address", "size"], "left")
+        # What was replaced since it was listed, or answered for another, is not proven.
+        rows = rows.withColumn("new", F.when(F.col("etag").eqNullSafe(F.col("seen")), F.col("new")))
         return rows.select("size", F.coalesce("digest", "new", F.lit("")).alias("digest")).distinct()
 
     def _unproven(self, made: Sequence[Part]) -> DataFrame:
         return self._contents(made).where("digest = ''").select("size").distinct()
+
+    def _pending(self, choice: Choice, asked: Sequence[Part], made: Sequence[Part]) -> list[int]:
+        """The ranks that wait for later HEADs. Where a candidate was asked for and has no digest, none can help."""
+        from pyspark.sql import functions as F
+
+        told = self._read(PROOFS, made, PROOFS_SCHEMA)
+        some = told.where("digest != ''").select("address")
+        failed = self._read("asked", asked, _ASKED).join(many(some), "address", "left_anti").select("size").distinct()
+        rows = self._unknown().where(F.col("rank").isin(list(choice.pending)))
+        rows = rows.join(many(told.select("address")), "address", "left_anti").join(many(failed), "size", "left_anti")
+        with clear_errors():
+            return [row["rank"] for row in rows.select("rank").distinct().collect()]
 
     def _left(self, made: Sequence[Part]) -> list[Part]:
         """CHOSEN: the alike entries without those that have a proof, of a size of which all candidates have one, and

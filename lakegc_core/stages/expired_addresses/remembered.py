@@ -46,12 +46,13 @@ class Known:
 def known(context: MarkContext, prices: Prices, seconds: float | None = None) -> Known:
     """What earlier marks proved: the newest one that proved anything, whatever became of those since.
 
-    `seconds`: what a mark took so far; None for a look. The first mark that has to prove anything has no limit of time.
+    `seconds`: what a mark took so far; None for a look. A look has no limit of time, nor has the first mark that has to
+    prove anything: nothing is remembered of a look, so that waiting would not help it.
     """
     mark = newest_complete(context, partial(_has_proofs, context))
     most, is_mark = context.settings.scale.store_heads or context.level.heads, seconds is not None
-    if mark is not None or not is_mark:
-        most = min(most, prices.heads_in(context.settings.scale.asking_share * (seconds or 0.0)))
+    if mark is not None and seconds is not None:
+        most = min(most, prices.heads_in(context.settings.scale.asking_share * seconds))
     if mark is None:
         return Known("", (), most, prices, is_mark)
     stage = Stage.EXPIRED_ADDRESSES

@@ -55,6 +55,8 @@ class Bucket:
             raise self.error(error, operation, key) from None  # a trace would quote the server
         except UnicodeError as error:
             raise UnusableKeyError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
+        except ValueError:  # as boto3 has it of a date that does not read
+            raise IncompleteError(f"{self.root}: the store's answer about {key!r} does not read") from None
 
     def answer(self, operation: str, key: str, **arguments: Any) -> Any:
         """Ask the client for any answer: one that says that it is refused, or that nothing is there, is dated too."""

@@ -191,7 +191,8 @@ def test_a_hidden_re_upload_is_found_by_a_digest(town: Town, listed: bool) -> No
     hidden = town.lake.repository.upload("b3", "a", data, age=town.old)
     context, facts, heads = town.mark()
     assert facts["pages_asked"] == BRANCHES
-    assert heads == (set() if listed else garbage | {hidden, town.entry("a")})
+    # The entry needs no HEAD: that of a candidate shows another object than was listed.
+    assert heads == (set() if listed else garbage | {hidden})
     assert expired(context) == garbage
     town.sweep(context)
     assert town.lake.stored().keys() == {hidden, town.entry("a")}
@@ -309,6 +310,62 @@ def test_what_the_heads_do_not_suffice_for_waits_and_later_marks_make_the_others
     assert heads | more == garbage | set(town.lake.shown("main").values())
     assert not heads & more, "what is proven is asked for once"
     assert expired(context) == garbage
+
+
+def refused(secret: set[str]) -> Callable[[Request, Forward], Answer]:
+    """The store answers 403 to HEADs of these."""
+
+    def hook(request: Request, forward: Forward) -> Answer:
+        if request.method == "HEAD" and any(unquote(request.path).endswith(each) for each in secret):
+            return Answer(403, {}, b"")
+        return forward(request)
+
+    return hook
+
+
+@pytest.mark.parametrize("how", ["under KMS", "refused"])
+def test_nothing_waits_for_heads_that_cannot_help(town: Town, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """More entries than HEADs may be made, and a candidate of their size that has no digest."""
+    monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))
+    town.commit(**{f"p{number}": town.content() for number in range(6)})
+    garbage = {town.forgotten(town.content()) for _ in range(2)}
+    secret = {min(garbage)}
+    town.proxy.hook = Disguise(lambda path: path.endswith(min(secret))) if how == "under KMS" else refused(secret)
+    for _ in range(2):
+        context, facts, heads = town.mark()
+        assert not heads & town.lake.live()
+        assert facts["waiting"]["objects"] == 0 and facts["pages_asked"] == BRANCHES
+        assert expired(context) == garbage
+
+
+def test_a_look_waits_for_no_heads_of_later_looks(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Re-uploads that the mark knows as candidates are none to the look, which must ask for their entries itself."""
+    monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))
+    files = {f"p{number}": town.content() for number in range(6)}
+    town.commit(**files)
+    hidden = {town.lake.repository.upload("b3", path, data, age=town.old) for path, data in files.items()}
+    garbage = town.forgotten(town.content())
+    live = town.lake.live()
+    assert hidden < live
+    for _ in range(4):
+        context, _, _ = town.mark()
+        town.sweep(context)
+        assert live <= town.lake.stored().keys()
+    assert garbage not in town.lake.stored()
+
+
+def test_proofs_that_do_not_read_are_forgotten_and_made_again(town: Town) -> None:
+    town.commit(a=town.content())
+    garbage = {town.forgotten(town.content())}
+    context, _, first = town.mark()
+    for part in context.mark.require("expired_addresses").datasets["proofs"]:
+        key = f"{context.mark.stage_folder('expired_addresses', 'proofs')}/{part.name}"
+        context.mark.store.write(key, context.mark.store.read(key)[:-9])
+    context, _, again = town.mark()
+    assert again == first
+    assert expired(context) == garbage
+    _, _, heads = town.mark()
+    assert not heads
 
 
 def test_where_etags_are_promised_to_be_digests_only_a_sample_costs_heads(
