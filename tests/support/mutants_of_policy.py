@@ -144,8 +144,8 @@ POLICY = (
         ),
         (
             "what lies beside nested metadata is collected",
-            r'NEVER = r"(/$|[\s\v\pZ\x{85}]$|^data/(.*/)?_lakefs/)"',
-            r'NEVER = r"(/$|[\s\v\pZ\x{85}]$)"',
+            r"|^data/(.*/)?_lakefs/|",
+            "|",
         ),
         (
             "names that lakeFS never gives are deleted",
@@ -153,21 +153,25 @@ POLICY = (
             "return allowed",
         ),
         (
-            "a namespace inside another one does not overlap it",
-            "return mine.startswith(theirs) or theirs.startswith(mine)",
-            "return mine == theirs",
-        ),
-        (
-            "only the likely reading of an address is protected",
-            "for reading in (likely, path, unquote(path), bare, unquote(bare)):",
-            "for reading in (likely,):",
-        ),
-        ("names tell half of their age", "found[rows] = values >> 3", "found[rows] = values >> 4"),
-        (
             "an encoded address surely lies in this namespace",
-            "return pc.and_not(named, pc.and_(pc.starts_with(addresses, start), plain))",
-            "return pc.and_not(named, pc.starts_with(addresses, start))",
+            "surely = pc.and_not(pc.starts_with(addresses, start), pc.match_substring_regex(addresses, ODD_PATH))",
+            "surely = pc.starts_with(addresses, start)",
         ),
+    ),
+    *of(
+        "lakegc_core/policy/places.py",
+        f"{_NAMES} -k not(recorded)",
+        (
+            "a namespace inside another one does not overlap it",
+            "return any(a.startswith(b) or b.startswith(a) for a in mine for b in theirs)",
+            "return any(a == b for a in mine for b in theirs)",
+        ),
+        ("only the encoded reading of an address is protected", "paths += [path, unquote(path)]", "paths += [path]"),
+    ),
+    *of(
+        "lakegc_core/policy/xids.py",
+        f"{_NAMES} -k not(recorded)",
+        ("names tell half of their age", "found[rows] = values >> 3", "found[rows] = values >> 4"),
     ),
     *of(
         "lakegc_core/policy/holds.py",

@@ -214,7 +214,11 @@ DELETES = (
             'F.struct("attempt", F.coalesce(weight, F.lit(0)))',
             'F.struct(F.coalesce(weight, F.lit(0)), "attempt")',
         ),
-        ("planned objects may be without an outcome", "        if without:\n", "        if without > planned:\n"),
+        (
+            "planned objects may be without an outcome",
+            "        if totals.untold:\n",
+            "        if totals.untold > planned:\n",
+        ),
         (
             "attempts before the plan was sealed count",
             'return outcomes.where(outcomes["attempt"] >= first)',
