@@ -297,7 +297,7 @@ EXPIRED = (
     ),
     *of(
         "lakegc_core/stages/expired_addresses/proofs.py",
-        f"{_EXPIRED}/test_proofs.py::test_where_one_side_is_proven_and_the_other_is_not_lakefs_is_asked",
+        f"{_EXPIRED}/test_proofs.py::test_where_an_entry_is_proven_already_and_a_new_candidate_is_not_lakefs_is_asked",
         (
             "a candidate of which nothing is proven differs from all entries",
             'rows = rows.join(many(self._unproven(made)), "size", "left_anti")',
@@ -324,7 +324,7 @@ EXPIRED = (
     ),
     *of(
         "lakegc_core/stages/expired_addresses/proofs.py",
-        f"{_EXPIRED}/test_proofs.py::test_a_hidden_re_upload_is_found_by_a_digest",
+        f"{_EXPIRED}/test_proofs.py::test_a_digest_that_no_listing_shows_counts_as_much",
         (
             "entries that claim what a candidate holds differ from it",
             'rows = rows.join(many(self._contents(made)), ["size", "digest"], "left_anti").select(*claim)',

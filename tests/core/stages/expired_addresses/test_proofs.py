@@ -15,10 +15,19 @@ from lakegc_core import pipeline
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy import safety
-from lakegc_core.stages.expired_addresses import reuploads, sampled_etags
+from lakegc_core.policy.prices import GUESSED
+from lakegc_core.stages.expired_addresses import proofs, reuploads, sampled_etags
+from lakegc_core.stages.expired_addresses.alike import OF_HEADS, AlikeEntries, Candidates
+from lakegc_core.stages.expired_addresses.heads import Heads
+from lakegc_core.stages.expired_addresses.intervals import ALIKE
+from lakegc_core.stages.expired_addresses.remembered import Known
 from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.parts import list_parts
 from tests.efficacy.site import DAY, LATER, Bucket, Site, s3_behind_proxy, site
 from tests.support.disguise import Disguise
+from tests.support.lake import lake
+from tests.support.marks import parts
 from tests.support.proxy import Answer, Forward, Proxy, Request, pass_on
 from tests.support.replays import rows
 
@@ -310,6 +319,48 @@ def test_what_the_heads_do_not_suffice_for_waits_and_later_marks_make_the_others
     assert heads | more == garbage | set(town.lake.shown("main").values())
     assert not heads & more, "what is proven is asked for once"
     assert expired(context) == garbage
+
+
+def test_where_an_entry_is_proven_already_and_a_new_candidate_is_not_lakefs_is_asked(town: Town) -> None:
+    data = town.content()
+    town.commit(a=data)
+    garbage = {town.forgotten(town.content())}
+    _, facts, _ = town.mark()
+    assert facts["pages_asked"] == 0, "the entry is proven"
+    hidden = town.lake.repository.upload("b3", "a", data, age=town.old)
+    town.proxy.hook = Disguise(lambda path: path.endswith(hidden))
+    context, facts, heads = town.mark()
+    assert heads == {hidden}
+    assert facts["pages_asked"] == BRANCHES
+    assert expired(context) == garbage
+
+
+@pytest.mark.parametrize("claimed", [True, False], ids=["that an entry claims", "that no entry claims"])
+def test_a_digest_that_no_listing_shows_counts_as_much(quick: SparkSession, tmp_path: Path, claimed: bool) -> None:
+    """On GCS the ETag of a listing is a generation, and HEAD shows an MD5 beside it."""
+    one, other = "a" * 32, "b" * 32
+    with lake(tmp_path) as served:
+        served.create("lake").set_rules(7)
+        context = served.begin("lake", "m1")
+        nothing = Wanted(context.workspace, ())
+        heads = Heads(list, (), (), (), (), list, (), nothing, "here", 0, 0, 0, list, list)  # type: ignore[arg-type]
+        entries = AlikeEntries(quick, context, heads, Candidates("here", ()), None)
+        found = proofs.Proofs(entries, Known("", (), 0, GUESSED, is_mark=True), (), {})
+        entry = {"address": "data/e", "size": 1, "rank": 1}
+        candidate = {"address": "data/c", "size": 1, "rank": 1, "etag": "17", "is_candidate": True}
+        rows = [
+            entry | {"is_candidate": False, "digest": f"md5:{one}"},
+            candidate | {"digest": f"md5:{one if claimed else other}"},
+        ]
+        of_heads = parts(context, f"here/{OF_HEADS}", ALIKE, [{"range_id": "r", "count": 1, "size": 1, "rank": 1}])
+        found.__dict__["alike"] = of_heads
+        found.__dict__["_distinct"] = parts(
+            context, "here/entries", proofs._ENTRIES, [entry | {"e_tag": one, "asks": True}]
+        )
+        found.__dict__["_subjects"] = parts(context, "here/subjects", proofs._SUBJECTS, rows)
+        found._left([])
+        left = [part.rows for part in list_parts(context.workspace, f"here/{proofs._UNPROVEN}")]
+        assert left == ([1] if claimed else [])
 
 
 def refused(secret: set[str]) -> Callable[[Request, Forward], Answer]:
