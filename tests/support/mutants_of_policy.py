@@ -166,7 +166,6 @@ POLICY = (
             "return any(a.startswith(b) or b.startswith(a) for a in mine for b in theirs)",
             "return any(a == b for a in mine for b in theirs)",
         ),
-        ("only the encoded reading of an address is protected", "paths += [path, unquote(path)]", "paths += [path]"),
     ),
     *of(
         "lakegc_core/policy/xids.py",
