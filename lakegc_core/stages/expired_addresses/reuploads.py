@@ -126,15 +126,14 @@ class _Search:
 
     def _shown(self) -> Reuploads | None:
         heads, whole = self.heads, min(self.context.level.whole_pages, self._budget)
-        if heads.pages <= whole and heads.entries <= _WHOLE_BRANCH_ENTRIES:
+        is_small = heads.pages <= whole  # then all of it is asked for, however many ranges it is spread over
+        if is_small and heads.entries <= _WHOLE_BRANCH_ENTRIES:
             return self._asked_whole()
-        hits: list[Part] = []
-        if heads.pages > whole:
-            hits = self.entries.sizes(self._classes)
-            if not hits and not heads.misstated.rows:
-                return None
+        hits = [] if is_small else self.entries.sizes(self._classes)
+        if not (is_small or hits or heads.misstated.rows):
+            return None
         held = self._held
-        if held.pages <= whole:
+        if is_small or held.pages <= whole:
             ranges = held.read("range_id", "min_key", "max_key", "count")
             return self._asked(held.on_branches(Mapped(ranges, PLACES, WholeRanges().places).as_frame()), None)
         alike = self.entries.alike(self._classes, hits).join(held.times(), "range_id").select(*ALIKE.names)

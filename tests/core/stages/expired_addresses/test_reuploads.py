@@ -13,6 +13,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy import safety
+from lakegc_core.stages.expired_addresses import reuploads
 from lakegc_core.tables import joins
 from tests.interleavings.rig import OLD, Lake
 from tests.interleavings.rig import lake as a_lake
@@ -253,6 +254,23 @@ def test_a_small_repository_is_listed_whole_whatever_clients_claim(lake: Lake, a
     asked(whole_pages=100)
     context, _ = marked(lake, "m")
     assert expired(context) == garbage
+
+
+def test_a_small_repository_is_listed_whole_over_however_many_ranges_it_is_spread(
+    lake: Lake, asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its branches are too long to be asked for by one thread each, and its ranges are many and short."""
+    monkeypatch.setattr(reuploads, "_WHOLE_BRANCH_ENTRIES", 0)
+    monkeypatch.setattr(lake.repository._trees, "_modulus", 1)  # each entry has a range of its own
+    for branch in ("one", "two", "three"):
+        committed(lake, branch, 500, paths=9)
+    live = {hidden(lake, "one", 500), hidden(lake, "three", 500)}
+    garbage = forgotten(lake, 500, 3)
+    asked(whole_pages=6)
+    context, report = marked(lake, "m")
+    assert expired(context) == garbage
+    assert {address for address, reason in kept(context).items() if reason == "staged"} >= live
+    assert report["asked"]["pages"] >= 3
 
 
 def test_a_series_begins_when_lakefs_was_asked(lake: Lake) -> None:
