@@ -31,9 +31,9 @@ from lakegc_core import clock
 from lakegc_core.marks.lease import Lease
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import run_tasks, session
-from lakegc_core.stages.swept_report.stage import PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, run_wave
 from lakegc_core.tables.parts import Part, PartWriter, list_parts
 from lakegc_sandbox.files.names import Names
 from tests.support.replays import AWS, environment

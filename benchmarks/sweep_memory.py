@@ -19,7 +19,7 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import ServerSettings, Settings
 from lakegc_core.marks.context import begin_mark, open_repository
 from lakegc_core.spark.session import session
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
 

@@ -19,19 +19,19 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.marks.sweeps import finished_sweeps
-from lakegc_core.names import STAGES
+from lakegc_core.names import Stage
+from lakegc_core.past.origins import garbage_with_origins
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
+from lakegc_core.references.commits.retained import rules_in_force
 from lakegc_core.spark.session import clear_errors
-from lakegc_core.stages.committed_addresses.stage import committed_addresses
-from lakegc_core.stages.expired_addresses.stage import expired_addresses, garbage_with_origins
-from lakegc_core.stages.namespace_listing.stage import namespace_listing
-from lakegc_core.stages.retention_commits.stage import COMMITS, retention_commits, rules_in_force
-from lakegc_core.stages.swept_report.stage import ForeignMark, SweepResult, close_sweep, judge, swept_report
-from lakegc_core.stages.uncommitted_addresses.stage import uncommitted_addresses
+from lakegc_core.stages import MARKING, swept_report
 from lakegc_core.store.base import connect
+from lakegc_core.sweep.authorize import judge
+from lakegc_core.sweep.other_tools import ForeignMark
+from lakegc_core.sweep.result import SweepResult
+from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.tables.parts import read_part
 from lakegc_core.views.history import history_of, unreadable
 from lakegc_core.views.metrics import metrics_text, stage_seconds
@@ -41,17 +41,6 @@ from lakegc_core.views.report import Json, mark_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Stage = Callable[["SparkSession", MarkContext], StageResult]
-
-MARKING: dict[str, Stage] = {
-    "namespace_listing": namespace_listing,
-    "uncommitted_addresses": uncommitted_addresses,
-    "retention_commits": retention_commits,
-    "committed_addresses": committed_addresses,
-    "expired_addresses": expired_addresses,
-}
-"""The five marking stages by name, in order."""
 
 CSV_COLUMNS = ("address", "size", "last_modified", "since", "path", "commit_id", "cause", "by", "branch")
 """Of `review --addresses FILE --csv`; what they mean is in docs/artifacts.md."""
@@ -79,7 +68,7 @@ class Review:
 def check_beforehand(context: MarkContext) -> None:
     """RefusedError for a mark that its stages would refuse after hours of listing: of a repository without rules. Needs
     no Spark."""
-    if context.mark.manifest(COMMITS) is None:
+    if context.mark.manifest(Stage.RETENTION_COMMITS) is None:
         rules_in_force(context)
 
 
@@ -164,9 +153,9 @@ def page_of(context: MarkContext, report: Json, *, most_retired: int | None = No
 
 def expired_of(context: MarkContext) -> Iterator[str]:
     """The expired addresses of a mark, relative to the namespace, streamed part by part."""
-    manifest = context.mark.require(STAGES[-1])
-    folder = context.mark.stage_folder(STAGES[-1])
-    for part in manifest.datasets[STAGES[-1]]:
+    manifest = context.mark.require(Stage.EXPIRED_ADDRESSES)
+    folder = context.mark.stage_folder(Stage.EXPIRED_ADDRESSES)
+    for part in manifest.datasets[Stage.EXPIRED_ADDRESSES]:
         for batch in read_part(context.workspace, folder, part, ["address"]):
             yield from batch.column(0).to_pylist()
 

@@ -16,7 +16,8 @@ from lakegc_core.marks.context import open_mark
 from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Guard, Verdict
-from lakegc_core.stages.swept_report.stage import effective_level, judge
+from lakegc_core.sweep.authorize import judge
+from lakegc_core.sweep.what_counts import effective_level
 from lakegc_dagster.config import BACKUP, OVER_BACKUPS, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.entries import STOPS

@@ -9,8 +9,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from lakegc_core.answers.doctor.examine import examine, examine_all
-from lakegc_core.answers.doctor.finding import Finding, Level, worst_first
+from lakegc_core.doctor.examine import examine, examine_all
+from lakegc_core.doctor.finding import Finding, Level, worst_first
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.shown import Metadata, table

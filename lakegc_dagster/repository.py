@@ -21,7 +21,7 @@ from lakegc_core.names import Outcome
 from lakegc_core.pipeline import Review
 from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
-from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import deleted
 from lakegc_dagster.config import LakegcConfig

@@ -16,7 +16,8 @@ from lakegc_core.copies import backup as copies
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult
-from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.stages import MARKING
+from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster.resources import LakegcResource
 
 
@@ -50,7 +51,7 @@ class Here:
 
     def stage(self, step: Step, stage: str) -> StageResult:
         """Run a marking stage, by its name."""
-        return pipeline.MARKING[stage](step.lakegc.spark, step.mark)
+        return MARKING[stage](step.lakegc.spark, step.mark)
 
     def backup(self, step: Step, place: str) -> CopyResult:
         """Copy what the mark would delete to `place`."""

@@ -26,7 +26,7 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.spark.session import session
-from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views import answers, report, screen
 from lakegc_core.views.progress import Reporter
 from lakegc_sandbox.api.server import SandboxServer

@@ -17,12 +17,13 @@ from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleErr
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, layers_of
-from lakegc_core.names import Reason
+from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.places import place_of
+from lakegc_core.references.commits.commit_walk import OTHERS, REFS
+from lakegc_core.references.commits.known_walk import Place
+from lakegc_core.references.commits.retained import walk_until_known
+from lakegc_core.references.ranges.range_files import INDEX, RANGES
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.committed_addresses import stage as committed_addresses
-from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES
-from lakegc_core.stages.retention_commits.stage import COMMITS, OTHERS, REFS, Place, walk_until_known
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.tables.parts import Part, rows_of
 
@@ -133,16 +134,16 @@ class _Question:
     @property
     def rows(self) -> int:
         """Of all artifacts that are read for the answer, but for commits."""
-        sources = [source for layer in self.layers for source in layer.sources(committed_addresses.STAGE, INDEX)]
+        sources = [source for layer in self.layers for source in layer.sources(Stage.COMMITTED_ADDRESSES, INDEX)]
         sources += [*sources_of_origins(self.layers), *(source for _, source in self.records)]
-        parts = [*self.layers[0].parts(committed_addresses.STAGE, RANGES), *(source.part for source in sources)]
+        parts = [*self.layers[0].parts(Stage.COMMITTED_ADDRESSES, RANGES), *(source.part for source in sources)]
         return rows_of(parts)
 
     @property
     def commits(self) -> int:
         """The commits, branches and tags that the mark knew."""
-        datasets = self.context.mark.require(COMMITS).datasets
-        return sum(rows_of(datasets[name]) for name in (COMMITS, OTHERS, REFS))
+        datasets = self.context.mark.require(Stage.RETENTION_COMMITS).datasets
+        return sum(rows_of(datasets[name]) for name in (Stage.RETENTION_COMMITS, OTHERS, REFS))
 
     def answer(self, spark: Callable[[], SparkSession], little: Little) -> tuple[Iterator[Explained], int]:
         """The objects, and how many there are in all."""

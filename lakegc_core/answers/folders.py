@@ -18,11 +18,11 @@ from lakegc_core.answers.counting import numbers_in, rows_schema
 from lakegc_core.answers.question import Question, fields_of
 from lakegc_core.answers.scratch import Scratch
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.past.ranges import MOST_ENTRIES, entries_of
 from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.scenarios import NEVER
+from lakegc_core.references.ranges.range_files import RANGES, RangeReader, reading
 from lakegc_core.spark.session import Mapped, clear_errors
-from lakegc_core.stages.committed_addresses.stage import RANGES, RangeReader, reading
-from lakegc_core.stages.expired_addresses.stage import MOST_ENTRIES, entries_of
 from lakegc_core.tables.gather import Feed, rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import sources_of

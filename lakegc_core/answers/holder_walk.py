@@ -17,8 +17,8 @@ from lakegc_core.answers.scratch import Scratch
 from lakegc_core.policy.holders import Holder, Holders, Past
 from lakegc_core.policy.retention import Graph
 from lakegc_core.policy.scenarios import Known
+from lakegc_core.references.commits.known_walk import KnowingWalk
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.retention_commits.stage import KnowingWalk
 from lakegc_core.tables.parts import Part, read_part
 
 MOST = 50

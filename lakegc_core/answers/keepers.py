@@ -24,12 +24,11 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer, layers_of, restored_since
 from lakegc_core.marks.ledger import journals
-from lakegc_core.names import Reason
+from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.scenarios import NEVER, Columns
+from lakegc_core.references.ranges.range_files import INDEX, RANGES, RANGES_SCHEMA, RangeReader, reading
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, runs_here
-from lakegc_core.stages.committed_addresses import stage as committed_addresses
-from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES, RANGES_SCHEMA, RangeReader, reading
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, only, partitions_for, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Source, read_named, sources_of
@@ -170,7 +169,7 @@ class _RangesOf:
 
 
 def _index_of_marks(layers: Sequence[Layer]) -> list[Source]:
-    return [source for layer in layers for source in layer.sources(committed_addresses.STAGE, INDEX)]
+    return [source for layer in layers for source in layer.sources(Stage.COMMITTED_ADDRESSES, INDEX)]
 
 
 def _index_read(
@@ -179,7 +178,7 @@ def _index_read(
     """The index of the ranges that the mark does not know, which are read for it."""
     from pyspark.sql import functions as F
 
-    known = own.frame(spark, committed_addresses.STAGE, RANGES, RANGES_SCHEMA).select("range_id")
+    known = own.frame(spark, Stage.COMMITTED_ADDRESSES, RANGES, RANGES_SCHEMA).select("range_id")
     wanted = read(spark, aside.config, f"{aside.folder}/{RANGES}", ranges, pa.schema(_RANGE))
     unknown = wanted.join(many(known), "range_id", "left_anti").withColumn("references", F.lit(1).cast("long"))
     with clear_errors():
@@ -189,7 +188,7 @@ def _index_read(
     target = f"{aside.folder}/{_READ}"
     tasks = tasks_for(count, 32, 8 * spark_width(spark))
     results = run_on_rows(unknown.repartition(tasks), reading(aside.of(context), target).ranges)
-    parts = parts_of(results, [committed_addresses.STAGE, INDEX, ELSEWHERE, RANGES])[INDEX]
+    parts = parts_of(results, [Stage.COMMITTED_ADDRESSES, INDEX, ELSEWHERE, RANGES])[INDEX]
     return sources_of(aside.config, f"{target}/{INDEX}", parts, context.header.mark_id)
 
 

@@ -14,11 +14,12 @@ from lakegc_core.answers.workers import Column, Few, Values, Workers
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
+from lakegc_core.names import Stage
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.references.commits.commit_walk import OTHERS
+from lakegc_core.references.ranges.protected import protected_rows
+from lakegc_core.references.ranges.range_files import INDEX, RANGES, RangeReader, reading
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.committed_addresses import stage as committed_addresses
-from lakegc_core.stages.committed_addresses.stage import INDEX, RANGES, RangeReader, protected_rows, reading
-from lakegc_core.stages.retention_commits.stage import COMMITS, OTHERS
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Source
@@ -70,7 +71,7 @@ class Search:
 
     def indexed(self, wish: Wish) -> list[Part]:
         """Entries of ranges that marks have read, by the hashes of their addresses: parts of HITS_SCHEMA."""
-        sources = [source for layer in self.layers for source in layer.sources(committed_addresses.STAGE, INDEX)]
+        sources = [source for layer in self.layers for source in layer.sources(Stage.COMMITTED_ADDRESSES, INDEX)]
         task = _InIndex(self.aside.config, self.aside.folder, wish.hashes)
         return parts_of(self.workers.run(sources, task), [HITS])[HITS]
 
@@ -112,17 +113,22 @@ class Search:
     def _retained(self) -> Column:
         """The retained ranges."""
         own = self.layers[0]
-        stage = committed_addresses.STAGE
+        stage = Stage.COMMITTED_ADDRESSES
         return Column(own.mark.config, own.mark.stage_folder(stage, RANGES), own.parts(stage, RANGES), "range_id")
 
     @property
     def _metaranges(self) -> Values:
         """The metaranges of all commits, each once."""
-        commits = self.context.mark.require(COMMITS)
-        places = (("", commits.datasets[COMMITS]), (OTHERS, commits.datasets[OTHERS]))
+        commits = self.context.mark.require(Stage.RETENTION_COMMITS)
+        places = (("", commits.datasets[Stage.RETENTION_COMMITS]), (OTHERS, commits.datasets[OTHERS]))
         return Values(
             tuple(
-                Column(self.context.workspace, self.context.mark.stage_folder(COMMITS, name), parts, "metarange_id")
+                Column(
+                    self.context.workspace,
+                    self.context.mark.stage_folder(Stage.RETENTION_COMMITS, name),
+                    parts,
+                    "metarange_id",
+                )
                 for name, parts in places
             )
         )

@@ -20,8 +20,10 @@ from lakegc_core.errors import CorruptFileError, SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.holds import BRANCH, TAG
 from lakegc_core.policy.scenarios import NEVER, Columns, Known, merged
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
+from lakegc_core.references.commits.known_walk import KnowingWalk, Place
+from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.spark.session import Json, run_tasks
-from lakegc_core.stages.retention_commits.stage import COMMITS_SCHEMA, OTHERS, KnowingWalk, Place, walk_until_known
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:

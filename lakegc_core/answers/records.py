@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 from lakegc_core.answers.workers import Workers
 from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import KEPT
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import journals
+from lakegc_core.names import Stage
+from lakegc_core.past.ranges import ORIGINS
 from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.references.of_neighbours import NEIGHBOURS
+from lakegc_core.references.ranges.held_paths import HELD
 from lakegc_core.spark.session import Json
-from lakegc_core.stages.committed_addresses import stage as committed_addresses
-from lakegc_core.stages.committed_addresses.stage import HELD
-from lakegc_core.stages.expired_addresses import stage as expired_addresses
-from lakegc_core.stages.expired_addresses.stage import KEPT, NEIGHBOURS, ORIGINS
-from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.store.base import ObjectInfo, connect, heads
 from lakegc_core.tables.key_scan import Source, sources_of
 from lakegc_core.tables.parts import read_part
@@ -33,11 +33,11 @@ Named = Sequence[tuple[str, Source]]
 def records(context: MarkContext, own: Layer) -> Named:
     """What a mark and the sweeps of all marks have on record of addresses."""
     named = (
-        ("staged", own.sources(uncommitted_addresses.STAGE)),
-        ("held", own.sources(committed_addresses.STAGE, HELD)),
-        ("neighbour", own.sources(expired_addresses.STAGE, NEIGHBOURS)),
-        ("expired", own.sources(expired_addresses.STAGE)),
-        ("kept", own.sources(expired_addresses.STAGE, KEPT)),
+        ("staged", own.sources(Stage.UNCOMMITTED_ADDRESSES)),
+        ("held", own.sources(Stage.COMMITTED_ADDRESSES, HELD)),
+        ("neighbour", own.sources(Stage.EXPIRED_ADDRESSES, NEIGHBOURS)),
+        ("expired", own.sources(Stage.EXPIRED_ADDRESSES)),
+        ("kept", own.sources(Stage.EXPIRED_ADDRESSES, KEPT)),
     )
     work = [(name, source) for name, sources in named for source in sources]
     for mark_id, folder, parts in journals(context, 0.0):
@@ -72,7 +72,7 @@ def origins_of(workers: Workers, layers: Sequence[Layer], addresses: Sequence[st
 
 def sources_of_origins(layers: Sequence[Layer]) -> list[Source]:
     """The parts of the origins that a mark knows: those of the newest of its layers that looked for them."""
-    stage = expired_addresses.STAGE
+    stage = Stage.EXPIRED_ADDRESSES
     for layer in layers:
         if facts_of(layer.manifests, ExpiredFacts).origins is not None:
             parts = layer.manifests[stage].datasets.get(ORIGINS, ())

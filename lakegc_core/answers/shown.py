@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
+from lakegc_core.names import Stage
 from lakegc_core.policy.facts import Amount
+from lakegc_core.references.ranges.range_files import RangeReader, reading
 from lakegc_core.spark.session import Mapped, clear_errors, many
-from lakegc_core.stages.committed_addresses import stage as committed_addresses
-from lakegc_core.stages.committed_addresses.stage import RangeReader, reading
 from lakegc_core.tables.gather import Feed, rows_of_feeds
 from lakegc_core.tables.parts import spark_width, tasks_for
 
@@ -50,7 +50,7 @@ def shown_by(
     feeds = [
         Feed(source, ("range_id", "exact", "size"), _Sums(layer.mark_id))
         for layer in layers
-        for source in layer.sources(committed_addresses.STAGE)
+        for source in layer.sources(Stage.COMMITTED_ADDRESSES)
     ]
     sums = rows_of_feeds(spark, feeds, _SUMS).as_frame().groupBy("mark_id", "range_id")
     # A range that several marks have read has the same sums in each.

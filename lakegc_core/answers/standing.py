@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.answers.scratch import Scratch
+from lakegc_core.inventory.carried import OBJECTS_SCHEMA, find
+from lakegc_core.judging.reasons import Judge
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import KEPT
 from lakegc_core.marks.last_known import gone
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import Kind, records_of
-from lakegc_core.names import STAGES, Reason
+from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.xids import xid_times
+from lakegc_core.references.of_neighbours import NEIGHBOURS
+from lakegc_core.references.ranges.held_paths import held_by_path
 from lakegc_core.spark.session import Mapped
-from lakegc_core.stages.committed_addresses.stage import held_by_path
-from lakegc_core.stages.expired_addresses import stage as expired_addresses
-from lakegc_core.stages.expired_addresses.stage import KEPT, NEIGHBOURS, Judge
-from lakegc_core.stages.namespace_listing import stage as namespace_listing
-from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, flagged
 from lakegc_core.tables.key_scan import Wanted
@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
 _DELETED = "deleted"
 _ASIDE = "kept_by_mark"
 _STAGED = "named_as_staged"
-_ADDRESS = pa.schema([namespace_listing.SCHEMA.field("address")])
+_ADDRESS = pa.schema([OBJECTS_SCHEMA.field("address")])
 
 
 def objects_of(
@@ -53,12 +53,12 @@ def objects_of(
     folder = aside.folder
     held = held_by_path(spark, aside.of(context), folder, commits, f"{folder}/held", f"{folder}/elsewhere")
     keepers = {
-        _STAGED: own.wanted(uncommitted_addresses.STAGE),
+        _STAGED: own.wanted(Stage.UNCOMMITTED_ADDRESSES),
         Reason.HELD: Wanted(aside.config, ((f"{folder}/held", held.parts),)),
-        Reason.NEIGHBOUR: own.wanted(expired_addresses.STAGE, NEIGHBOURS),
-        _ASIDE: own.wanted(expired_addresses.STAGE, KEPT),
+        Reason.NEIGHBOUR: own.wanted(Stage.EXPIRED_ADDRESSES, NEIGHBOURS),
+        _ASIDE: own.wanted(Stage.EXPIRED_ADDRESSES, KEPT),
     }
-    rows = namespace_listing.find(spark, layers)
+    rows = find(spark, layers)
     rows = among(spark, rows, _deleted_since(spark, context, own, aside), found=False)
     for reason, wanted in keepers.items():
         rows = flagged(spark, rows, reason, wanted)
@@ -67,7 +67,7 @@ def objects_of(
 
 def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside: Scratch) -> Wanted:
     """What sweeps have deleted since the mark was begun, as the ledger last knows it."""
-    records = records_of(context, own.manifests[STAGES[0]].started_at)
+    records = records_of(context, own.manifests[Stage.NAMESPACE_LISTING].started_at)
     if not any(record.kind == Kind.SWEPT and record.parts for record in records.found):
         return Wanted(aside.config, ())
     target = f"{aside.folder}/{_DELETED}"

@@ -35,7 +35,7 @@ from lakegc_core.policy.scenarios import (
     owners,
     whatif_columns,
 )
-from lakegc_core.stages.retention_commits.stage import Seen, effective_rules
+from lakegc_core.references.commits.rules_memory import Seen, effective_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

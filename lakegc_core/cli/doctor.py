@@ -6,10 +6,10 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 
-from lakegc_core.answers.doctor.examine import examine, examine_all
-from lakegc_core.answers.doctor.finding import Diagnosis, Finding, Level
 from lakegc_core.cli.options import settings_of, show
 from lakegc_core.cli.verb import Verb
+from lakegc_core.doctor.examine import examine, examine_all
+from lakegc_core.doctor.finding import Diagnosis, Finding, Level
 from lakegc_core.errors import RefusedError
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import shown

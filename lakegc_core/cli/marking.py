@@ -37,14 +37,11 @@ from lakegc_core.marks.previous import unfinished_mark
 from lakegc_core.marks.sweeps import finished_sweeps, sweeps_of
 from lakegc_core.names import FAILED
 from lakegc_core.policy import guards
-from lakegc_core.stages.swept_report.stage import (
-    SweepResult,
-    check_level,
-    find_foreign_mark,
-    parse_foreign_mark,
-    ready_at,
-)
 from lakegc_core.store.base import connect
+from lakegc_core.sweep.authorize import ready_at
+from lakegc_core.sweep.other_tools import find_foreign_mark, parse_foreign_mark
+from lakegc_core.sweep.result import SweepResult
+from lakegc_core.sweep.what_counts import check_level
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
 from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_minute

@@ -14,7 +14,7 @@ from lakegc_core.config.settings import Settings
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark, open_repository
-from lakegc_core.stages.swept_report.stage import parse_foreign_mark
+from lakegc_core.sweep.other_tools import parse_foreign_mark
 from lakegc_core.views.progress import Reporter
 
 if TYPE_CHECKING:

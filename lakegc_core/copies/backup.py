@@ -18,13 +18,14 @@ from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import RESTORES, STAMP
 from lakegc_core.marks.backups import ALREADY_THERE, BACKUP, COPIED, SAVED, backup_manifest, folder_of, place_of
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import records_of, write_report
+from lakegc_core.names import Stage
 from lakegc_core.policy.holds import PathGlobs
+from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.session import clear_errors, many
-from lakegc_core.stages.committed_addresses.stage import addresses_at
-from lakegc_core.stages.expired_addresses import stage as expired_addresses
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, read, spark_width
@@ -67,7 +68,7 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
     started = time.monotonic()
     target = place_of(context, place)
     with context.lease("backup"):
-        stage = context.mark.require(expired_addresses.STAGE)
+        stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
         folder = folder_of(context)
         copied = copy_objects(
             spark,
@@ -149,10 +150,10 @@ def _close_restore(
 
 
 def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:
-    stage = context.mark.require(expired_addresses.STAGE)
-    folder = context.mark.stage_folder(expired_addresses.STAGE)
-    parts = stage.datasets[expired_addresses.STAGE]
-    return read(spark, context.workspace, folder, parts, expired_addresses.SCHEMA, ["address", "size"])
+    stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
+    folder = context.mark.stage_folder(Stage.EXPIRED_ADDRESSES)
+    parts = stage.datasets[Stage.EXPIRED_ADDRESSES]
+    return read(spark, context.workspace, folder, parts, FINDINGS_SCHEMA, ["address", "size"])
 
 
 def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -> DataFrame:

@@ -14,7 +14,7 @@ from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks, retired_ma
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.previous import newest_complete
 from lakegc_core.marks.sweeps import sweeps_of
-from lakegc_core.names import COMPLETE, STAGES, SWEPT
+from lakegc_core.names import COMPLETE, STAGES, SWEPT, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import Store, connect
@@ -75,7 +75,7 @@ def _own(mark: MarkArtifacts) -> dict[str, Any]:
         if header is None:
             return found | {"state": "not begun"}
         found |= {"started_at": instant(header.started_at), "safety": header.safety}
-        last = mark.manifest(STAGES[-1])
+        last = mark.manifest(Stage.EXPIRED_ADDRESSES)
         if last is None:
             done = [stage for stage in STAGES if mark.manifest(stage)]
             return found | {"state": f"after {done[-1]}" if done else "begun"}

@@ -18,7 +18,7 @@ from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest, MarkArtifa
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.previous import findings_before
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.tables.key_scan import Source, Wanted, sources_of
 from lakegc_core.tables.parts import Part, read, rows_of
@@ -33,8 +33,8 @@ Seals = tuple[tuple[str, str], ...]
 LITTLE = 250_000
 """Objects of a namespace up to which a mark or a sweep of it is little work for Java."""
 
-_LISTING = STAGES[0]
-_LAST = STAGES[-1]
+_LISTING = Stage.NAMESPACE_LISTING
+_LAST = Stage.EXPIRED_ADDRESSES
 
 
 @dataclass(frozen=True)

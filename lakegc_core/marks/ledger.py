@@ -20,7 +20,7 @@ from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts, marks
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, encode
 from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
-from lakegc_core.names import STAGES
+from lakegc_core.names import Stage
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.parts import Part, list_parts, part_named, read_part
 
@@ -103,9 +103,9 @@ def _of_mark(mark: MarkArtifacts, since: float) -> Iterator[Record]:
             parts = _parts_below(mark.store, restore.folder)
             yield Record(Kind.RESTORED, mark.mark_id, 0, restore.folder, parts, finished)
     with suppress(MarkError):
-        last = mark.manifest(STAGES[-1])
+        last = mark.manifest(Stage.EXPIRED_ADDRESSES)
         if last is not None and (seen := last.datasets.get(CAME_BACK)):
-            folder = mark.stage_folder(STAGES[-1], CAME_BACK)
+            folder = mark.stage_folder(Stage.EXPIRED_ADDRESSES, CAME_BACK)
             yield Record(Kind.SEEN, mark.mark_id, 0, folder, tuple(seen), last.started_at)
 
 

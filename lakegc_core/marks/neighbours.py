@@ -20,7 +20,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks.artifacts import HOME, Header, MarkArtifacts, marks
 from lakegc_core.marks.context import RepositoryContext, workspace_at
-from lakegc_core.names import STAGES
+from lakegc_core.names import Stage
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts, read_facts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
@@ -113,7 +113,7 @@ def sight(neighbour: Neighbour, before: float = math.inf) -> Sighting:
             found.append((header.started_at, mark))
     for started, mark in sorted(found, key=lambda each: each[0], reverse=True):
         try:
-            last = mark.manifest(STAGES[-1])
+            last = mark.manifest(Stage.EXPIRED_ADDRESSES)
             refers = read_facts(ExpiredFacts, last.facts).refers_elsewhere if last else None
         except LakegcError as error:
             problems[mark.mark_id] = unread(error)

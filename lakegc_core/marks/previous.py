@@ -13,7 +13,7 @@ from lakegc_core.clock import APART
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import Header, MarkArtifacts, facts_of, marks
 from lakegc_core.marks.context import MarkContext, RepositoryContext
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.facts import CommitsFacts, ListingFacts
 from lakegc_core.policy.judgements import out_of_order
 from lakegc_core.policy.safety import RESUMED_WITHIN, Level
@@ -30,7 +30,7 @@ def newest_complete(
         mark = context.artifacts(mark_id)
         try:
             header = mark.header()
-            if header is None or mark.manifest(STAGES[-1]) is None or not wanted(header, mark):
+            if header is None or mark.manifest(Stage.EXPIRED_ADDRESSES) is None or not wanted(header, mark):
                 continue
         except MarkError:
             continue
@@ -88,7 +88,7 @@ def series_of(header: Header) -> tuple[object, ...]:
 
 def read_at(mark: MarkArtifacts) -> float:
     """When a mark began to read its commits, unix seconds: what it found is true of that moment."""
-    return mark.require(STAGES[2]).started_at
+    return mark.require(Stage.RETENTION_COMMITS).started_at
 
 
 def asked_at(mark: MarkArtifacts) -> float:
@@ -138,7 +138,7 @@ def findings_before(context: MarkContext) -> FindingsBefore:
                 continue
             check_clock(mark, context.level)
             if asked_at(mark) >= read:
-                how = "" if mark.manifest(STAGES[-1]) else _BROKE_OFF
+                how = "" if mark.manifest(Stage.EXPIRED_ADDRESSES) else _BROKE_OFF
                 return FindingsBefore(None, f"mark {mark_id} asked lakeFS after mark {before.mark_id} had read{how}")
         except MarkError as error:
             if unreadable_until(mark) >= read:
@@ -165,7 +165,7 @@ def unfinished_mark(context: RepositoryContext) -> str | None:
     mark = context.artifacts(newest)
     try:
         header = mark.header()
-        if header is None or mark.manifest(STAGES[-1]) is not None:
+        if header is None or mark.manifest(Stage.EXPIRED_ADDRESSES) is not None:
             return None
     except MarkError:
         return None
@@ -211,7 +211,7 @@ def later_marks(context: MarkContext) -> LaterMarks:
             if header is None or header.repository != context.header.repository or mark_id == context.header.mark_id:
                 continue
             check_clock(mark, context.level)
-            asked, complete = asked_at(mark), mark.manifest(STAGES[-1]) is not None
+            asked, complete = asked_at(mark), mark.manifest(Stage.EXPIRED_ADDRESSES) is not None
         except MarkError:
             asked, complete = unreadable_until(mark), False
         if asked < read_at(context.mark):

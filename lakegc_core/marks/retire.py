@@ -27,7 +27,7 @@ from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.previous import asked_at, check_clock, read_at, series_of, unreadable_until
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.sweeps import files_of, sweeps_of
-from lakegc_core.names import FAILED, STAGES, Outcome
+from lakegc_core.names import FAILED, Outcome, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
 
@@ -188,7 +188,7 @@ def _standing(context: RepositoryContext, mark_id: str) -> Standing | None:
         if header is None:
             return None
         check_clock(mark, safety.level(context.policy.safety or safety.FULL.name))
-        complete = mark.manifest(STAGES[-1]) is not None
+        complete = mark.manifest(Stage.EXPIRED_ADDRESSES) is not None
         return Standing(
             mark_id=mark.mark_id,
             started_at=header.started_at,
@@ -196,7 +196,8 @@ def _standing(context: RepositoryContext, mark_id: str) -> Standing | None:
             read_at=read_at(mark) if complete else None,
             series=series_of(header),
             storage_namespace=header.storage_namespace,
-            heads_known=mark.manifest(STAGES[2]) is not None and not mark.facts(CommitsFacts).former_heads_unknown,
+            heads_known=mark.manifest(Stage.RETENTION_COMMITS) is not None
+            and not mark.facts(CommitsFacts).former_heads_unknown,
             rests_on=tuple(rests_on(mark)),
             touched_at=max(_swept_at(mark), restored_at(mark)),
             trouble=_trouble(mark),

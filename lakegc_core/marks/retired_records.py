@@ -14,7 +14,7 @@ from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.sweeps import files_of, journalled, report_of, sweeps_of
-from lakegc_core.names import RETIRED, STAGES, Outcome
+from lakegc_core.names import RETIRED, STAGES, Outcome, Stage
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 def freed_by(record: Json) -> Json:
     """The record of a retired mark in a line: what the mark found, and what was deleted by it."""
-    expired = record["stages"].get(STAGES[-1], {}).get("facts", {}).get("expired", {})
+    expired = record["stages"].get(Stage.EXPIRED_ADDRESSES, {}).get("facts", {}).get("expired", {})
     reports = record["sweeps"].values()
     return {
         "mark_id": record["mark_id"],

@@ -19,10 +19,10 @@ from lakegc_core.marks.catalogue import own_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.marks.retired_records import freed_by, restores_in
 from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
-from lakegc_core.names import COMPLETE, RETIRED, STAGES, SWEPT, Outcome
+from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts
-from lakegc_core.stages.swept_report.stage import judge, ready_at
 from lakegc_core.store.base import connect
+from lakegc_core.sweep.authorize import judge, ready_at
 from lakegc_core.views.report import price_json
 from lakegc_core.views.words import ago, human_bytes, monthly, shown, to_the_minute
 
@@ -73,8 +73,12 @@ def _retired(context: RepositoryContext, mark_id: str) -> Json | None:
     if record is None:
         return None
     swept = [_swept(*each) for each in record["sweeps"].items()]
-    facts = record["stages"].get(STAGES[-1], {}).get("facts", {})
-    told = {"complete": STAGES[-1] in record["stages"], "swept": swept, "restores": record.get("restores", {})}
+    facts = record["stages"].get(Stage.EXPIRED_ADDRESSES, {}).get("facts", {})
+    told = {
+        "complete": Stage.EXPIRED_ADDRESSES in record["stages"],
+        "swept": swept,
+        "restores": record.get("restores", {}),
+    }
     return freed_by(record) | told | {"taken_back": facts.get("taken_back", ())}
 
 

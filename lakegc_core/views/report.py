@@ -18,7 +18,8 @@ from lakegc_core.names import FAILED, STAGES
 from lakegc_core.policy import causes, guards
 from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.stages.swept_report.stage import SweepResult, confirmed_at
+from lakegc_core.sweep.authorize import confirmed_at
+from lakegc_core.sweep.result import SweepResult
 
 if TYPE_CHECKING:
     from lakegc_core.marks.retire import Retirement

@@ -9,7 +9,8 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
-from lakegc_core.stages.swept_report.stage import OUTCOMES_SCHEMA, SweepResult
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
+from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster.authorization import authorize_sweep
 from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures

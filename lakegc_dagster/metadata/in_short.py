@@ -15,7 +15,7 @@ from lakegc_core.policy.facts import (
     StagedFacts,
     StageFacts,
 )
-from lakegc_core.stages.swept_report.stage import ready_at
+from lakegc_core.sweep.authorize import ready_at
 from lakegc_core.views.words import human_bytes, monthly, to_the_minute
 
 

@@ -11,7 +11,7 @@ from lakegc_core.answers.whatif import Point, WhatIf
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.retire import Retirement
 from lakegc_core.names import FAILED, Outcome
-from lakegc_core.stages.swept_report.stage import SweepResult
+from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import Json, sweep_report
 from lakegc_core.views.words import counted, deleted, gone_by, human_bytes
 from lakegc_dagster.metadata.shown import Metadata, cost, place, records

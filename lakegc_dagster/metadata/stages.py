@@ -8,8 +8,10 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from lakegc_core.inventory.carried import OBJECTS_SCHEMA
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.pipeline import Review
 from lakegc_core.policy.causes import shares
@@ -23,12 +25,10 @@ from lakegc_core.policy.facts import (
     StageFacts,
     read_facts,
 )
-from lakegc_core.stages.committed_addresses import stage as committed_addresses
-from lakegc_core.stages.expired_addresses import stage as expired_addresses
-from lakegc_core.stages.namespace_listing import stage as namespace_listing
-from lakegc_core.stages.retention_commits.stage import COMMITS_SCHEMA
-from lakegc_core.stages.swept_report.stage import confirmed_at, ready_at
-from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
+from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA
+from lakegc_core.references.staged import STAGED_SCHEMA
+from lakegc_core.sweep.authorize import confirmed_at, ready_at
 from lakegc_core.views.words import human_bytes
 from lakegc_dagster.config import OVER_BACKUPS
 from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, STOPPED_BY, digest_shown
@@ -47,11 +47,11 @@ from lakegc_dagster.metadata.shown import (
 )
 
 _SCHEMAS: dict[str, pa.Schema] = {
-    "namespace_listing": namespace_listing.SCHEMA,
-    "uncommitted_addresses": uncommitted_addresses.SCHEMA,
+    "namespace_listing": OBJECTS_SCHEMA,
+    "uncommitted_addresses": STAGED_SCHEMA,
     "retention_commits": COMMITS_SCHEMA,
-    "committed_addresses": committed_addresses.SCHEMA,
-    "expired_addresses": expired_addresses.SCHEMA,
+    "committed_addresses": ENTRIES_SCHEMA,
+    "expired_addresses": FINDINGS_SCHEMA,
 }
 _COLUMNS = {
     "address": "key, relative to the storage namespace",

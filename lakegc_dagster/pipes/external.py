@@ -23,6 +23,7 @@ from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.marks.context import MarkContext, open_mark, open_repository
 from lakegc_core.names import STAGES
 from lakegc_core.spark.session import session
+from lakegc_core.stages import MARKING
 from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Json, Order, failed
 
 
@@ -63,10 +64,10 @@ def carry_out(order: Order, say: Callable[[str], None]) -> Json:
         return asdict(pipeline.sweep(spark, mark, dry_run=order.dry_run, accepted=order.accepted))
     if order.verb == BACKUP:
         return asdict(backup(spark, mark, order.place))
-    result = pipeline.MARKING[order.verb](spark, mark)
+    result = MARKING[order.verb](spark, mark)
     for stage in order.then:
         try:
-            pipeline.MARKING[stage](spark, mark)
+            MARKING[stage](spark, mark)
         except LakegcError as error:  # said again, and judged, by the step of that stage
             say(f"{stage}: {error}")
             break

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from lakegc_core.answers.doctor.finding import Finding, Level
+from lakegc_core.doctor.finding import Finding, Level
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.doctor import instance_findings
 from tests.dagster.conftest import Site, open_site

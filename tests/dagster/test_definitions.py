@@ -15,7 +15,7 @@ import lakegc_core
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
-from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_dagster import definitions
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_name

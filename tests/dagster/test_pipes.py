@@ -20,7 +20,7 @@ from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import open_mark
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GC_PARTITIONS, GcCell

@@ -34,6 +34,10 @@ _PATH = re.compile(r"[\w*-][\w.*-]*(?:/[\w.*-]+)*/?")
 _ENDINGS = (".py", ".md", ".toml", ".lock", ".example", ".png")
 _FUNCTION = re.compile(r"`([\w/]+\.py)`: `(\w+)(?:\.(\w+))?`")
 
+COLLECTING = ("inventory", "references", *(f"references/{each}" for each in ("commits", "ranges", "shown")))
+COLLECTING += ("past", "judging", "sweep")
+"""The rooms of lakegc_core that do the work of the stages."""
+
 
 def names(documents: list[Path]) -> list[str]:
     return [document.relative_to(ROOT).as_posix() for document in documents]
@@ -136,26 +140,25 @@ def modules(folder: str) -> set[str]:
     return {file.name for file in (ROOT / folder).glob("*.py") if file.name != "__init__.py"}
 
 
-def test_architecture_names_every_module_of_the_marks_and_of_the_stages() -> None:
-    """Each stands in a row of its own room: the first cell of a stage's first row names the stage."""
+def test_architecture_names_every_module_of_the_marks_and_of_the_rooms_that_collect() -> None:
+    """Each stands in a row of its own room: the first cell of a room's first row names the room."""
     found: dict[str, set[str]] = {"marks": set()}
     room = ""
     for line in (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| module of `lakegc_core/marks/`"):
             room = "marks"
-        elif line.startswith("| stage | module |"):
-            room = "stages"
+        elif line.startswith("| room | module |"):
+            room = "rooms"
         elif not line.startswith("|"):
             room = ""
         elif room == "marks":
             found["marks"] |= set(re.findall(r"`(\w+\.py)`", cells[0]))
-        elif room and re.fullmatch(r"`\w+`|", cells[0]):
+        elif room and re.fullmatch(r"`[\w/]+`|", cells[0]):
             room = cells[0].strip("`") or room
             found.setdefault(room, set()).update(re.findall(r"`(\w+\.py)`", cells[1]))
-    assert found.pop("marks") == modules("lakegc_core/marks")
-    stages = {folder.name for folder in (ROOT / "lakegc_core/stages").iterdir() if (folder / "stage.py").is_file()}
-    assert found == {stage: modules(f"lakegc_core/stages/{stage}") for stage in stages}
+    assert found.keys() == {"marks", *COLLECTING}
+    assert found == {room: modules(f"lakegc_core/{room}") for room in found}
 
 
 def test_every_task_has_an_answer_below_the_tasks() -> None:

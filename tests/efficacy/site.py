@@ -24,9 +24,9 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
-from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.store.base import StoreConfig
+from lakegc_core.sweep.result import SweepResult
 from lakegc_sandbox import Repository, Sandbox, SandboxServer
 from tests.support import oracle
 from tests.support.azurite import AzureServer, azurite

@@ -24,7 +24,7 @@ from lakegc_core.answers.workers import Little
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.pipeline import Review
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from tests.support.golden_replay import Recording, recordings
 from tests.support.recorded_world import RecordedWorld
 from tests.support.replays import Replay, replayed, rows

@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks import neighbours
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
 from lakegc_core.policy import guards
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.stages.swept_report import look, planning
-from lakegc_core.stages.swept_report import stage as swept_report
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.stages import MARKING, swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.sweep import look, planning
+from lakegc_core.sweep.result import SweepResult
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_sandbox import Layout, PageLimits, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
@@ -244,15 +243,15 @@ class Lake:
         """Make a mark, or the first stages of one, a minute a stage. `fire` is told the name of each that has ended."""
         context = self.begin(mark_id, name)
         with context.lease("mark"):
-            for name in list(pipeline.MARKING)[:stages]:
-                pipeline.MARKING[name](self.spark, context)
+            for name in list(MARKING)[:stages]:
+                MARKING[name](self.spark, context)
                 self.wait(minutes=1)
                 fire(name)
         return context
 
     def sweep(self, mark_id: str) -> SweepResult:
         """Sweep a mark, accepting that it takes much."""
-        return swept_report.swept_report(self.spark, open_mark(self.open(), mark_id), accepted=_ACCEPTED)
+        return swept_report(self.spark, open_mark(self.open(), mark_id), accepted=_ACCEPTED)
 
     # --- going back ---
 

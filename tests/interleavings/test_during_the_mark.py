@@ -15,15 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakegc_core import stages
+from lakegc_core.judging import expired
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageOutput
+from lakegc_core.names import Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.retention import Retained, retain
-from lakegc_core.stages.expired_addresses import stage as expired_addresses
-from lakegc_core.stages.retention_commits import commit_walk
-from lakegc_core.stages.retention_commits import stage as retention_commits
-from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_core.references.commits import commit_walk, retained
+from lakegc_core.references.commits.retained import find_retained
+from lakegc_core.references.staged import dump_staged
 from lakegc_sandbox.api import wire
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, look_is_blind, row, stopped_by, without_guards
 
@@ -55,19 +57,19 @@ def _both(one: Callable[..., Retained], other: Callable[..., Retained]) -> Calla
 
 
 def _no_dump(patch: pytest.MonkeyPatch) -> None:
-    dump = uncommitted_addresses.dump_staged
+    dump = dump_staged
 
     def nothing(spark: SparkSession, context: MarkContext, folder: str) -> StageOutput:
-        return replace(dump(spark, context, folder), datasets={uncommitted_addresses.STAGE: ()})
+        return replace(dump(spark, context, folder), datasets={Stage.UNCOMMITTED_ADDRESSES: ()})
 
-    patch.setattr(uncommitted_addresses, "dump_staged", nothing)
+    patch.setattr(stages, "dump_staged", nothing)
 
 
 def _no_times_in_names(patch: pytest.MonkeyPatch) -> None:
     def never(addresses: pa.Array) -> np.ndarray:  # within a function, so that it travels to the executors by value
         return np.full(len(addresses), np.nan)
 
-    patch.setattr(expired_addresses, "xid_times", never)
+    patch.setattr(expired, "xid_times", never)
 
 
 def _every(answer: bool) -> Callable[[Namespace, pa.Array], pa.Array]:
@@ -97,12 +99,12 @@ NAMES = Mechanism("the time in an object's name", _no_times_in_names)
 STAGED = Mechanism("what the mark saw staged", _no_dump)
 SUSPECTS = Mechanism(
     "suspects at the mark",
-    lambda patch: patch.setattr(expired_addresses, "find_reuploads", lambda *arguments, **named: None),
+    lambda patch: patch.setattr(expired, "find_reuploads", lambda *arguments, **named: None),
 )
 HEADS = Mechanism("heads are retained", _commits_without("head:cleared"))
 DANGLING = Mechanism("dangling commits are retained", _commits_without("dangling"))
 HISTORY = Mechanism("what a branch showed lately is retained", _commits_without("rules"))
-LISTINGS = Mechanism("two listings of branches that agree", lambda patch: patch.setattr(retention_commits, "_TRIES", 1))
+LISTINGS = Mechanism("two listings of branches that agree", lambda patch: patch.setattr(retained, "_TRIES", 1))
 MEMORY = Mechanism(
     "rules never shrink at once",
     lambda patch: patch.setitem(safety.LEVELS, "standard", replace(safety.STANDARD, rules_memory=timedelta(0))),
@@ -366,16 +368,16 @@ class DuringTheMark(Story):
     def _backwards(self, patch: pytest.MonkeyPatch) -> None:
         """Read commits, then what is staged, and only then let the mark list; its stages get what was read."""
         context, found = self.lake.begin("m1"), self.lake
-        folders = {stage: context.mark.stage_folder(stage) for stage in (retention_commits.STAGE, DUMP)}
-        commits = retention_commits.find_retained(found.spark, context, folders[retention_commits.STAGE], former=None)
+        folders = {stage: context.mark.stage_folder(stage) for stage in (Stage.RETENTION_COMMITS, DUMP)}
+        commits = find_retained(found.spark, context, folders[Stage.RETENTION_COMMITS], former=None)
         self.fire("between_staged_and_commits")
-        staged = uncommitted_addresses.dump_staged(found.spark, context, folders[DUMP])
+        staged = dump_staged(found.spark, context, folders[DUMP])
         self.fire("between_listing_and_staged")
-        patch.setattr(retention_commits, "find_retained", lambda *arguments, **options: commits)
-        patch.setattr(uncommitted_addresses, "dump_staged", lambda *arguments: staged)
+        patch.setattr(retained, "find_retained", lambda *arguments, **options: commits)
+        patch.setattr(stages, "dump_staged", lambda *arguments: staged)
 
 
-DUMP = uncommitted_addresses.STAGE
+DUMP = Stage.UNCOMMITTED_ADDRESSES
 
 
 def test_garbage_goes_in_these_sweeps_too(story: DuringTheMark, lost: Callable[[str, bool], bool]) -> None:

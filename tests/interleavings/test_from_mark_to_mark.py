@@ -11,10 +11,10 @@ from datetime import timedelta
 
 import pytest
 
+from lakegc_core.judging import since
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.previous import LaterMarks
 from lakegc_core.policy import safety
-from lakegc_core.stages.expired_addresses import since
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from lakegc_core.judging import expired
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.policy.facts import NeighbourFacts
-from lakegc_core.stages.expired_addresses import neighbour_references
-from lakegc_core.stages.expired_addresses import stage as expired_addresses
-from lakegc_core.stages.expired_addresses.neighbour_references import References
-from lakegc_core.stages.swept_report import look
+from lakegc_core.references import of_neighbours as neighbour_references
+from lakegc_core.references.of_neighbours import References
+from lakegc_core.sweep import look
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 FAR, BROKEN = "far", "broken"
@@ -31,7 +31,7 @@ def _nothing(spark: object, context: object, folder: str) -> References:
 
 
 def _not_at_all(patch: pytest.MonkeyPatch) -> None:
-    for module in (expired_addresses, look):
+    for module in (expired, look):
         patch.setattr(module, "read_references", _nothing)
 
 

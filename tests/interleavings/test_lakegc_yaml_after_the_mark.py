@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from lakegc_core.errors import RefusedError
-from lakegc_core.stages.swept_report import stage as swept_report
-from lakegc_core.stages.swept_report import what_counts
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.sweep import sweep, what_counts
+from lakegc_core.sweep.result import SweepResult
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 HOUR = timedelta(hours=1)
@@ -22,11 +21,11 @@ STRICT = {"safety": "standard", "min_age": 25 * HOUR, "protect_tags": True}
 
 STRICTER = Mechanism(
     "the stricter of mark and lakegc.yaml",
-    lambda patch: patch.setattr(swept_report, "as_swept", lambda context: context),
+    lambda patch: patch.setattr(sweep, "as_swept", lambda context: context),
 )
 GRACE = Mechanism(
     "the grace period, asked at the sweep",
-    lambda patch: patch.setattr(swept_report, "check_min_age", lambda context: None),
+    lambda patch: patch.setattr(sweep, "check_min_age", lambda context: None),
 )
 GROUPS = {STRICTER.name: "stricter", GRACE.name: "grace"}
 

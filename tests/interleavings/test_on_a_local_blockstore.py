@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from lakegc_core.stages.uncommitted_addresses import stage as uncommitted_addresses
+from lakegc_core.references import staged
 from lakegc_sandbox import ScanError
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, look_is_blind, row, stopped_by
 
 LISTED = Mechanism(
     "branches are listed",
-    lambda patch: patch.setattr(uncommitted_addresses, "_list_branches", lambda *arguments: ([], [])),
+    lambda patch: patch.setattr(staged, "_list_branches", lambda *arguments: ([], [])),
 )
 GROUPS = {LISTED.name: "listed"}
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.stages.expired_addresses import reuploads
-from lakegc_core.stages.expired_addresses import stage as expired_addresses
-from lakegc_core.stages.swept_report import planning
+from lakegc_core.judging import expired
+from lakegc_core.references.shown import reuploads
+from lakegc_core.sweep import planning
 from tests.interleavings.rig import OLD, Lake, Mechanism, Row, Story, row, stopped_by
 
 
@@ -36,7 +36,7 @@ def _nothing_waits(module: Any) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def _neither(patch: pytest.MonkeyPatch) -> None:
-    _nothing_waits(expired_addresses)(patch)
+    _nothing_waits(expired)(patch)
     _nothing_waits(planning)(patch)
 
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.stages.swept_report import stage as swept_report
-from lakegc_core.stages.swept_report import waves
-from lakegc_core.stages.swept_report.look import Glance, Look
-from lakegc_core.stages.swept_report.planning import Planner
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.sweep import waves
+from lakegc_core.sweep.look import Glance, Look
+from lakegc_core.sweep.planning import Planner
+from lakegc_core.sweep.result import SweepResult
+from lakegc_core.sweep.sweep import _Sweep
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 _came_back = waves.Waves._came_back
-_look_again = swept_report._Sweep._look_again
+_look_again = _Sweep._look_again
 
 
 def _not_before_the_first_wave(patch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ class OneWave(Story):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Planner, "_write_plan", plan)
             patch.setattr(waves, "run_wave", wave)
-            patch.setattr(swept_report._Sweep, "_look_again", look_again)
+            patch.setattr(_Sweep, "_look_again", look_again)
             yield
 
 
@@ -130,7 +130,7 @@ def _comes_too_late(story: OneWave, kind: str) -> None:
     assert not story.lake.reads(story.too_late[kind][0], "a")
     assert found.lost == 1 and "restore them from a backup" in found.trouble
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(swept_report._Sweep, "_record_lost", lambda *arguments: None)
+        patch.setattr(_Sweep, "_record_lost", lambda *arguments: None)
         assert not story.sweep(kind).lost, "nobody would know"
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.stages.retention_commits.stage import ListedRefs
-from lakegc_core.stages.swept_report import look, planning
+from lakegc_core.references.commits.retained import ListedRefs
+from lakegc_core.sweep import look, planning
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 

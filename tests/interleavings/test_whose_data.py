@@ -10,10 +10,10 @@ from datetime import timedelta
 
 import pytest
 
+from lakegc_core import stages
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.previous import previous_mark
-from lakegc_core.stages.retention_commits import stage as retention_commits
-from lakegc_core.stages.swept_report import look
+from lakegc_core.sweep import look
 from tests.interleavings.rig import NAME, Lake, Mechanism, Row, Story, row, stopped_by, without_guards
 
 DAY = 25 * 3600.0  # and an hour
@@ -22,7 +22,7 @@ TWO_WEEKS = 15 * 86_400.0  # and a day: a mark is swept within 14
 HEADS = Mechanism("guard known-heads", without_guards("known-heads"))
 FORMER = Mechanism(
     "marks of a repository that was re-created count",
-    lambda patch: patch.setattr(retention_commits, "former_state", previous_mark),
+    lambda patch: patch.setattr(stages, "former_state", previous_mark),
 )
 CLOCKS = Mechanism("guard clocks, at the mark", without_guards("clocks"))
 CLOCKS_LATER = Mechanism("guard clocks, at the sweep", without_guards("clocks"))

@@ -24,10 +24,10 @@ from lakegc_core.answers.workers import Little
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
+from lakegc_core.names import Stage
+from lakegc_core.past.ranges import ORIGINS
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.scenarios import POINTS
-from lakegc_core.stages.expired_addresses.old_ranges import ORIGINS
-from lakegc_core.stages.expired_addresses.since import STAGE as EXPIRED
 from lakegc_core.tables.parts import read_part
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support import histories, oracle
@@ -257,7 +257,10 @@ def check_explain(spark: SparkSession, context: MarkContext, right: Right, name:
 
 def origins_of(context: MarkContext) -> dict[str, dict[str, Any]]:
     """What a mark says of the past of objects, by address."""
-    parts, folder = context.mark.require(EXPIRED).datasets[ORIGINS], context.mark.stage_folder(EXPIRED, ORIGINS)
+    parts, folder = (
+        context.mark.require(Stage.EXPIRED_ADDRESSES).datasets[ORIGINS],
+        context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, ORIGINS),
+    )
     rows = [row for part in parts for batch in read_part(context.workspace, folder, part) for row in batch.to_pylist()]
     found = {row["address"]: row for row in rows}
     assert len(found) == len(rows), "each object has one past"

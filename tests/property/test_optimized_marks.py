@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core import pipeline
+from lakegc_core.inventory import carried as inventory
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import KEPT, MISSING
 from lakegc_core.marks.layers import all_layers
 from lakegc_core.names import STAGES
-from lakegc_core.stages.expired_addresses.clean import MISSING
-from lakegc_core.stages.expired_addresses.since import KEPT
-from lakegc_core.stages.namespace_listing import inventory
 from lakegc_core.tables import joins
 from lakegc_core.tables.parts import read_part
 from tests.support import oracle, towns

@@ -20,8 +20,10 @@ from lakegc_core.copies.backup import CopyResult, backup, restore
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import NO_ANSWER
-from lakegc_core.stages.swept_report.stage import SweepResult, close_sweep, swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.store.local import LocalStore
+from lakegc_core.sweep.result import SweepResult
+from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.views.history import history_of
 from tests.support.lake import NOW, Lake, leave
 from tests.support.swept import ACCEPTED

@@ -30,9 +30,9 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import LEASE
-from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.result import SweepResult
 from lakegc_core.tables.parts import list_parts, read_part
 from lakegc_sandbox import Layout, Repository, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY

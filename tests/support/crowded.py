@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from lakegc_core.stages.expired_addresses import optimized, since
+from lakegc_core.judging import optimized, since
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables import joins
 

@@ -22,7 +22,7 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.retire import Retirement, retire
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.sweep.result import SweepResult
 from tests.support import towns
 from tests.support.histories import BRANCHES, Step
 from tests.support.long_town import LongTown

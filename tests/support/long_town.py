@@ -10,7 +10,7 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy, ScaleSettings, Settings
 from lakegc_core.marks.artifacts import AUTO
 from lakegc_core.marks.context import MarkContext, open_mark
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.sweep.result import SweepResult
 from tests.support import oracle, towns
 from tests.support.night_stores import SilentConfig, dying
 from tests.support.towns import Town

@@ -36,7 +36,7 @@ MARKS = (
     ),
     *of(
         "lakegc_core/marks/lease.py",
-        "tests/core/stages/swept_report/test_deletion.py -k outlives",
+        "tests/core/sweep/test_deletion.py -k outlives",
         (
             "the proof stands whoever holds the lease",
             'return bool(found["owner"] == self.owner and found["expires_at"])',
@@ -128,8 +128,8 @@ MARKS = (
 
 LISTING = (
     *of(
-        "lakegc_core/stages/namespace_listing/inventory.py",
-        "tests/core/stages/namespace_listing/test_inventory.py",
+        "lakegc_core/inventory/carried.py",
+        "tests/core/inventory/test_carried.py",
         (
             "a slice is taken over though objects still appear in it",
             'row["listed_at"] >= wanted[row["unit"]] + window',
@@ -142,8 +142,8 @@ LISTING = (
         ),
     ),
     *of(
-        "lakegc_core/stages/namespace_listing/stage.py",
-        "tests/core/stages/namespace_listing/test_namespace_listing_stage.py",
+        "lakegc_core/inventory/listing.py",
+        "tests/core/inventory/test_listing.py",
         (
             "any folder passes for lakeFS's metadata",
             "found_metadata |= folder in self.metadata or",
@@ -157,8 +157,8 @@ LISTING = (
         ("somebody else's file is lakeFS's", "units, pc.invert(allowed)]", "units, pc.xor(allowed, allowed)]"),
     ),
     *of(
-        "lakegc_core/stages/namespace_listing/shards.py",
-        "tests/core/stages/namespace_listing/test_shards.py",
+        "lakegc_core/inventory/shards.py",
+        "tests/core/inventory/test_shards.py",
         ("folders of a shard that are no slices are not listed", "others.append(below)", "others.clear()"),
     ),
 )

@@ -174,7 +174,7 @@ POLICY = (
     ),
     *of(
         "lakegc_core/policy/holds.py",
-        f"{_HOLDS} tests/core/stages/committed_addresses/test_held_paths.py",
+        f"{_HOLDS} tests/core/references/ranges/test_held_paths.py",
         ("a path is held only if all holds mean it", "found = pc.or_(found, mask)", "found = pc.and_(found, mask)"),
         ("a question mark in a hold is taken literally", 're.compile(r"[*?]")', 're.compile(r"[*]")'),
         (

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from tests.support.mutant_list import of
 
-_EXPIRED = "tests/core/stages/expired_addresses"
-_READ = "tests/core/stages/committed_addresses"
-_REUPLOADS = f"{_EXPIRED}/test_reuploads.py::test"
-_BEFORE = f"{_EXPIRED}/test_swept_before.py::test"
+_JUDGING = "tests/core/judging"
+_READ = "tests/core/references/ranges"
+_SHOWN = "tests/core/references/shown"
+_REUPLOADS = f"{_SHOWN}/test_reuploads.py::test"
+_BEFORE = f"{_JUDGING}/test_swept_before.py::test"
 _RACES = "tests/interleavings"
 
 COMMITS = (
     *of(
-        "lakegc_core/stages/retention_commits/commit_walk.py",
-        "tests/core/stages/retention_commits/test_commit_walk.py",
+        "lakegc_core/references/commits/commit_walk.py",
+        "tests/core/references/commits/test_commit_walk.py",
         (
             "a branch that only the dump has does not count",
             '                    add(kind, ref["name"], ref["commit_id"])\n',
@@ -37,7 +38,7 @@ COMMITS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/retention_commits/commit_walk.py",
+        "lakegc_core/references/commits/commit_walk.py",
         f"{_RACES}/test_during_the_mark.py::test_a_commit_is_only_kept_by_a_tag",
         (
             "tags protect nothing though lakegc.yaml says so",
@@ -46,8 +47,8 @@ COMMITS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/retention_commits/rules_memory.py",
-        "tests/core/stages/retention_commits/test_rules_memory.py",
+        "lakegc_core/references/commits/rules_memory.py",
+        "tests/core/references/commits/test_rules_memory.py",
         (
             "only the rule in force counts",
             "zip(seen, ends, strict=True) if end > since]",
@@ -65,7 +66,7 @@ COMMITS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/committed_addresses/protected.py",
+        "lakegc_core/references/ranges/protected.py",
         f"{_READ}/test_protected.py",
         (
             "a second reading of an address protects nothing",
@@ -74,7 +75,7 @@ COMMITS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/committed_addresses/range_counts.py",
+        "lakegc_core/references/ranges/range_counts.py",
         f"{_READ}/test_range_counts.py",
         (
             "fewer references than none pass",
@@ -88,7 +89,7 @@ COMMITS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/committed_addresses/range_counts.py",
+        "lakegc_core/references/ranges/range_counts.py",
         "tests/core/marks/test_layers.py::test_a_mark_rests_on_those_before_it_and_finds_the_same_garbage",
         (
             "a range that one metarange holds is dropped",
@@ -97,7 +98,7 @@ COMMITS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/committed_addresses/range_files.py",
+        "lakegc_core/references/ranges/range_files.py",
         f"{_READ}/test_range_files.py",
         (
             "a range that is damaged holds nothing",
@@ -106,7 +107,7 @@ COMMITS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/committed_addresses/range_files.py",
+        "lakegc_core/references/ranges/range_files.py",
         f"{_READ}/test_range_counts.py",
         (
             "metaranges that disagree on a range are believed",
@@ -118,8 +119,8 @@ COMMITS = (
 
 EXPIRED = (
     *of(
-        "lakegc_core/stages/expired_addresses/reasons.py",
-        f"{_EXPIRED}/test_reasons.py",
+        "lakegc_core/judging/reasons.py",
+        f"{_JUDGING}/test_reasons.py",
         (
             "the cutoff admits objects of its own second",
             "pc.or_(pc.greater_equal(modified, instant(self.cutoff))",
@@ -147,8 +148,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/since.py",
-        f"{_EXPIRED}/test_since.py",
+        "lakegc_core/judging/since.py",
+        f"{_JUDGING}/test_since.py",
         (
             "a rescue interrupts nothing",
             'return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))',
@@ -171,8 +172,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/clean.py",
-        f"{_EXPIRED}/test_clean.py",
+        "lakegc_core/judging/subtraction.py",
+        f"{_JUDGING}/test_subtraction.py",
         (
             "an index that lacks addresses is compared with",
             "INDEX) != own.rows(committed_addresses.STAGE):",
@@ -185,8 +186,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/optimized.py",
-        f"{_EXPIRED}/test_optimized.py",
+        "lakegc_core/judging/optimized.py",
+        f"{_JUDGING}/test_optimized.py",
         (
             "what a range holds is judged like what nothing holds",
             '_LOOSE: learnt.filter(pc.is_null(learnt["range_id"])),',
@@ -195,12 +196,12 @@ EXPIRED = (
     ),
     *of(
         "lakegc_core/store/head_requests.py",
-        f"{_EXPIRED}/test_optimized.py",
+        f"{_JUDGING}/test_optimized.py",
         ("a store that does not answer says that objects are gone", "return error", "return None"),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/address_rows.py",
-        f"{_EXPIRED}/test_address_rows.py",
+        "lakegc_core/judging/address_rows.py",
+        f"{_JUDGING}/test_address_rows.py",
         (
             "what ranges of the marks below hold is garbage",
             "live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)",
@@ -209,8 +210,8 @@ EXPIRED = (
         ("what a retained range holds is freed", "(kind == DROPPED_SINCE) & ~live &", "(kind == DROPPED_SINCE) &"),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/address_rows.py",
-        f"{_EXPIRED}/test_address_rows.py",
+        "lakegc_core/judging/address_rows.py",
+        f"{_JUDGING}/test_address_rows.py",
         (
             "what was missing before is not asked for again",
             "among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)",
@@ -218,7 +219,7 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/reuploads.py",
+        "lakegc_core/references/shown/reuploads.py",
         f"{_REUPLOADS}_a_class_for_which_no_budget_suffices_does_not_keep_the_others_waiting",
         (
             "candidates that are too dear to ask for are shown nowhere",
@@ -227,7 +228,7 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/reuploads.py",
+        "lakegc_core/references/shown/reuploads.py",
         f"{_REUPLOADS}_empty_objects_come_last",
         (
             "candidates that the budget does not suffice for are shown nowhere",
@@ -236,7 +237,7 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/alike.py",
+        "lakegc_core/references/shown/alike.py",
         f"{_REUPLOADS}_what_a_branch_shows_over_an_imported_entry_is_kept_and_what_is_like_it_goes",
         (
             "an imported entry hides nothing",
@@ -245,7 +246,7 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/alike.py",
+        "lakegc_core/references/shown/alike.py",
         f"{_REUPLOADS}_an_entry_that_claims_another_size_than_its_object_has_may_hide_any_candidate",
         (
             "an entry that claims another size than its object hides nothing",
@@ -254,8 +255,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/heads.py",
-        f"{_EXPIRED}/test_heads.py",
+        "lakegc_core/references/shown/heads.py",
+        f"{_SHOWN}/test_heads.py",
         ("a look asks for the heads of the mark", "        branches=since.branches,\n", ""),
         (
             "a look does not search what it has read itself",
@@ -264,8 +265,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/classes.py",
-        f"{_EXPIRED}/test_classes.py",
+        "lakegc_core/references/shown/classes.py",
+        f"{_SHOWN}/test_classes.py",
         (
             "what waited before comes last",
             "np.where(waited, 0, 2 * 64 * _FINE * _SPREAD)",
@@ -273,8 +274,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/asking.py",
-        f"{_EXPIRED}/test_asking.py",
+        "lakegc_core/references/shown/asking.py",
+        f"{_SHOWN}/test_asking.py",
         (
             "an encoded address is read in one way",
             "plain = pc.and_not(starts, pc.match_substring_regex(told, ODD_PATH))",
@@ -287,8 +288,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/asking.py",
-        f"{_EXPIRED}/test_asking.py",
+        "lakegc_core/references/shown/asking.py",
+        f"{_SHOWN}/test_asking.py",
         (
             "one page stands for a whole interval",
             "return last is not None and bool(reached) and reached.encode() >= last",
@@ -296,8 +297,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/proofs.py",
-        f"{_EXPIRED}/test_proofs.py::test_where_an_entry_is_proven_already_and_a_new_candidate_is_not_lakefs_is_asked",
+        "lakegc_core/references/shown/proofs.py",
+        f"{_SHOWN}/test_proofs.py::test_where_an_entry_is_proven_already_and_a_new_candidate_is_not_lakefs_is_asked",
         (
             "a candidate of which nothing is proven differs from all entries",
             'rows = rows.join(many(self._unproven(made)), "size", "left_anti")',
@@ -305,8 +306,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/proofs.py",
-        f"{_EXPIRED}/test_proofs.py::test_what_somebody_replaced_since_is_asked_about_anew",
+        "lakegc_core/references/shown/proofs.py",
+        f"{_SHOWN}/test_proofs.py::test_what_somebody_replaced_since_is_asked_about_anew",
         (
             "what HEADs proved holds for ever",
             "if not self.known.is_mark or not self.known.parts:",
@@ -314,8 +315,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/proofs.py",
-        f"{_EXPIRED}/test_proofs.py::test_a_plain_copy_of_an_entry_whose_claim_is_no_digest_is_found",
+        "lakegc_core/references/shown/proofs.py",
+        f"{_SHOWN}/test_proofs.py::test_a_plain_copy_of_an_entry_whose_claim_is_no_digest_is_found",
         (
             "the claim of an entry needs no proof",
             "proofs.where(\"digest != ''\").distinct()",
@@ -323,8 +324,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/proofs.py",
-        f"{_EXPIRED}/test_proofs.py::test_a_digest_that_no_listing_shows_counts_as_much",
+        "lakegc_core/references/shown/proofs.py",
+        f"{_SHOWN}/test_proofs.py::test_a_digest_that_no_listing_shows_counts_as_much",
         (
             "entries that claim what a candidate holds differ from it",
             'rows = rows.join(many(self._contents(made)), ["size", "digest"], "left_anti").select(*claim)',
@@ -332,8 +333,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/proofs.py",
-        f"{_EXPIRED}/test_proofs.py::test_what_the_heads_do_not_suffice_for_waits_and_later_marks_make_the_others",
+        "lakegc_core/references/shown/proofs.py",
+        f"{_SHOWN}/test_proofs.py::test_what_the_heads_do_not_suffice_for_waits_and_later_marks_make_the_others",
         (
             "what no HEAD was made of differs from all",
             'proofs.where("digest != \'\'").distinct()), names, "left_semi"',
@@ -341,8 +342,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/held_ranges.py",
-        f"{_EXPIRED}/test_held_ranges.py",
+        "lakegc_core/references/shown/held_ranges.py",
+        f"{_SHOWN}/test_held_ranges.py",
         (
             "metaranges that no mark has read hold nothing",
             "    if new:\n",
@@ -350,8 +351,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/compaction.py",
-        f"{_EXPIRED}/test_compaction.py::test_t51_what_the_next_commit_brings_back_is_neither_expired_nor_swept",
+        "lakegc_core/references/shown/compaction.py",
+        f"{_SHOWN}/test_compaction.py::test_t51_what_the_next_commit_brings_back_is_neither_expired_nor_swept",
         (
             "nothing waits for what is staged and may be compacted",
             "return sizes.unionByName(_staged(entries)).distinct()",
@@ -359,18 +360,18 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/swept_before.py",
+        "lakegc_core/judging/swept_before.py",
         f"{_BEFORE}_what_a_sweep_lost_is_missing_although_its_list_has_it",
         ("what a sweep lost is excused", '.as_frame().where("NOT lost")', ".as_frame()"),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/swept_before.py",
+        "lakegc_core/judging/swept_before.py",
         f"{_BEFORE}_where_a_journal_does_not_read_nothing_is_excused",
         ("a journal that does not read excuses what is missing", "if not records.whole:", "if False:"),
     ),
     *of(
-        "lakegc_core/stages/expired_addresses/came_back.py",
-        f"{_EXPIRED}/test_came_back.py::test_what_was_deleted_since_the_listing_has_not_come_back_unless_the_store_shows_it",
+        "lakegc_core/inventory/came_back.py",
+        "tests/core/inventory/test_came_back.py::test_what_was_deleted_since_the_listing_has_not_come_back_unless_the_store_shows_it",
         (
             "what was deleted since the listing counts as come back",
             "shape.where(~sure).mapInArrow(_There(config), shape.schema)",

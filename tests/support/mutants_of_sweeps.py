@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.support.mutant_list import of
 
-_SWEPT = "tests/core/stages/swept_report"
+_SWEPT = "tests/core/sweep"
 _RACES = "tests/interleavings"
 
 PLANS = (
     *of(
-        "lakegc_core/stages/swept_report/authorize.py",
+        "lakegc_core/sweep/authorize.py",
         f"{_SWEPT}/test_authorize.py",
         (
             "a mark's findings are confirmed before the gap is over",
@@ -19,12 +19,12 @@ PLANS = (
         ("a look may follow the listing at once", "    if wait > 0:\n", "    if wait > 86400:\n"),
     ),
     *of(
-        "lakegc_core/stages/swept_report/authorize.py",
+        "lakegc_core/sweep/authorize.py",
         f"{_SWEPT}/test_authorize.py",
         ("a laxer level than that of lakegc.yaml judges", "level=effective_level(context),", "level=context.level,"),
     ),
     *of(
-        "lakegc_core/stages/swept_report/what_counts.py",
+        "lakegc_core/sweep/what_counts.py",
         "tests/core/whole/test_unknown_names.py",
         (
             "unknown names are collected if either says so",
@@ -33,7 +33,7 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/what_counts.py",
+        "lakegc_core/sweep/what_counts.py",
         f"{_SWEPT}/test_what_counts.py",
         (
             "a longer minimum age moves no cutoff",
@@ -52,7 +52,7 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/planning.py",
+        "lakegc_core/sweep/planning.py",
         f"{_SWEPT}/test_planning.py",
         ("what is too young by lakegc.yaml is planned", "        table = self._without_young(table)\n", ""),
         (
@@ -62,12 +62,12 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/planning.py",
+        "lakegc_core/sweep/planning.py",
         f"{_RACES}/test_after_the_mark.py::test_a_tag_is_put_on_an_expired_commit",
         ("what the look finds committed is planned", '.when(F.col("live"), Outcome.RESCUED)', ""),
     ),
     *of(
-        "lakegc_core/stages/swept_report/planning.py",
+        "lakegc_core/sweep/planning.py",
         f"{_RACES}/test_from_mark_to_mark.py -k a_later_mark_found_it_live",
         (
             "what later marks found is not asked",
@@ -76,7 +76,7 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/planning.py",
+        "lakegc_core/sweep/planning.py",
         f"{_RACES}/test_after_the_mark.py {_RACES}/test_from_mark_to_mark.py -k after_the_mark",
         (
             "what was dead for less than the gap is planned",
@@ -85,7 +85,7 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/planning.py",
+        "lakegc_core/sweep/planning.py",
         f"{_RACES}/test_while_the_look_asks.py",
         (
             "a look counts though heads have moved meanwhile",
@@ -94,7 +94,7 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/look.py",
+        "lakegc_core/sweep/look.py",
         f"{_SWEPT}/test_look.py",
         (
             "a repository that was created anew is taken for the one that was marked",
@@ -124,7 +124,7 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/look.py",
+        "lakegc_core/sweep/look.py",
         f"{_SWEPT}/test_look.py",
         (
             "a look at a restored server is believed",
@@ -136,7 +136,7 @@ PLANS = (
 
 DELETES = (
     *of(
-        "lakegc_core/stages/swept_report/waves.py",
+        "lakegc_core/sweep/waves.py",
         f"{_SWEPT}/test_waves.py",
         (
             "a wave is sent though rules have changed",
@@ -152,7 +152,7 @@ DELETES = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/deletion.py",
+        "lakegc_core/sweep/deletion.py",
         f"{_SWEPT}/test_deletion.py",
         (
             "the age of what is planned is not judged before it is deleted",
@@ -191,7 +191,7 @@ DELETES = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/record.py",
+        "lakegc_core/sweep/record.py",
         f"{_SWEPT}/test_record.py",
         (
             "what was rescued is asked for again",
@@ -226,7 +226,7 @@ DELETES = (
         ),
     ),
     *of(
-        "lakegc_core/stages/swept_report/lost.py",
+        "lakegc_core/sweep/lost.py",
         f"{_SWEPT}/test_lost.py",
         (
             "what is referenced and gone passes for rescued",

@@ -12,12 +12,12 @@ import pytest
 
 from lakegc_core.marks import lease
 from lakegc_core.names import NO_ANSWER
-from lakegc_core.stages.swept_report import planning, waves
-from lakegc_core.stages.swept_report.deletion import Deletion, Piece
-from lakegc_core.stages.swept_report.record import SweepRecord
 from lakegc_core.store.base import StoreProbe
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
+from lakegc_core.sweep import planning, waves
+from lakegc_core.sweep.deletion import Deletion, Piece
+from lakegc_core.sweep.record import SweepRecord
 from tests.support.towns import Clock, Crash
 
 if TYPE_CHECKING:

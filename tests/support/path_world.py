@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
-from lakegc_core.stages.committed_addresses.range_files import RANGES, RANGES_SCHEMA
-from lakegc_core.stages.retention_commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
+from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA
 from lakegc_sandbox import Repository
 from tests.support.lake import Lake, lake, quick
 from tests.support.marks import Rows, finish

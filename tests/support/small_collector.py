@@ -20,7 +20,7 @@ from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.retention import Graph, NamedCommits, Rules, retain
 from lakegc_core.policy.safety import Level
-from lakegc_core.stages.retention_commits.rules_memory import Seen, effective_rules
+from lakegc_core.references.commits.rules_memory import Seen, effective_rules
 from tests.support.facts import whole_facts
 from tests.support.small_lake import SECOND, Lake, name_of
 

@@ -26,11 +26,11 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import ScaleSettings, ServerSettings, Settings, StoreMapping
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_repository
-from lakegc_core.stages.swept_report import deletion
-from lakegc_core.stages.swept_report.record import FINAL
-from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.sweep import deletion
+from lakegc_core.sweep.record import FINAL
+from lakegc_core.sweep.result import SweepResult
 from lakegc_core.tables.parts import list_parts, read_part
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.files.names import Names

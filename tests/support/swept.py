@@ -10,12 +10,12 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.marks.context import open_mark
-from lakegc_core.stages.swept_report import planning, waves
-from lakegc_core.stages.swept_report import stage as swept_report
-from lakegc_core.stages.swept_report.deletion import Piece
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.stages import swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
+from lakegc_core.sweep import planning, sweep, waves
+from lakegc_core.sweep.deletion import Piece
+from lakegc_core.sweep.result import SweepResult
 from tests.support.lake import Lake, leave
 
 if TYPE_CHECKING:
@@ -43,17 +43,17 @@ class Swept:
         self.spark, self.lake, self.patch = spark, found, patch
         self.context = open_mark(found.open("lake"), "m1")
         self.waves = self.looks = 0
-        take_look = swept_report.take_look
+        take_look = sweep.take_look
 
         def look(*arguments: Any) -> Any:
             self.looks += 1
             return take_look(*arguments)
 
-        for module in (planning, swept_report):
+        for module in (planning, sweep):
             patch.setattr(module, "take_look", look)
 
     def sweep(self) -> SweepResult:
-        return swept_report.swept_report(self.spark, self.context, accepted=ACCEPTED)
+        return swept_report(self.spark, self.context, accepted=ACCEPTED)
 
     def left(self) -> list[str]:
         return [key for key in GARBAGE if (self.lake.files("lake") / key).exists()]

@@ -30,9 +30,9 @@ from lakegc_core.lakefs.http import Http
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import AUTO, HOME
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
-from lakegc_core.stages.swept_report.result import SweepResult
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.sweep.result import SweepResult
 from lakegc_sandbox import Layout, PageLimits, Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from lakegc_sandbox.model.refs import GoneError

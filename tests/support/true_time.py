@@ -15,9 +15,9 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.marks.context import MarkContext, open_mark
-from lakegc_core.stages.swept_report.result import SweepResult
 from lakegc_core.store.base import StoreProbe
 from lakegc_core.store.local import LocalStore
+from lakegc_core.sweep.result import SweepResult
 from tests.support.lake import NOW, Lake, lake, quick
 
 if TYPE_CHECKING:

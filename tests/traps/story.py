@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core import pipeline
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.tables.parts import list_parts, read_part
 from lakegc_sandbox import PageLimits
 from tests.core.policy.test_namespace import HEX, ID, SIGNATURE, SLICE, XID

@@ -13,7 +13,7 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.stages.committed_addresses.range_files import RangeReader
+from lakegc_core.references.ranges.range_files import RangeReader
 from lakegc_sandbox import Layout, Repository
 from lakegc_sandbox.files.graveler_writer import write_range
 from tests.support.lake import lake

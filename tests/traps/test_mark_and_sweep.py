@@ -14,7 +14,7 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
-from lakegc_core.stages.retention_commits.stage import find_retained
+from lakegc_core.references.commits.retained import find_retained
 from lakegc_core.tables.parts import read_part
 from tests.support.lake import lake, quick
 from tests.support.servers import binary

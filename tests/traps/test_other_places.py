@@ -17,8 +17,8 @@ from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.guards import BY_NAME, Verdict
 from lakegc_core.policy.safety import FULL
-from lakegc_core.stages.namespace_listing.stage import namespace_listing
-from lakegc_core.stages.retention_commits.stage import find_retained
+from lakegc_core.references.commits.retained import find_retained
+from lakegc_core.stages import namespace_listing
 from lakegc_core.store.local import LocalConfig
 from lakegc_sandbox import Layout
 from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick

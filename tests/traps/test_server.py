@@ -15,10 +15,10 @@ from lakegc_core.errors import IncompleteError, ObjectNotFoundError, RefusedErro
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import GcRules
 from lakegc_core.marks.context import block_prefix
-from lakegc_core.stages.retention_commits.stage import find_retained
-from lakegc_core.stages.swept_report.read_sample import Sample, read_again
-from lakegc_core.stages.uncommitted_addresses.stage import dump_staged
+from lakegc_core.references.commits.retained import find_retained
+from lakegc_core.references.staged import dump_staged
 from lakegc_core.store.base import connect
+from lakegc_core.sweep.read_sample import Sample, read_again
 from lakegc_sandbox import PageLimits
 from tests.support.lake import NO_SPARK, Lake, lake
 from tests.support.replays import KEEP_ALL

@@ -13,7 +13,7 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_sandbox import Repository
 from tests.core.answers.conftest import mark, not_needed
 from tests.support.lake import NOW, Lake, leave

@@ -21,7 +21,7 @@ from lakegc_core.marks.layers import Restore, layers_of, restored_since
 from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.scenarios import Change
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.tables.parts import Part, PartWriter, read_part
 from lakegc_sandbox import Repository
 from tests.core.answers.conftest import mark, not_needed

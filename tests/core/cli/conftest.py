@@ -14,8 +14,8 @@ import pytest
 from lakegc_core.cli import answers, marking, report
 from lakegc_core.config.settings import Settings
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
-from lakegc_core.names import STAGES
-from lakegc_core.stages.expired_addresses.since import SCHEMA, STAGE
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
+from lakegc_core.names import STAGES, Stage
 from lakegc_sandbox import Repository
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick
@@ -46,8 +46,15 @@ class Desk:
         ]
         found = {"objects": len(rows), "bytes": 10 * len(rows)}
         for stage in STAGES:
-            if stage == STAGE:
-                finish(context, stage, {STAGE: (SCHEMA, rows)}, expired=found, confirmed=found, listed=found)
+            if stage == Stage.EXPIRED_ADDRESSES:
+                finish(
+                    context,
+                    stage,
+                    {Stage.EXPIRED_ADDRESSES: (FINDINGS_SCHEMA, rows)},
+                    expired=found,
+                    confirmed=found,
+                    listed=found,
+                )
             else:
                 finish(context, stage)
         return context

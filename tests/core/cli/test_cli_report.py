@@ -15,7 +15,7 @@ from lakegc_core.config.settings import Settings
 from lakegc_core.errors import StoreError
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import RepositoryContext, begin_mark, open_repository
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_sandbox import Repository
 from tests.core.cli.conftest import Desk
 from tests.support.lake import MIN_AGE, NOW, leave

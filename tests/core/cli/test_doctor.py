@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from lakegc_core.answers.doctor.finding import Diagnosis, Finding, Level
 from lakegc_core.cli import main
 from lakegc_core.cli.doctor import doctor_screen
+from lakegc_core.doctor.finding import Diagnosis, Finding, Level
 from lakegc_sandbox import Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 

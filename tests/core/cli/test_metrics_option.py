@@ -10,7 +10,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.cli import main, marking
 from lakegc_core.errors import RefusedError, StoreError
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.sweep.result import SweepResult
 from tests.core.cli.conftest import Desk
 from tests.core.views.test_metrics import parsed
 

@@ -14,7 +14,7 @@ from lakegc_core.copies.backup import backup, restore
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.backups import backup_facts
 from lakegc_core.policy.facts import BackupFacts
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
 from tests.support import servers
 from tests.support.replays import Replay, environment

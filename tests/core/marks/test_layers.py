@@ -16,15 +16,15 @@ import lakegc_core
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.errors import CorruptFileError, MarkError
+from lakegc_core.inventory import carried as inventory
+from lakegc_core.judging import optimized
 from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Basis, all_layers, choose, is_little, will_be_little
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import ListingFacts
-from lakegc_core.stages.committed_addresses.range_files import INDEX
-from lakegc_core.stages.expired_addresses import optimized
-from lakegc_core.stages.namespace_listing import inventory
+from lakegc_core.references.ranges.range_files import INDEX
 from lakegc_sandbox import Repository
 from tests.support.crowded import large_index
 from tests.support.lake import NOW, Lake, lake, quick

@@ -15,7 +15,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.layers import restored_at
 from lakegc_core.marks.ledger import Kind, keep_records, records_of, restores_of, write_report
-from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from tests.support.lake import NOW, lake
 from tests.support.marks import parts
 

@@ -27,9 +27,9 @@ from lakegc_core.marks.previous import former_state, later_marks, previous_findi
 from lakegc_core.marks.retire import Standing, list_retired, reasons_to_keep, retire
 from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL, LEAST_MARKS, RETIREMENT
-from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox import Sandbox, SandboxServer
 from tests.support.lake import lake

@@ -17,7 +17,7 @@ from lakegc_core.errors import StoreError
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.retire import retire
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.views.history import _totals, freed_bytes, history_of, history_screen, marks_lines, not_freed
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import NOW, Lake, lake, leave, quick

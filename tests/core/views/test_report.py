@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakegc_core.config.settings import Price
-from lakegc_core.stages.swept_report.result import SweepResult
+from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views import report, screen, words
 
 COUNTS = {"listed": 100, "committed": 50, "uncommitted": 0, "held": 40, "expired": 10}

@@ -16,10 +16,10 @@ import pytest
 
 from lakegc_core.errors import IncompleteError, MarkError, RefusedError
 from lakegc_core.names import NO_ANSWER
-from lakegc_core.stages.swept_report.deletion import OUTCOMES_SCHEMA
-from lakegc_core.stages.swept_report.record import SweepRecord
-from lakegc_core.stages.swept_report.stage import close_sweep
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
+from lakegc_core.sweep.record import SweepRecord
+from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.tables.parts import PartWriter
 from tests.support import crash_lake
 from tests.support.crash_lake import ARTIFACTS, LATER, MARK, Lake, dies, killed
@@ -102,7 +102,7 @@ def test_a_sweep_that_dies_after_each_of_its_steps_in_turn_is_right_in_the_end(
 ) -> None:
     before, right, readable, script = swept.stored(), swept.garbage(), swept.readable(), swept.script(EVERYWHERE)
     results: list[Any] = []
-    monkeypatch.setattr("lakegc_core.stages.swept_report.planning._ROWS_A_PART", 4)
+    monkeypatch.setattr("lakegc_core.sweep.planning._ROWS_A_PART", 4)
     for _ in range(STARTS):
         told = swept.final_outcomes()
         died = dies(lambda script: results.append(swept.sweep(script)), script)
@@ -135,7 +135,7 @@ def test_what_comes_back_to_life_while_a_sweep_is_dead_is_rescued_or_called_lost
     swept: Lake, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
 ) -> None:
     """None of what the dead sweep deleted passes for rescued, with or without a record of its delete."""
-    monkeypatch.setattr("lakegc_core.stages.swept_report.planning._ROWS_A_PART", 4)
+    monkeypatch.setattr("lakegc_core.sweep.planning._ROWS_A_PART", 4)
     before, right = swept.stored(), swept.garbage()
     assert dies(swept.sweep, swept.script(step, moment=moment))
     gone = before.keys() - swept.stored().keys()
@@ -246,7 +246,7 @@ def test_a_sweep_that_broke_off_is_closed_without_deleting_more_however_old_its_
     spark: SparkSession, swept: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some of it is on record, some was deleted by a task that never told, the rest is still there."""
-    monkeypatch.setattr("lakegc_core.stages.swept_report.planning._ROWS_A_PART", 4)
+    monkeypatch.setattr("lakegc_core.sweep.planning._ROWS_A_PART", 4)
     before, right = swept.stored(), swept.garbage()
     assert dies(swept.sweep, swept.script("delete objects", moment=AFTER))
     stored = swept.stored()

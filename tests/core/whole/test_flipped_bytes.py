@@ -16,11 +16,11 @@ import pytest
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
-from lakegc_core.stages.retention_commits import rules_memory
-from lakegc_core.stages.swept_report.record import SweepRecord
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.references.commits import rules_memory
+from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.parts import Part, list_parts, read_part
 from tests.support import crash_lake
 from tests.support.crash_lake import ARTIFACTS, MARK, Lake, dies
@@ -43,7 +43,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A lake, kept with its mark (`marked`) and with a sweep that broke off half-way (`half`)."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("LAKEGC_UNSAFE", "yes")
-        environment.setattr("lakegc_core.stages.swept_report.planning._ROWS_A_PART", 4)
+        environment.setattr("lakegc_core.sweep.planning._ROWS_A_PART", 4)
         with crash_lake.lake(spark, tmp_path_factory.mktemp("flips")) as found:
             found.mark()
             found.keep("marked")

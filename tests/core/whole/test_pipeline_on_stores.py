@@ -17,7 +17,7 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import begin_mark, open_repository
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.store.azure.store import AzureStore
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.views.report import sweep_report

@@ -22,7 +22,7 @@ from lakegc_core.config.lakectl import Credentials, LakectlSettings, load_lakect
 from lakegc_core.config.settings import ServerSettings, Settings, SparkSettings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from tests.support import servers
 from tests.support.proxy import Answer, Forward, Request, proxy
 from tests.support.replays import LAKEFS_KEY, LAKEFS_SECRET, Replay, environment, replayed

@@ -16,7 +16,7 @@ from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.names import STAGES
-from lakegc_core.stages.swept_report.stage import swept_report
+from lakegc_core.stages import swept_report
 from lakegc_core.views.screen import mark_screen
 from tests.support.lake import NOW, Lake, lake, leave, quick
 

@@ -22,7 +22,8 @@ from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import retire
 from lakegc_core.policy.facts import ExpiredFacts, ListingFacts
-from lakegc_core.stages.swept_report.stage import close_sweep, swept_report
+from lakegc_core.stages import swept_report
+from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.views import screen
 from tests.support.lake import NOW, Lake, lake, quick
 from tests.support.swept import ACCEPTED

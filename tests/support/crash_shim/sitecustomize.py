@@ -9,7 +9,7 @@ from datetime import timedelta
 
 if "CRASH_SCRIPT" in os.environ:
     from lakegc_core.marks import lease
-    from lakegc_core.stages.swept_report import deletion, planning
+    from lakegc_core.sweep import deletion, planning
     from tests.support.crashing import Script, arm
 
     lease.LEASE_RENEWAL = timedelta(seconds=0.5)
@@ -26,7 +26,7 @@ if "CRASH_SCRIPT" in os.environ:
     arm(script)
 
 if "CRASH_BATCH" in os.environ:
-    from lakegc_core.stages.swept_report import deletion, planning
+    from lakegc_core.sweep import deletion, planning
 
     deletion.BATCH = int(os.environ["CRASH_BATCH"])
     deletion._JOURNAL = 3 * deletion.BATCH

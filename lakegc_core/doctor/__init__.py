@@ -1,0 +1,1 @@
+"""What is wrong with a setup, before a mark finds out."""

@@ -1,0 +1,171 @@
+"""The doctor's rounds: through one repository with its stores, or through all of them as far as lakeFS tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from lakegc_core import clock
+from lakegc_core.config.settings import Settings
+from lakegc_core.doctor.etags import examine_etags
+from lakegc_core.doctor.finding import Diagnosis, Finding, Json, Level, sentence, worst_first
+from lakegc_core.doctor.lakefs_rights import MARK, try_lakefs, try_server
+from lakegc_core.doctor.namespaces import examine_namespaces
+from lakegc_core.doctor.newest_mark import examine_newest_mark
+from lakegc_core.doctor.policies import MOST, examine_patterns, examine_places
+from lakegc_core.doctor.rules import examine_rules
+from lakegc_core.doctor.server import about, examine_server
+from lakegc_core.doctor.store_rights import UNREACHABLE, try_clock, try_server_clock, try_store
+from lakegc_core.doctor.store_settings import examine_settings
+from lakegc_core.errors import LakegcError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.lakefs.models import Repository
+from lakegc_core.marks.artifacts import HOME
+from lakegc_core.marks.context import RepositoryContext, open_repository
+from lakegc_core.policy import safety
+from lakegc_core.store.base import connect
+
+_REFUSED = {401, 403}
+
+
+def _say_nothing(message: str) -> None:
+    pass
+
+
+@dataclass
+class _Round:
+    """What was looked at so far, and what was found."""
+
+    say: Callable[[str], None]
+    looked_at: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def look(self, at: str, examine: Callable[[], Iterable[Finding]]) -> None:
+        """Look at one thing. An error ends this look alone, and is a finding."""
+        self.say(f"looking at {at}")
+        try:
+            self.findings += examine()
+            self.looked_at.append(at)
+        except LakegcError as error:
+            self.findings.append(_broken_off(at, error))
+
+    def diagnosis(self, repository: str, server: Json) -> Diagnosis:
+        """What came of it. What two looks found in the same words counts once."""
+        return Diagnosis(repository, server, tuple(self.looked_at), worst_first(dict.fromkeys(self.findings)))
+
+
+def examine(
+    settings: Settings, name: str, *, client: LakeFSClient | None = None, say: Callable[[str], None] = _say_nothing
+) -> Diagnosis:
+    """One repository: every right tried, its stores, its neighbours, its rules, its newest mark.
+
+    LakeFSError if lakeFS knows no such repository; SettingsError where lakegc.yaml does not lead to its store.
+    """
+    client = client or LakeFSClient(settings.server)
+    found = _Round(say)
+    try:
+        repository = client.repository(name)
+    except LakeFSError as error:
+        if error.status not in _REFUSED:
+            raise
+        found.look("the server", lambda: try_server(client))
+        refused = Finding("right-repository", Level.ALARM, sentence(str(error)), MARK.why, MARK.do)
+        found.findings.append(refused)
+        return found.diagnosis(name, {})
+    server: Json = {}
+    found.look("the server", lambda: [*try_server(client), *_version(client, settings, server)])
+    context = open_repository(settings, name, client=client, say=say)
+    _look_at_stores(found, context)
+    found.look("namespaces and neighbours", lambda: examine_namespaces(context))
+    found.look("rules and policy", lambda: examine_rules(client, repository, context.policy))
+    found.look("the newest mark", lambda: examine_newest_mark(context))
+    return found.diagnosis(name, server)
+
+
+def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
+    """The rights in lakeFS and in the stores, and how the store keeps objects."""
+    level = safety.level(context.policy.safety or safety.FULL.name)
+    answers = try_lakefs(context.client, context.repository, found.say)
+    found.look("rights in lakeFS", lambda: answers.findings)
+    found.look("clocks", lambda: [*try_clock(context, level), *try_server_clock(context.client, level)])
+    if any(finding.name == UNREACHABLE for finding in found.findings):
+        return  # that nothing can be told of it goes without saying
+    data = connect(context.data)
+    told = data.settings()
+    versions = told.versioning is not False
+    found.look("rights in the store", lambda: try_store(context, answers, versions=versions))
+    home = HOME if context.workspace == context.data else context.home
+    found.look(
+        "how the store keeps objects",
+        lambda: examine_settings(
+            told, home=home, metadata=answers.prefix, now=clock.now(), etags_are_md5=data.listed_digests
+        ),
+    )
+    if data.listed_digests:
+        found.look("ETags", lambda: examine_etags(data))
+
+
+def examine_all(
+    settings: Settings, *, client: LakeFSClient | None = None, say: Callable[[str], None] = _say_nothing
+) -> Diagnosis:
+    """The server, lakegc.yaml, and of each repository what lakeFS tells cheaply: its place, its rules. No store."""
+    client = client or LakeFSClient(settings.server)
+    found = _Round(say)
+    server: Json = {}
+    found.look("the server", lambda: [*try_server(client), *_version(client, settings, server)])
+    try:
+        every = list(client.repositories())
+    except LakegcError as error:
+        found.findings.append(_broken_off("repositories", error))
+        return found.diagnosis("", server)
+    found.look("lakegc.yaml", lambda: examine_patterns(settings, [each.id for each in every]))
+    if len(every) > MOST:
+        found.findings.append(_too_many(len(every)))
+    parts = tuple(_cheaply(settings, client, each, every, say) for each in every)
+    whole = found.diagnosis("", server)
+    return Diagnosis("", server, whole.looked_at, whole.findings, parts)
+
+
+def _cheaply(
+    settings: Settings,
+    client: LakeFSClient,
+    repository: Repository,
+    every: list[Repository],
+    say: Callable[[str], None],
+) -> Diagnosis:
+    found, policy = _Round(say), settings.policy_for(repository.id)
+    found.look(f"the place of {repository.id}", lambda: examine_places(repository, every))
+    if not repository.read_only and policy.mark:
+        found.look(f"the rules of {repository.id}", lambda: examine_rules(client, repository, policy))
+    return found.diagnosis(repository.id, {})
+
+
+def _version(client: LakeFSClient, settings: Settings, server: Json) -> list[Finding]:
+    """What the version means; `server` is told what it is."""
+    try:
+        config = client.config()
+    except LakegcError:
+        return []  # tried with the rights
+    server.update(about(config))
+    return list(examine_server(config, settings.server))
+
+
+def _broken_off(at: str, error: LakegcError) -> Finding:
+    return Finding(
+        "not-looked-at",
+        Level.WARNING,
+        sentence(f"The look at {at} broke off: {error}"),
+        "What it would have found is not known.",
+        "Correct what the message names, and ask the doctor again.",
+    )
+
+
+def _too_many(count: int) -> Finding:
+    return Finding(
+        "places-not-compared",
+        Level.NOTE,
+        f"There are {count:,} repositories; whether some share a namespace was not looked at.",
+        "Repositories that share a namespace cannot be collected.",
+        "Ask for single ones: lakegc doctor REPO.",
+    )

@@ -1,0 +1,69 @@
+"""Whose data lies where this repository's does, and which repositories may refer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lakegc_core import clock
+from lakegc_core.doctor.finding import Finding, Level
+from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.elsewhere import may_refer
+from lakegc_core.marks.neighbours import Sighting, neighbours_of, sight_all, what_is_known
+from lakegc_core.policy.judgements import well_known
+from lakegc_core.policy.namespace import Namespace, overlapping
+
+_NAMED = 5
+
+
+def examine_namespaces(context: RepositoryContext) -> list[Finding]:
+    """Repositories in the same place, by lakeFS's list; and those that may refer here, by their newest marks."""
+    neighbours = neighbours_of(context)
+    places = ((each.name, each.namespace) for each in neighbours)
+    found = list(shared(context.repository.id, context.namespace, places))
+    seen = list(sight_all(neighbours).values())
+    wanted = context.settings.neighbours
+    passed, sentence = well_known(what_is_known(seen, wanted, clock.now().timestamp()))
+    if not passed:
+        found.append(
+            Finding(
+                "neighbours",
+                Level.ALARM if wanted.strict else Level.WARNING,
+                sentence,
+                "What another repository imported from here by address looks like garbage. "
+                + ("`neighbours: {strict: true}` stops every sweep until then." if wanted.strict else ""),
+                "Mark these repositories, or list those that import nothing in `neighbours: {ignore: […]}`.",
+            )
+        )
+    return [*found, *_referring(context.namespace, seen)]
+
+
+def shared(name: str, namespace: Namespace, others: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """Whether other repositories (name and namespace) lie in the same place, or one in the other."""
+    if touching := overlapping(namespace, others):
+        yield Finding(
+            "shared-namespace",
+            Level.ALARM,
+            f"The namespace of {name}, {namespace.uri}, is shared with, or nested in or around, that of "
+            f"{_some(touching)}.",
+            "The data of one looks like garbage in the other. The guard `namespace` stops every sweep.",
+            "Move one of them to a namespace of its own. Until then neither can be collected.",
+        )
+
+
+def _referring(namespace: Namespace, seen: Iterable[Sighting]) -> Iterator[Finding]:
+    if namespace.is_local:  # there, addresses do not tell one repository from another; the newest mark counts them
+        return
+    names = sorted(each.name for each in seen if each.refers and may_refer(namespace, each.refers))
+    if names:
+        yield Finding(
+            "referring",
+            Level.NOTE,
+            f"{_some(names)} refer to objects outside of their own namespaces that may lie in this one.",
+            "A sweep here keeps what their newest marks refer to, and knows of nothing newer.",
+            "Mark them as often as this repository.",
+        )
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,140 @@
+"""What the newest complete mark knows: what lies in the namespace that is not lakeFS's, and what its guards found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakegc_core import clock
+from lakegc_core.doctor.finding import Finding, Level
+from lakegc_core.marks.artifacts import MarkArtifacts, strangers
+from lakegc_core.marks.catalogue import newest_mark
+from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
+from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.policy.guards import BY_NAME
+from lakegc_core.sweep.authorize import judge
+
+_ICEBERG = "_lakefs_tables/iceberg/"
+"""Where lakeFS's own Iceberg catalog commits pointers to its tables, by path."""
+
+_SHOWN = 10  # names in one sentence
+
+_LEVELS = {
+    "namespace": Level.ALARM,
+    "known-heads": Level.ALARM,
+    "live-in-listing": Level.ALARM,
+    "holds": Level.WARNING,
+}
+"""The guards that tell of the repository itself; the others judge the mark, and `lakegc review` shows them."""
+
+
+def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
+    """Findings of the newest complete mark, and whether lakeFS keeps Iceberg tables here. Reads a few small files."""
+    found = [*_iceberg(context), *_strangers(context)]
+    mark = newest_mark(context)
+    if mark is None:
+        why = "What is not lakeFS's in this namespace, and what holds keep, only a mark finds out."
+        do = f"lakegc mark {context.repository.id}"
+        return [*found, Finding("no-mark", Level.NOTE, "There is no complete mark yet.", why, do)]
+    opened = open_mark(context, mark.mark_id)
+    return [*found, *_age(opened), *_guards(opened), *_foreign(opened.mark), *_references(opened)]
+
+
+def _age(context: MarkContext) -> Iterator[Finding]:
+    age, limit = clock.now().timestamp() - context.header.started_at, context.level.mark_validity.total_seconds()
+    if age > limit:
+        yield Finding(
+            "old-mark",
+            Level.NOTE,
+            f"The newest complete mark, {context.header.mark_id}, is {age / 86400:.0f} days old.",
+            "It is too old to be swept, and what is said of it here may have changed.",
+            f"lakegc mark {context.repository.id}",
+        )
+
+
+def _guards(context: MarkContext) -> Iterator[Finding]:
+    for verdict in judge(context):
+        if not verdict.passed and verdict.name in _LEVELS:
+            yield Finding(
+                f"guard-{verdict.name}",
+                _LEVELS[verdict.name],
+                f"Mark {context.header.mark_id}: {verdict.description}",
+                f"The danger: {BY_NAME[verdict.name].danger}.",
+                "Do what the guard says (SAFETY.md#the-guards), then make a new mark.",
+            )
+
+
+def _foreign(mark: MarkArtifacts) -> Iterator[Finding]:
+    facts = mark.facts(ExpiredFacts)
+    folders = "; ".join(
+        f"{each.prefix or '(root)'} {each.objects:,} objects, {each.bytes:,} bytes" for each in facts.foreign_prefixes
+    )
+    outside = facts.foreign - facts.unknown
+    if outside.objects:
+        yield Finding(
+            "foreign-objects",
+            Level.NOTE,
+            f"{outside.objects:,} objects ({outside.bytes:,} bytes) outside data/ are not lakeFS's, by mark "
+            f"{mark.mark_id}. The largest folders of all foreign objects: {folders}.",
+            "lakegc never touches them, and nobody else collects them.",
+            "See whose they are, and delete by hand only what nobody needs. Files of Iceberg tables are among them.",
+        )
+    if facts.unknown.objects:
+        yield Finding(
+            "unknown-names",
+            Level.NOTE,
+            f"{facts.unknown.objects:,} objects ({facts.unknown.bytes:,} bytes) below data/ have names that lakeFS "
+            f"never gives, by mark {mark.mark_id}. The largest folders of all foreign objects: {folders}.",
+            "lakegc keeps them. lakeFS's own collector takes them for garbage once nothing refers to them.",
+            "See who wrote them. `collect_unknown_names: true` in lakegc.yaml collects them.",
+        )
+
+
+def _references(context: MarkContext) -> Iterator[Finding]:
+    """What refers across the border of the namespace, in either direction."""
+    facts, is_local = context.mark.facts(ExpiredFacts), context.namespace.is_local
+    if facts.neighbours.addresses:
+        yield Finding(
+            "referred-to",
+            Level.NOTE,
+            f"Other repositories refer to {facts.neighbours.addresses:,} objects of this one, by mark "
+            f"{context.header.mark_id}.",
+            "A sweep here keeps what their newest marks refer to, and knows of nothing newer.",
+            "Mark them as often as this repository.",
+        )
+    # On a folder, lakeFS writes whole addresses of its own objects too. They name no place.
+    elsewhere = {name: count for name, count in facts.refers_elsewhere.items() if name or not is_local}
+    if elsewhere:
+        yield Finding(
+            "refers-elsewhere",
+            Level.NOTE,
+            f"Commits refer to {sum(elsewhere.values()):,} addresses outside of this namespace, in "
+            f"{', '.join(sorted(elsewhere))}.",
+            "Sweeps of other repositories of this lakeFS keep these objects. Nothing else does.",
+            "See that no other program deletes them, and no other lakeFS collects them.",
+        )
+
+
+def _strangers(context: RepositoryContext) -> Iterator[Finding]:
+    names = strangers(context.workspace, context.home)
+    if names:
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        yield Finding(
+            "strangers",
+            Level.NOTE,
+            f"{len(names):,} folders in {context.workspace.root}/{context.home}/marks/ are no marks: "
+            f"{', '.join(map(repr, names[:_SHOWN]))}{more}.",
+            "lakegc gives no mark such a name. It passes these folders over, and nobody deletes them.",
+            "See who made them, and delete by hand what nobody needs.",
+        )
+
+
+def _iceberg(context: RepositoryContext) -> Iterator[Finding]:
+    branch = context.repository.default_branch
+    if next((page for page in context.client.objects(context.repository.id, branch, _ICEBERG) if page), None):
+        yield Finding(
+            "iceberg-tables",
+            Level.NOTE,
+            f"Branch {branch} has tables of lakeFS's Iceberg catalog, whose files lie outside data/.",
+            "lakegc does not judge these files: it never deletes them, also where no table needs them any more.",
+            "Clean them up with the means of lakeFS Enterprise.",
+        )

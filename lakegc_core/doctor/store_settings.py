@@ -1,0 +1,177 @@
+"""What follows from how the store keeps objects: lifecycle rules, locks, old versions, keys, open uploads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from lakegc_core.doctor.etags import REMOVE, WHY
+from lakegc_core.doctor.finding import Finding, Level, cannot_be_told
+from lakegc_core.policy.safety import RELIST
+from lakegc_core.store.settings import Effect, LifecycleRule, StoreSettings, Untold, Uploads
+
+_GC = "_lakefs/retention/gc/"
+_WRITTEN_ANEW = tuple(f"{_GC}{name}/" for name in ("commits", "uncommitted", "addresses", "unified", "reports"))
+"""What lakeFS prepares for a collector, and what its own collectors leave: every mark has it written anew."""
+
+
+def examine_settings(
+    told: StoreSettings, *, home: str, metadata: str | None, now: datetime, etags_are_md5: bool = False
+) -> list[Finding]:
+    """`home`: lakegc's own folder, `metadata`: that of ranges and metaranges, as far as they lie in the namespace.
+    `etags_are_md5`: whether lakegc.yaml says so."""
+    return [
+        *_lifecycle(told, home, metadata or "_lakefs"),
+        *_lock(told),
+        *_versions(told),
+        *_soft_delete(told),
+        *_encryption(told, etags_are_md5),
+        *_uploads(told, now),
+    ]
+
+
+def _lifecycle(told: StoreSettings, home: str, metadata: str) -> Iterator[Finding]:
+    if isinstance(told.lifecycle, Untold):
+        yield cannot_be_told("lifecycle", "Whether lifecycle rules delete objects of this namespace", told.lifecycle)
+        return
+    for rule in told.lifecycle:
+        if rule.effect is Effect.EXPIRES:
+            yield from _expires(rule, home, metadata)
+        elif rule.effect is Effect.ARCHIVES and _meets(rule.prefix, "data/", f"{metadata}/", "_lakefs/"):
+            yield Finding(
+                "lifecycle-archives",
+                Level.WARNING,
+                f"{_named(rule)} moves objects below {_place(rule)} {rule.when} to a class that does not read at once.",
+                "Reads of live paths fail then, and marks fail if they cannot read metadata.",
+                "Leave the storage namespace out of this rule.",
+            )
+        elif rule.effect is Effect.MOVES and _meets(rule.prefix, "data/"):
+            yield Finding(
+                "lifecycle-moves",
+                Level.NOTE,
+                f"{_named(rule)} moves objects below {_place(rule)} {rule.when} to another storage class.",
+                "Objects read as before. Many classes bill for a least time, so deleting early saves less.",
+                "Nothing, if that was meant.",
+            )
+
+
+def _expires(rule: LifecycleRule, home: str, metadata: str) -> Iterator[Finding]:
+    what = f"{_named(rule)} deletes objects below {_place(rule)} {rule.when}".rstrip()
+    if rule.prefix.startswith(_WRITTEN_ANEW):
+        return
+    if rule.prefix.startswith(f"{home}/"):
+        why = "Marks and records of sweeps go with it. Then garbage is confirmed anew, and a broken-off sweep is lost."
+        do = f"Take {home}/ out of this rule. `lakegc retire` deletes old marks."
+        yield Finding("lifecycle-expires-marks", Level.WARNING, f"{what}.", why, do)
+        return
+    if not _meets(rule.prefix, "data/", f"{metadata}/", "_lakefs/"):
+        why = "These objects are not lakeFS's, and lakegc never touches them."
+        yield Finding("lifecycle-expires-foreign", Level.NOTE, f"{what}.", why, "Nothing, if that was meant.")
+        return
+    if rule.narrowed:
+        what += ", as far as its tags, sizes or ends of names fit"
+    why = "The store deletes by age alone and knows nothing of commits: live data is lost, and reads answer 410."
+    do = "Take the storage namespace out of this rule at once. Let lakegc delete what nothing refers to."
+    yield Finding("lifecycle-expires-data", Level.ALARM, f"{what}.", why, do)
+
+
+def _meets(prefix: str, *folders: str) -> bool:
+    """Whether a rule's prefix covers anything below one of these folders."""
+    return any(folder.startswith(prefix) or prefix.startswith(folder) for folder in folders)
+
+
+def _named(rule: LifecycleRule) -> str:
+    return f"Lifecycle rule {rule.name}" if rule.name else "A lifecycle rule"
+
+
+def _place(rule: LifecycleRule) -> str:
+    return rule.prefix or "the whole namespace"
+
+
+def _lock(told: StoreSettings) -> Iterator[Finding]:
+    if isinstance(told.lock, Untold):
+        yield cannot_be_told("lock", "Whether a lock keeps objects from being deleted", told.lock)
+    elif told.lock:
+        why = "Locked objects, or their old versions, cannot be deleted before their time. Until then they cost."
+        do = "Nothing, if the lock is wanted. A sweep says of each object that stays that it failed, and goes on."
+        yield Finding("lock", Level.WARNING, f"The store locks objects: {told.lock}.", why, do)
+
+
+def _versions(told: StoreSettings) -> Iterator[Finding]:
+    if isinstance(told.versioning, Untold):
+        yield cannot_be_told("versioning", "Whether deleted objects stay as old versions", told.versioning)
+    if told.versioning is not True:
+        return
+    rules = () if isinstance(told.lifecycle, Untold) else told.lifecycle
+    ends = [rule for rule in rules if rule.effect is Effect.OLD_VERSIONS and "data/".startswith(rule.prefix)]
+    why = "What a sweep deletes stays as an old version, and its space is not free."
+    if ends and not ends[0].narrowed:
+        yield Finding(
+            "versioning",
+            Level.NOTE,
+            f"The store keeps old versions; {_named(ends[0])} deletes them {ends[0].when}".rstrip() + ".",
+            "What a sweep deletes can be brought back until then, and its space is free only after that.",
+            "Nothing, if that was meant.",
+        )
+        return
+    what = "The store keeps old versions, and no lifecycle rule that covers data/ deletes them."
+    if isinstance(told.lifecycle, Untold):
+        what = "The store keeps old versions. Whether a lifecycle rule deletes them cannot be told."
+    do = "Let a lifecycle rule delete old versions, or say `versions: delete` in lakegc.yaml (S3; docs/stores.md)."
+    yield Finding("versioning", Level.NOTE if isinstance(told.lifecycle, Untold) else Level.WARNING, what, why, do)
+
+
+def _soft_delete(told: StoreSettings) -> Iterator[Finding]:
+    if isinstance(told.soft_delete, Untold):
+        yield cannot_be_told("soft-delete", "For how long deleted objects can be brought back", told.soft_delete)
+    elif told.soft_delete:
+        yield Finding(
+            "soft-delete",
+            Level.NOTE,
+            f"The store's soft delete keeps what is deleted for {told.soft_delete / timedelta(days=1):g} days.",
+            "What a sweep deletes can be brought back until then, and its space is free only after that.",
+            "Nothing, if that was meant.",
+        )
+
+
+def _encryption(told: StoreSettings, etags_are_md5: bool) -> Iterator[Finding]:
+    if isinstance(told.encryption, Untold):
+        yield cannot_be_told("encryption", "With whose key the store encrypts", told.encryption)
+    elif told.encryption:
+        if etags_are_md5:
+            what = f"The store encrypts new objects ({told.encryption}) so that their ETags are no MD5s."
+            yield Finding("etags-encrypted", Level.ALARM, what, WHY, REMOVE)
+        yield Finding(
+            "encryption",
+            Level.NOTE,
+            f"The store encrypts new objects with a key that has rights of its own ({told.encryption}).",
+            "Reading and writing need rights on that key too. Where ETags are no digests, marks ask lakeFS more.",
+            "Allow lakegc to encrypt and decrypt with it (on S3 kms:GenerateDataKey and kms:Decrypt).",
+        )
+
+
+def _uploads(told: StoreSettings, now: datetime) -> Iterator[Finding]:
+    if isinstance(told.uploads, Untold):
+        yield cannot_be_told("open-uploads", "Whether uploads in parts were left open", told.uploads)
+        return
+    if told.uploads is None or told.uploads.oldest is None or now - told.uploads.oldest <= RELIST:
+        return
+    rules = () if isinstance(told.lifecycle, Untold) else told.lifecycle
+    if any(rule.effect is Effect.ENDS_UPLOADS and rule.prefix == "" for rule in rules):
+        return  # the store is at it
+    yield Finding(
+        "open-uploads",
+        Level.WARNING,
+        f"{_count(told.uploads)} uploads in parts are open; the oldest was begun {_days(told.uploads, now)} ago.",
+        "Their parts cost like objects. No list of objects shows them, so no mark sees them and no sweep frees them.",
+        "Add a lifecycle rule that ends incomplete uploads after 7 days.",
+    )
+
+
+def _count(uploads: Uploads) -> str:
+    return f"{uploads.count:,}" if uploads.whole else f"More than {uploads.count:,}"
+
+
+def _days(uploads: Uploads, now: datetime) -> str:
+    assert uploads.oldest is not None  # who has none has no finding
+    return f"{(now - uploads.oldest) / timedelta(days=1):.0f} days"

@@ -1,0 +1,295 @@
+"""What lies in the namespace, as a mark knows it: the units it listed itself, and those it takes over from marks below.
+
+A unit is taken over where nothing new can have appeared in it since it was listed. What sweeps deleted since is
+subtracted, by their journals. Listing itself is in `namespace_listing`.
+
+A unit is a folder directly below the root or below data/, mostly a slice. A sharded namespace has a folder of the same
+slice in many shards: these are one unit together, so that there are not more units than lakeFS began slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.clock import APART
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.layers import Layer
+from lakegc_core.marks.ledger import CAME_BACK, journals
+from lakegc_core.names import Outcome, Stage
+from lakegc_core.policy import safety
+from lakegc_core.policy.xids import sharded_slices, slice_time
+from lakegc_core.spark.session import Mapped
+from lakegc_core.store.base import LISTING_SCHEMA, StoreConfig
+from lakegc_core.tables.gather import HASH, Feed, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.joins import among, scan
+from lakegc_core.tables.key_scan import Source, Wanted, read_named
+from lakegc_core.tables.parts import Part, read_part, rows_of, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATA = "data/"
+SHARDED = "data/!/"
+"""How the names of units begin that are slices of a sharded namespace: `data/!/<slice>/`, which is no folder."""
+UNITS = "units"
+GONE = "gone"
+_UNSURE = "unsure"
+LEARNT = "learnt"
+"""Of the last stage: objects of units that were taken over which nobody had listed, and that turned out to be there."""
+
+_DATASETS = ((Stage.NAMESPACE_LISTING, ""), (Stage.EXPIRED_ADDRESSES, LEARNT))
+
+OBJECTS_SCHEMA: pa.Schema = pa.schema(
+    [
+        *LISTING_SCHEMA,
+        pa.field("unit", pa.string(), nullable=False),  # what it was listed in; "" for the namespace's root
+        pa.field("foreign", pa.bool_(), nullable=False),  # not lakeFS's: never a candidate
+    ]
+)
+COUNTS = ("objects", "bytes", "foreign", "foreign_bytes", "nested")
+UNITS_SCHEMA = pa.schema(
+    [
+        pa.field("unit", pa.string(), nullable=False),
+        pa.field("listed_in", pa.string(), nullable=False),  # the mark whose listing counts for it
+        pa.field("listed_at", pa.float64(), nullable=False),  # when that began, unix seconds
+        *(pa.field(name, pa.int64(), nullable=False) for name in COUNTS),
+    ]
+)
+GONE_SCHEMA = pa.schema([LISTING_SCHEMA.field("address"), LISTING_SCHEMA.field("size")])
+
+_DAY = 86_400.0
+
+
+def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
+    """Those of the units that need not be listed again, with their rows of UNITS_SCHEMA in the mark below."""
+    layer, known = layers[0], {layer.mark_id for layer in layers}
+    window = safety.RELIST.total_seconds()
+    wanted = {unit: begun for unit in units if (begun := _begun(unit)) is not None and begun < now + _DAY}
+    found = {
+        row["unit"]: row
+        for row in _rows(layer, Stage.NAMESPACE_LISTING, UNITS)
+        if row["unit"] in wanted and row["listed_in"] in known and row["listed_at"] >= wanted[row["unit"]] + window
+    }
+    for row in _rows(layer, Stage.EXPIRED_ADDRESSES, LEARNT):
+        if row["unit"] in found:
+            found[row["unit"]]["objects"] += 1
+            found[row["unit"]]["bytes"] += row["size"]
+    return found
+
+
+def _rows(layer: Layer, stage: str, dataset: str) -> Iterator[dict[str, Any]]:
+    folder = layer.mark.stage_folder(stage, dataset)
+    for part in layer.parts(stage, dataset):
+        for batch in read_part(layer.mark.config, folder, part):
+            yield from batch.to_pylist()
+
+
+def known_slices(layers: Sequence[Layer]) -> list[str]:
+    """The units of the mark below that are slices of a sharded namespace."""
+    if not layers:
+        return []
+    return [row["unit"] for row in _rows(layers[0], Stage.NAMESPACE_LISTING, UNITS) if row["unit"].startswith(SHARDED)]
+
+
+def _begun(unit: str) -> int | None:
+    """When a unit was begun, if it is a slice."""
+    head = next((each for each in (SHARDED, DATA) if unit.startswith(each)), None)
+    return None if head is None else slice_time(unit[len(head) : -1])
+
+
+def unit_of(addresses: pa.Array) -> pa.Array:
+    """The unit in which each address is listed."""
+    folders = pc.struct_field(pc.extract_regex(addresses, "^(?P<unit>data/[^/]*/|data/|[^/]*/|)"), "unit")
+    if not pc.any(pc.starts_with(addresses, "data/!")).as_py():
+        return folders
+    slices = sharded_slices(addresses)
+    return pc.if_else(pc.is_valid(slices), pc.binary_join_element_wise(SHARDED, slices, "/", ""), folders)
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a mark knows of its units, as tasks look it up: a picklable value. `ages`: the number of each layer."""
+
+    wanted: Wanted
+    ages: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, config: StoreConfig, folder: str, parts: Sequence[Part], layers: Sequence[Layer]) -> Units:
+        """Of these parts of a dataset UNITS; `layers`, newest first, are what `listed_in` may name."""
+        ages = tuple((layer.mark_id, number) for number, layer in enumerate(layers))
+        return cls(Wanted(config, ((folder, parts),)), ages)
+
+    @classmethod
+    def of_top(cls, layers: Sequence[Layer]) -> Units:
+        """Of the top one of the layers."""
+        top = layers[0]
+        return cls.of(
+            top.mark.config,
+            top.mark.stage_folder(Stage.NAMESPACE_LISTING, UNITS),
+            top.parts(Stage.NAMESPACE_LISTING, UNITS),
+            layers,
+        )
+
+    def age(self, layer: str) -> int:
+        """The number of a layer; -1 for a mark that is none."""
+        return dict(self.ages).get(layer, -1)
+
+    def ages_of(self, units: pa.Array) -> np.ndarray:
+        """The number of the layer whose listing counts for each unit; -1 for units that are not known."""
+        return self._look_up(units, "listed_in")
+
+    def listed_at(self, units: pa.Array) -> np.ndarray:
+        """When each unit was listed, unix seconds; -1 for units that are not known."""
+        return self._look_up(units, "listed_at")
+
+    def _look_up(self, units: pa.Array, column: str) -> np.ndarray:
+        known, columns = _known_units(self.wanted.config, self.wanted.names, self.ages)
+        rows = pc.fill_null(pc.index_in(units, value_set=known), -1).to_numpy()
+        chosen: np.ndarray = columns[column][rows]
+        return chosen
+
+
+@lru_cache(maxsize=4)
+def _known_units(
+    config: StoreConfig, names: tuple[tuple[Any, ...], ...], ages: tuple[tuple[str, int], ...]
+) -> tuple[pa.Array, dict[str, np.ndarray]]:
+    """The units, and what is known of each; a last row of -1 stands for the others."""
+    wanted = ["unit", "listed_in", "listed_at"]
+    table = pa.Table.from_batches(
+        read_named(config, names, wanted), pa.schema([UNITS_SCHEMA.field(name) for name in wanted])
+    )
+    numbers = dict(ages)
+    listed_in = [numbers.get(mark_id, -1) for mark_id in table["listed_in"].to_pylist()]
+    return table["unit"].combine_chunks(), {
+        "listed_in": np.array([*listed_in, -1], np.int64),
+        "listed_at": np.append(table["listed_at"].to_numpy(), -1.0),
+    }
+
+
+_SWEPT = pa.schema([HASH, *GONE_SCHEMA, pa.field("sure", pa.bool_(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class _Swept:
+    """What a journal says of units that are taken over; a picklable value. `age`: of the mark that was swept."""
+
+    units: Units
+    age: int
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        units = unit_of(rows["address"])
+        ages = self.units.ages_of(units)
+        at = rows["at"].cast(pa.int64()).to_numpy() / 1e6
+        over = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE])
+        gone = pc.is_in(rows["outcome"], over).to_numpy(zero_copy_only=False)
+        gone &= (ages >= 0) & (at >= self.units.listed_at(units) - APART)
+        # What a mark found in a unit that was not listed again since is there. Any other sweep may have been the second
+        # that was told to delete it.
+        sure = (self.age >= 0) & (self.age <= ages)
+        named = {"hash": hash_strings(rows["address"]), "address": rows["address"], "size": rows["size"]}
+        return only(named | {"sure": sure}, gone)
+
+
+def _once(rows: pa.Table) -> Iterator[pa.Table]:
+    """One row of each address, by its hash; a sure one if there is any."""
+    rows = rows.sort_by([("sure", "descending")])
+    _, first = np.unique(rows["hash"].to_numpy(), return_index=True)
+    yield rows.take(pa.array(first))
+
+
+def write_gone(
+    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], carried: Sequence[Part], since: float
+) -> tuple[list[Part], dict[str, int]]:
+    """Objects of the layers that sweeps deleted of the units that are taken over, and how many objects and bytes.
+
+    `carried`: parts of the units that are taken over; `since`: when the first of them was listed, unix seconds.
+    """
+    config = context.workspace
+    folders = {name: context.mark.stage_folder(Stage.NAMESPACE_LISTING, name) for name in (UNITS, GONE, _UNSURE)}
+    units = Units.of(config, folders[UNITS], carried, layers)
+    feeds = [
+        Feed(
+            Source(config, journal, part, mark_id),
+            ("address", "size", "outcome", "at"),
+            _Swept(units, units.age(mark_id)),
+        )
+        for mark_id, journal, parts in journals(context, since)
+        for part in parts
+    ]
+    if not feeds:
+        return [], {"objects": 0, "bytes": 0}
+    gone = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)))
+    targets = {name: folders[name] for name in (GONE, _UNSURE)}
+    found = write(gone, config, targets, GONE_SCHEMA, split=_split_sure, summarise=_bytes)
+    parts = found[GONE]
+    if unsure := found[_UNSURE]:
+        lying = _scan(spark, layers, units, Wanted(config, ((folders[_UNSURE], unsure),)))
+        for layer in layers:  # it was deleted before the layer listed it
+            if seen := layer.manifests[Stage.EXPIRED_ADDRESSES].datasets.get(CAME_BACK):
+                place = (layer.mark.stage_folder(Stage.EXPIRED_ADDRESSES, CAME_BACK), seen)
+                lying = among(spark, lying, Wanted(config, (place,)), found=False)
+        parts += write(lying, config, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
+    return parts, {"objects": rows_of(parts), "bytes": sum(part.sums["bytes"] for part in parts)}
+
+
+def _split_sure(table: pa.Table) -> dict[str, pa.Table]:
+    return {GONE: table.filter(table["sure"]), _UNSURE: table.filter(pc.invert(table["sure"]))}
+
+
+def _bytes(table: pa.Table) -> dict[str, int]:
+    return {"bytes": pc.sum(table["size"]).as_py() or 0}
+
+
+@dataclass(frozen=True)
+class _Current:
+    """Rows of a layer that no newer listing of their unit replaces; a picklable value that tasks carry."""
+
+    units: Units
+    layer: str
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        return columns_of(rows.filter(pa.array(self.units.age(self.layer) <= self.units.ages_of(rows["unit"]))))
+
+
+def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None, *, gone: bool = True) -> Mapped:
+    """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: SCHEMA. Without
+    `gone` also those that sweeps have deleted since."""
+    top = layers[0]
+    found = _scan(spark, layers, Units.of_top(layers) if len(layers) > 1 else None, wanted)
+    deleted = top.wanted(Stage.NAMESPACE_LISTING, GONE)
+    return among(spark, found, deleted, found=False) if gone and deleted.rows else found
+
+
+def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wanted: Wanted | None) -> Mapped:
+    """`wanted`: of parts with a column `address`. `units`: whose newest listing counts."""
+    within = partial(_within, wanted) if wanted else None
+    feeds = [
+        Feed(
+            source, tuple(OBJECTS_SCHEMA.names), _Current(units, layer.mark_id) if units else columns_of, within=within
+        )
+        for layer in layers
+        for place in _DATASETS
+        for source in layer.sources(*place)
+    ]
+    return scan(spark, feeds, OBJECTS_SCHEMA, wanted) if wanted else rows_of_feeds(spark, feeds, OBJECTS_SCHEMA)
+
+
+def _within(wanted: Wanted) -> tuple[str, Sequence[str]]:
+    """The column `unit`, and in which units some addresses lie."""
+    return "unit", _units_of(wanted.config, wanted.names)
+
+
+@lru_cache(maxsize=2)
+def _units_of(config: StoreConfig, names: tuple[tuple[Any, ...], ...]) -> Sequence[str]:
+    found: set[str] = set()
+    for batch in read_named(config, names, ["address"]):
+        found.update(pc.unique(unit_of(batch["address"])).to_pylist())
+    return sorted(found)

@@ -1,0 +1,263 @@
+"""namespace_listing: what lies in the storage namespace, listed in parallel by unit, before anything else is read.
+
+A unit is a slice or another folder; one in which nothing new can have appeared is taken over from the mark before.
+Foreign objects are listed and marked, never candidates; lakeFS's own metadata is not listed. The listing is complete
+and durable before the first prepare call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.inventory.carried import (
+    COUNTS,
+    DATA,
+    GONE,
+    OBJECTS_SCHEMA,
+    SHARDED,
+    UNITS,
+    UNITS_SCHEMA,
+    carried_units,
+    known_slices,
+    unit_of,
+    write_gone,
+)
+from lakegc_core.inventory.shards import ShardReading, add_counts, add_to
+from lakegc_core.marks.context import DEFAULT_PREFIX, MarkContext
+from lakegc_core.marks.layers import Basis, choose
+from lakegc_core.marks.stage_run import StageOutput
+from lakegc_core.names import Stage
+from lakegc_core.policy.facts import ListingFacts
+from lakegc_core.policy.namespace import Namespace, overlapping
+from lakegc_core.policy.xids import is_shard
+from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FOLDERS_PER_TASK = 4  # a slice holds up to 50,000 objects
+
+
+def list_namespace(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts]:
+    basis = choose(context)
+    try:
+        return _list_on(spark, context, basis)
+    except CorruptFileError as error:
+        if not basis.layers:
+            raise
+        context.say(f"{Stage.NAMESPACE_LISTING}: {error} The mark goes on as a clean one.")
+        return _list_on(spark, context, Basis((), f"what is taken over does not read: {error}"))
+
+
+def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOutput[ListingFacts]:
+    began = clock.now().timestamp()
+    listing = _Listing.of(context, began)
+    folders, found_metadata, parts = listing.top()
+    if not found_metadata:
+        raise IncompleteError(
+            f"{context.data.root} holds no {context.header.block_prefix}/, where lakeFS keeps its metadata. "
+            "This is not where the server writes: check endpoint, credentials and `stores` in lakegc.yaml."
+        )
+    units = [folder for folder in folders if not is_shard(folder)]
+    slices = known_slices(basis.layers) if len(units) < len(folders) else []
+    carried = carried_units(basis.layers, [*units, *slices], began) if basis.layers else {}
+    anew = [folder for folder in folders if folder not in carried]
+    how = f"those changed since mark {basis.layers[0].mark_id}" if basis.layers else f"a clean mark: {basis.why_clean}"
+    context.say(f"{Stage.NAMESPACE_LISTING}: {_said(anew, units)} to list ({how})")
+    width = _width(spark, context, len(anew))
+    work = _FolderListing(listing, frozenset(unit for unit in carried if unit.startswith(SHARDED)))
+    results = run_tasks(spark, [anew[number::width] for number in range(width)], work.run)
+    found = parts_of(results, [Stage.NAMESPACE_LISTING, UNITS])
+    parts += found[Stage.NAMESPACE_LISTING]
+    sharded, seen = _of_shards(results)
+    carried = {unit: row for unit, row in carried.items() if not unit.startswith(SHARDED) or unit in seen}
+    taken = listing.write_units(carried.values())
+    beside = listing.write_units(
+        listing.listed(unit, counts)
+        for unit, counts in (dict.fromkeys(("", DATA), dict.fromkeys(COUNTS, 0)) | sharded).items()
+    )
+    oldest = min((row["listed_at"] for row in carried.values()), default=began)
+    gone, freed = write_gone(spark, context, basis.layers, taken, oldest) if taken else ([], {})
+    facts = ListingFacts(
+        **{name: sum(part.sums.get(name, 0) for part in (*parts, *taken)) - freed.get(name, 0) for name in COUNTS},
+        rests_on=basis.seals,
+        why_clean=basis.why_clean,
+        units=len(units) + len(seen | sharded.keys()),
+        units_listed=sum(not is_shard(folder) for folder in anew) + len(sharded),
+        clock_skew=(connect(context.data).probe().clock - clock.now()).total_seconds(),
+        overlapping=tuple(_overlapping(context)),
+    )
+    return StageOutput({Stage.NAMESPACE_LISTING: parts, UNITS: [*found[UNITS], *beside, *taken], GONE: gone}, facts)
+
+
+def _width(spark: SparkSession, context: MarkContext, folders: int) -> int:
+    """Into how many tasks the folders to list are dealt."""
+    wanted = context.settings.scale.listing_parallelism
+    return min(wanted or 4 * spark_width(spark), folders if wanted else -(-folders // _FOLDERS_PER_TASK))
+
+
+def _overlapping(context: MarkContext) -> list[str]:
+    """The other repositories that share the namespace. IncompleteError unless lakeFS lists all there are."""
+    every = [(each.id, each.storage_namespace) for each in context.client.repositories()]
+    if context.header.repository not in {name for name, _ in every}:
+        raise IncompleteError(
+            f"lakeFS's list of repositories lacks {context.header.repository} itself, so it is not whole, and nothing "
+            "says whether another repository shares this namespace. Let the key list all repositories "
+            "(fs:ListRepositories on *), and run the mark again."
+        )
+    return overlapping(context.namespace, (each for each in every if each[0] != context.header.repository))
+
+
+def _said(anew: list[str], units: list[str]) -> str:
+    """How much there is to list, in words."""
+    shards = sum(is_shard(folder) for folder in anew)
+    plain = f"{len(anew) - shards:,} of {len(units):,} units"
+    return f"{plain}, and what changed in {shards:,} shards" if shards else plain
+
+
+def _of_shards(results: Iterable[Json]) -> tuple[dict[str, dict[str, int]], set[str]]:
+    """Of the units that shards hold: what was listed of each, and which were seen that are taken over."""
+    counts: dict[str, dict[str, int]] = {}
+    seen: set[str] = set()
+    for result in results:
+        if "unit" in result:
+            add_to(counts, result["unit"], result)
+        seen.update(result.get("seen", ()))
+    return counts, seen
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """The work of this stage, as a picklable value that tasks carry. `metadata`: where lakeFS keeps its own files.
+    `began`: unix seconds."""
+
+    data: StoreConfig
+    artifacts: StoreConfig
+    folder: str
+    namespace: Namespace
+    metadata: tuple[str, ...]
+    mark_id: str
+    began: float
+
+    @classmethod
+    def of(cls, context: MarkContext, began: float) -> _Listing:
+        return cls(
+            data=context.data,
+            artifacts=context.workspace,
+            folder=context.mark.stage_folder(Stage.NAMESPACE_LISTING),
+            namespace=context.namespace,
+            metadata=tuple(sorted({f"{DEFAULT_PREFIX}/", f"{context.header.block_prefix}/"})),
+            mark_id=context.header.mark_id,
+            began=began,
+        )
+
+    def top(self) -> tuple[list[str], bool, list[Part]]:
+        """The folders below the root and below data/, whether lakeFS's metadata is there, and the parts of objects that
+        lie beside these folders.
+
+        Streams: the root of a repository that servers before v0.84 wrote holds all its data.
+        """
+        store = connect(self.data)
+        writer = self.writer()
+        folders: list[str] = []
+        found_metadata = False
+        for prefix in ("", DATA):
+            for level in store.list_level(prefix):
+                self.write(writer, level.objects, prefix)
+                for folder in level.prefixes:
+                    found_metadata |= folder in self.metadata or folder == f"{DEFAULT_PREFIX}/"
+                    if folder != DATA and folder not in self.metadata:
+                        folders.append(folder)
+        found_metadata = found_metadata or any(self._has(store, prefix) for prefix in self.metadata)
+        return folders, found_metadata, writer.close()
+
+    def _has(self, store: Store, prefix: str) -> bool:
+        return any(level.prefixes or level.objects.num_rows for level in store.list_level(prefix))
+
+    def listed(self, unit: str, counts: Mapping[str, int]) -> Json:
+        """What is known of a unit that was listed just now."""
+        return {"unit": unit, "listed_in": self.mark_id, "listed_at": self.began, **counts}
+
+    def write_units(self, rows: Iterable[Json]) -> list[Part]:
+        """Write what is known of units."""
+        writer = PartWriter(self.artifacts, f"{self.folder}/{UNITS}", UNITS_SCHEMA, _sums)
+        writer.write(pa.RecordBatch.from_pylist(list(rows), schema=UNITS_SCHEMA))
+        return writer.close()
+
+    def writer(self) -> PartWriter:
+        """For objects, as SCHEMA has them."""
+        return PartWriter(self.artifacts, self.folder, OBJECTS_SCHEMA, _totals)
+
+    def write(self, writer: PartWriter, batch: pa.RecordBatch, folder: str) -> pa.Table:
+        """Write objects of a folder, but for lakeFS's metadata; return the rows with what COUNTS counts of each."""
+        for prefix in self.metadata:  # a prefix setting such as `meta/lakefs` lies inside a unit
+            if prefix.startswith(folder) or folder.startswith(prefix):
+                batch = batch.filter(pc.invert(pc.starts_with(batch["address"], prefix)))
+        allowed = self.namespace.collectable(batch["address"])
+        units = unit_of(batch["address"]) if is_shard(folder) else pa.array([folder] * batch.num_rows, pa.string())
+        rows = pa.RecordBatch.from_arrays([*batch.columns, units, pc.invert(allowed)], schema=OBJECTS_SCHEMA)
+        writer.write(rows)
+        return _counted(pa.Table.from_batches([rows]))
+
+
+@dataclass(frozen=True)
+class _FolderListing:
+    """Lists folders; a picklable value that tasks carry. `carried`: units of shards that are taken over."""
+
+    listing: _Listing
+    carried: frozenset[str]
+
+    def run(self, folders: list[str]) -> Iterator[Json]:
+        """List some folders, one after the other, into parts; tell what there is of shards."""
+        writer, store = self.listing.writer(), connect(self.listing.data)
+        shards = ShardReading(store, self.carried)
+        listed: list[Json] = []
+        counts: dict[str, dict[str, int]] = {}
+        for folder in folders:
+            if is_shard(folder):
+                for batch in shards.read(folder):
+                    add_counts(counts, self.listing.write(writer, batch, folder))
+                continue
+            whole = dict.fromkeys(COUNTS, 0)
+            for batch in store.list(folder):
+                for name, count in _sums(self.listing.write(writer, batch, folder)).items():
+                    whole[name] += count
+            listed.append(self.listing.listed(folder, whole))
+        yield from part_results(Stage.NAMESPACE_LISTING, writer.close())
+        yield from part_results(UNITS, self.listing.write_units(listed))
+        yield from ({"unit": unit, **each} for unit, each in counts.items())
+        yield {"seen": sorted(shards.seen)}
+
+
+def _sums(table: pa.Table) -> Mapping[str, int]:
+    return {name: pc.sum(table[name]).as_py() or 0 for name in COUNTS}
+
+
+def _totals(table: pa.Table) -> Mapping[str, int]:
+    return _sums(_counted(table))
+
+
+def _counted(table: pa.Table) -> pa.Table:
+    """The units of the rows, with what COUNTS counts of each row."""
+    foreign = table["foreign"]
+    nested = foreign
+    if pc.any(foreign).as_py():  # metadata of another repository below data/: its data lies among ours
+        nested = pc.and_(foreign, pc.match_substring_regex(table["address"], "^data/(.*/)?_lakefs/"))
+    columns = {
+        "unit": table["unit"],
+        "objects": pa.repeat(1, table.num_rows),
+        "bytes": table["size"],
+        "foreign": foreign.cast(pa.int64()),
+        "foreign_bytes": pc.multiply(table["size"], foreign.cast(pa.int64())),
+        "nested": nested.cast(pa.int64()),
+    }
+    return pa.table(columns)

@@ -1,0 +1,90 @@
+"""Reads the shards of a namespace: slices that can have changed, and whatever else lies there, each object once.
+
+A shard is descended only where slices in it are taken over: else it is listed as a whole, which takes the fewest
+requests. Which slices are taken over is decided in `inventory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.inventory.carried import COUNTS, SHARDED, unit_of
+from lakegc_core.policy.xids import slice_time
+from lakegc_core.store.base import Store
+
+
+class ShardReading:
+    """Lists shards but for the units that are `carried`. `seen`: those of them that lie in the shards listed so far."""
+
+    def __init__(self, store: Store, carried: frozenset[str]) -> None:
+        self._store, self._carried = store, carried
+        self.seen: set[str] = set()
+
+    def read(self, shard: str) -> Iterator[pa.RecordBatch]:
+        """The objects of a shard, `data/!ab/`."""
+        return self._descend(shard) if self._carried else self._store.list(shard)
+
+    def _descend(self, folder: str) -> Iterator[pa.RecordBatch]:
+        anew: list[str] = []
+        kept: list[str] = []
+        others: list[str] = []
+        for level in self._store.list_level(folder):
+            yield level.objects
+            for below in level.prefixes:
+                name = below[len(folder) : -1]
+                unit = f"{SHARDED}{name}/"
+                if slice_time(name) is None:
+                    others.append(below)
+                elif unit in self._carried:
+                    self.seen.add(unit)
+                    kept.append(name)
+                else:
+                    anew.append(name)
+        for start in covering(anew, kept):
+            for batch in self._store.list(folder + start):
+                yield self._of_slices(batch, folder)
+        for below in others:
+            yield from self._descend(below)
+
+    def _of_slices(self, batch: pa.RecordBatch, folder: str) -> pa.RecordBatch:
+        """The rows in slices directly below the folder: what else begins like them is listed by itself."""
+        units = unit_of(batch["address"])
+        names = pc.utf8_slice_codeunits(batch["address"], len(folder), len(folder) + _SLICE)
+        direct = pc.equal(units, pc.binary_join_element_wise(SHARDED, names, "/", ""))
+        return batch.filter(pc.and_not(direct, pc.is_in(units, pa.array(self._carried, pa.string()))))
+
+
+_SLICE = 20  # characters of a slice's name
+
+
+def covering(names: Sequence[str], others: Sequence[str], length: int = 1) -> list[str]:
+    """The fewest beginnings that all of the names have, and none of the others; of a name that is alone the folder.
+
+    Slices that are listed anew are mostly of one time, so their names begin alike: few requests list them all.
+    """
+    found: list[str] = []
+    for start, group in groupby(sorted(names), key=lambda name: name[:length]):
+        alike, rest = list(group), [each for each in others if each.startswith(start)]
+        if len(alike) == 1:
+            found.append(f"{alike[0]}/")
+        else:
+            found += covering(alike, rest, length + 1) if rest else [start]
+    return found
+
+
+def add_counts(counts: dict[str, dict[str, int]], rows: pa.Table) -> None:
+    """Add rows to the counts of their units. `rows`: column unit, and those of COUNTS for each object."""
+    summed = rows.group_by("unit").aggregate([(name, "sum") for name in COUNTS])
+    for row in summed.to_pylist():
+        add_to(counts, row["unit"], {name: row[f"{name}_sum"] for name in COUNTS})
+
+
+def add_to(counts: dict[str, dict[str, int]], unit: str, more: Mapping[str, int]) -> None:
+    """Add to the counts of one unit."""
+    known = counts.setdefault(unit, dict.fromkeys(COUNTS, 0))
+    for name in COUNTS:
+        known[name] += more[name]

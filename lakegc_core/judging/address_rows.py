@@ -1,0 +1,150 @@
+"""Everything that may have changed about addresses, as rows of one schema, and what follows for each address. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.inventory.carried import OBJECTS_SCHEMA, Units, unit_of
+from lakegc_core.marks.findings import MISSTATED
+from lakegc_core.names import Reason
+from lakegc_core.policy.xids import xid_times
+from lakegc_core.references.ranges.range_files import reading_keys
+from lakegc_core.tables.gather import HASH, KIND, only
+from lakegc_core.tables.hashing import hash_strings, mixed
+from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
+
+BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
+CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
+VERDICTS = (CANDIDATES, FREED, ASKED, SWEPT, MISSTATED)
+OBJECT_FIELDS = [field.with_nullable(True) for field in OBJECTS_SCHEMA]
+ROWS = pa.schema(
+    [
+        KIND,
+        HASH,
+        *OBJECT_FIELDS,
+        pa.field("range_id", pa.string()),  # of a retained range that holds the address
+        pa.field("carried", pa.bool_()),  # whether its unit is taken over
+        pa.field("asks", pa.bool_()),  # whether it has to lie there
+        pa.field("exact", pa.bool_()),  # of an entry: whether this is the likely reading of its address
+    ]
+)
+COUNTED_SCHEMA = pa.schema([KIND, HASH, ROWS.field("range_id"), ROWS.field("asks")])
+SOUGHT_SCHEMA = pa.schema(
+    [
+        OBJECTS_SCHEMA.field("address"),
+        HASH,
+        ROWS.field("range_id"),
+        pa.field("live", pa.bool_(), nullable=False),  # held by a retained range, or staged
+    ]
+)
+DECIDED = pa.schema(
+    [pa.field("verdict", pa.string(), nullable=False), *OBJECT_FIELDS, *(SOUGHT_SCHEMA.remove(0))],
+)
+COLUMNS = {
+    BEFORE: ("address", "size", "last_modified", "etag", "reason"),
+    ANEW: tuple(OBJECTS_SCHEMA.names),
+    GONE_SINCE: ("address",),
+    DROPPED_SINCE: ("address",),
+    NEW: ("address", "exact", "size"),  # the size that the entry claims
+    STAGED: ("address", "exact"),
+    MISSED: ("address",),
+}
+
+
+@dataclass(frozen=True)
+class AddressRows:
+    """Rows of one kind, as what they say of an address; a picklable value that tasks carry."""
+
+    kind: int
+    units: Units
+    listed_from: float
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        addresses = rows["address"]
+        named = {name: rows[name] for name in _OBJECT_NAMES if name in rows.schema.names}
+        told = named | {"kind": self.kind, "hash": hash_strings(addresses)}
+        if self.kind in (ANEW, GONE_SINCE):
+            return told
+        if "unit" not in told:
+            told["unit"] = unit_of(addresses)
+        told["carried"] = self.units.ages_of(told["unit"]) > 0
+        if self.kind == BEFORE:
+            told["foreign"] = pc.equal(rows["reason"], Reason.FOREIGN)
+        if self.kind in (BEFORE, DROPPED_SINCE):
+            return only(told, told["carried"])
+        asks = ~(xid_times(addresses) >= self.listed_from)
+        if "exact" in rows.schema.names:
+            told["exact"] = rows["exact"]
+            asks &= rows["exact"].to_numpy(zero_copy_only=False)
+        return told | {"asks": asks}
+
+
+_OBJECT_NAMES = tuple(OBJECTS_SCHEMA.names)
+
+
+@dataclass(frozen=True)
+class IndexRows:
+    """Rows of a layer's index which count: those of ranges that are retained and were read there, and of addresses that
+    are sought, with a few others. A picklable value that tasks carry."""
+
+    kind: int
+    layer: str
+    held: Wanted
+    sought: Wanted
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        rows = rows.take(pa.array(sieve_of(self.sought).rows(rows["hash"].to_numpy())))
+        ranges = rows["range_id"].cast(pa.string())
+        held = filter_of(self.held).rows(reading_keys(ranges, pa.repeat(self.layer, len(ranges))))
+        return {"kind": self.kind, "hash": rows["hash"].to_numpy()[held], "range_id": ranges.take(pa.array(held))}
+
+
+def decide(rows: pa.Table) -> Iterator[pa.Table]:
+    """What is to be done about addresses, of which the table holds all that is told."""
+    kind, hashes = rows["kind"].to_numpy(), rows["hash"].to_numpy()
+    carried, asks, exact = (pc.fill_null(rows[name], False).to_numpy() for name in ("carried", "asks", "exact"))
+
+    def among(*kinds: int) -> np.ndarray:
+        return np.isin(hashes, hashes[np.isin(kind, kinds)])
+
+    live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)
+    known = (kind == ANEW) | ((kind == BEFORE) & ~gone)
+    lies = np.isin(hashes, hashes[known])
+    # The mark below has asked for what its ranges held; what it missed then is asked for again.
+    settled = carried & ~gone & among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)
+    verdicts = {
+        CANDIDATES: known & ~live,
+        FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
+        ASKED: asks & ~lies & ~settled & ~gone,
+        SWEPT: asks & ~lies & gone,
+        # What is not listed yet counts as well: no later optimized mark compares it.
+        MISSTATED: exact & (kind == NEW) & ~settled & ~_agree(hashes, rows["size"], known),
+    }
+    holding = rows.filter(pa.array(live & (kind >= HELD))).select(["hash", "range_id"])
+    holding = holding.sort_by([("hash", "ascending"), ("range_id", "ascending")])
+    held = holding["hash"].to_numpy()
+    shown = live | among(STAGED)
+    for verdict, chosen in verdicts.items():
+        numbers = np.flatnonzero(chosen)
+        numbers = numbers[np.unique(hashes[numbers], return_index=True)[1]]
+        if not len(numbers):
+            continue
+        found = rows.take(pa.array(numbers))
+        places = np.searchsorted(held, hashes[numbers])
+        first = pa.array(places, mask=~live[numbers])
+        found = found.set_column(found.schema.get_field_index("range_id"), "range_id", holding["range_id"].take(first))
+        found = found.append_column("live", pa.array(shown[numbers]))
+        yield found.append_column("verdict", pa.repeat(verdict, len(numbers)))
+
+
+def _agree(hashes: np.ndarray, sizes: pa.Array, known: np.ndarray) -> np.ndarray:
+    """Whether the size of a row is that of a row of the same hash which is known to lie there."""
+    pairs = mixed(hashes, pc.fill_null(sizes, -1).to_numpy())
+    agree: np.ndarray = np.isin(pairs, pairs[known])
+    return agree

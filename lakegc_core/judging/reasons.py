@@ -1,0 +1,82 @@
+"""What keeps an object that no commit refers to: decided row by row, in the tasks that write what was found.
+
+Staged and held addresses, and those that other repositories refer to, are compared by hash: a collision keeps garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import instant
+from lakegc_core.names import Reason
+from lakegc_core.policy.namespace import UPLOAD_PART
+
+LOOKED_UP = (Reason.STAGED, Reason.HELD, Reason.NEIGHBOUR)
+"""Reasons that addresses give which are named elsewhere: each is a column of the rows, see `tables.joins.flagged`."""
+Times = Callable[[pa.Array], np.ndarray]
+Names = Callable[[pa.Array], pa.Array]
+
+
+@dataclass(frozen=True)
+class MinimumAge:
+    """Says what is too young. `cutoff`, `part_cutoff`: unix seconds; what is not older is young. `times`: see
+    `xid_times`. A picklable value that tasks carry."""
+
+    cutoff: float
+    part_cutoff: float
+    times: Times
+
+    @classmethod
+    def of(cls, context: MarkContext, times: Times) -> MinimumAge:
+        """By the settings of a mark."""
+        cutoff = context.header.cutoff
+        return cls(cutoff, cutoff - context.level.part_age.total_seconds(), times)
+
+    def young(self, addresses: pa.Array, modified: pa.Array) -> pa.Array:
+        """For each object: is it too young, by the store's date or by the time in its name?"""
+        part = pc.match_substring_regex(addresses, UPLOAD_PART)
+        return pc.or_(
+            pc.or_(pc.greater_equal(modified, instant(self.cutoff)), pa.array(self.times(addresses) >= self.cutoff)),
+            pc.and_(part, pc.greater_equal(modified, instant(self.part_cutoff))),
+        )
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Adds the column `reason` to rows (address, last_modified, foreign, and a column of each reason in LOOKED_UP): the
+    first that keeps the object, or `unreferenced`. A picklable value that tasks carry.
+
+    `unknown`: which addresses bear a name that keeps them; None where no name does. It comes last: what is young gets
+    no verdict by it.
+    """
+
+    age: MinimumAge
+    unknown: Names | None
+
+    @classmethod
+    def of(cls, context: MarkContext, times: Times) -> Judge:
+        """By the settings of a mark."""
+        unknown = None if context.header.collect_unknown_names else context.namespace.unknown
+        return cls(MinimumAge.of(context, times), unknown)
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        """The rows with their reasons. CorruptFileError where nothing says whether one is kept."""
+        addresses = rows["address"].combine_chunks()
+        kept_by = [(reason, rows[reason].combine_chunks()) for reason in (Reason.FOREIGN, *LOOKED_UP)]
+        kept_by += [(Reason.YOUNG, self.age.young(addresses, rows["last_modified"].combine_chunks()))]
+        if self.unknown is not None:
+            kept_by.append((Reason.UNKNOWN, self.unknown(addresses)))
+        if any(column.null_count for _, column in kept_by):
+            raise CorruptFileError("An object was listed without a time or a reading of its name. Make a new mark.")
+        names = [name for name, _ in kept_by]
+        reasons = pc.case_when(
+            pa.StructArray.from_arrays([is_kept for _, is_kept in kept_by], names), *names, Reason.UNREFERENCED
+        )
+        return rows.append_column("reason", reasons)

@@ -1,0 +1,166 @@
+"""Since when each object has been unreferenced without interruption.
+
+Column `since` is carried from mark to mark. Whatever finds the object staged, held or live starts the clock anew: a
+mark in between, a look, and also a mark or a look that came after the mark that is swept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.marks import sweeps
+from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
+from lakegc_core.marks.previous import later_marks, previous_findings, read_at
+from lakegc_core.names import Stage
+from lakegc_core.spark.session import Mapped, many, moment
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import Wanted, read_named
+from lakegc_core.tables.parts import read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_CARRIED = 200_000
+"""Rows of what the mark before found that a worker may hold: some 25 MB. Spark joins more."""
+_ROWS, _RESCUES = ("address", "since"), ("address", "at")
+CARRIED = (Stage.EXPIRED_ADDRESSES,)
+"""Datasets that begin or go on with a series: what is kept interrupts it. A young object does not begin one: an upload
+may still be linked, as most are, and what refers to it then may be hidden from the next mark and its look by one
+commit."""
+
+
+def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_commits_at: float) -> Mapped:
+    """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had read its
+    commits (this mark: `read_commits_at`, unix seconds).
+
+    Looked up by the address itself: a hash that collides would make an object look older than it is.
+    """
+    from pyspark.sql import functions as F
+
+    shape = pa.schema([*rows.schema, FINDINGS_SCHEMA.field("since")])
+    before, journal = previous_findings(context), sweeps.rescues(spark, context)
+    if before is None or read_at(before) <= journal.unread_until:
+        return rows.then(shape, _Since(read_commits_at))
+    datasets = before.require(Stage.EXPIRED_ADDRESSES).datasets
+    found = [(before.stage_folder(Stage.EXPIRED_ADDRESSES, name), tuple(datasets[name])) for name in CARRIED]
+    rescued = [(sweeps.rescues_folder(context), journal.parts)]
+    carried = [
+        Wanted(context.workspace, tuple(places), columns) for places, columns in ((found, _ROWS), (rescued, _RESCUES))
+    ]
+    if sum(each.rows for each in carried) <= MOST_CARRIED:
+        return rows.then(shape, _Since(read_commits_at, *carried))
+    now = moment(read_commits_at)
+    frame = (
+        _unreferenced(spark, context, before, "before")
+        .join(many(sweeps.last_rescues(spark, context, journal.parts)), "address", "left")
+        .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
+        .select("address", "before")
+    )
+    joined = rows.as_frame().join(many(frame), "address", "left")
+    return Mapped(joined.withColumn("since", F.coalesce(F.least("before", now), now)).drop("before"), shape)
+
+
+@dataclass(frozen=True)
+class _Since:
+    """Adds the column `since` to rows with an address: `now` (unix seconds), or since when the mark before knows it. A
+    picklable value that tasks carry. `before`: what that mark found unreferenced; `rescued`: the journal of rescues."""
+
+    now: float
+    before: Wanted | None = None
+    rescued: Wanted | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        field = FINDINGS_SCHEMA.field("since")
+        now = instant(self.now).cast(pa.int64()).as_py()
+        for batch in batches:
+            since = np.full(batch.num_rows, now)
+            if self.before is not None and self.rescued is not None:
+                rows, known = _carried(self.before.config, self.before.names, self.rescued.names).find(batch["address"])
+                since[rows] = np.minimum(known, now)
+            yield batch.append_column(field, pa.array(since).cast(field.type))
+
+
+class _Carried:
+    """What was unreferenced without a break: rows of address and since, to be found by the address itself."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        hashes, since = hash_strings(rows["address"]), rows["since"].cast(pa.int64()).to_numpy()
+        order = np.lexsort((-since, hashes))  # of two that say otherwise, the later counts
+        self._hashes, self._since = hashes[order], since[order]
+        self._addresses = rows["address"].combine_chunks().take(pa.array(order))
+
+    def find(self, addresses: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the addresses that are there, and their since (microseconds). Of two that collide one is found
+        at most: the other one's clock starts anew."""
+        if not len(self._hashes):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        hashes = hash_strings(addresses)
+        places = np.searchsorted(self._hashes, hashes)
+        places[places == len(self._hashes)] = 0
+        rows = np.flatnonzero(self._hashes[places] == hashes)
+        places = places[rows]
+        asked = addresses.take(pa.array(rows)).cast(self._addresses.type)
+        same = pc.equal(asked, self._addresses.take(pa.array(places)))
+        exact = same.to_numpy(zero_copy_only=False)
+        return rows[exact], self._since[places[exact]]
+
+
+@functools.lru_cache(maxsize=1)
+def _carried(config: StoreConfig, before: tuple[Any, ...], rescued: tuple[Any, ...]) -> _Carried:
+    """What the mark before found unreferenced and nobody rescued since then: read once by each worker process."""
+    known = pa.Table.from_batches(
+        read_named(config, before, _ROWS), pa.schema([FINDINGS_SCHEMA.field(name) for name in _ROWS])
+    )
+    journal = pa.Table.from_batches(read_named(config, rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
+    last = journal.group_by("address").aggregate([("at", "max")])
+    at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
+    return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))
+
+
+def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:
+    """The candidates of a mark, with `since` set to now where a look or a mark that came later found them live.
+
+    A later mark that was not finished, or a mark or a journal that does not read, may have found any of them live. When
+    such an object ceased to be live nobody knows: the gap cannot begin before a mark finds it unreferenced again.
+    """
+    from pyspark.sql import functions as F
+
+    now = moment(clock.now().timestamp())
+    later, journal = later_marks(context), sweeps.rescues(spark, context)
+    if later.unfinished or read_at(context.mark) <= journal.unread_until:
+        return candidates.withColumn("since", now)
+    rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
+    found = candidates.join(many(sweeps.last_rescues(spark, context, journal.parts)), "address", "left").withColumn(
+        "since", F.when(rescued, now).otherwise(F.col("since"))
+    )
+    if later.finished is not None:
+        theirs = many(_unreferenced(spark, context, later.finished, "later"))
+        found = found.join(theirs, "address", "left").withColumn("since", F.greatest("since", F.coalesce("later", now)))
+    return found.select(*candidates.columns)
+
+
+def _unreferenced(spark: SparkSession, context: MarkContext, mark: MarkArtifacts, since: str) -> DataFrame:
+    """What a mark found unreferenced: address, and its `since` under another name."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    datasets: Mapping[str, Any] = mark.require(Stage.EXPIRED_ADDRESSES).datasets
+    parts = [
+        read(
+            spark, context.workspace, mark.stage_folder(Stage.EXPIRED_ADDRESSES, name), datasets[name], FINDINGS_SCHEMA
+        )
+        for name in CARRIED
+    ]
+    return reduce(DataFrame.unionByName, parts).select("address", F.col("since").alias(since))

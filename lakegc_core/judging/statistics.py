@@ -1,0 +1,121 @@
+"""Of what ages and sizes the expired objects are, and where the most bytes of them and of foreign ones lie: for people,
+decides nothing.
+
+Ages and sizes are counted in fixed classes while parts are written, so that they cost no pass of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.inventory.carried import unit_of
+from lakegc_core.policy.facts import AgeOrSize, Folder
+from lakegc_core.spark.session import run_on_rows
+from lakegc_core.tables.gather import HASH, KIND, Feed, gather, partitions_for, rows_in
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AGES = (("under a week", 7), ("1–4 weeks", 28), ("1–3 months", 90), ("3–12 months", 365), ("1–2 years", 730))
+"""Classes of age: a name, and the days below which an object belongs to it. What is older is in OLDEST."""
+OLDEST = "over 2 years"
+SIZES = (
+    *(("under 1 kB", 10**3), ("1–100 kB", 10**5), ("0.1–1 MB", 10**6), ("1–10 MB", 10**7)),
+    *(("10–100 MB", 10**8), ("0.1–1 GB", 10**9)),
+)
+"""Classes of size: a name, and the bytes below which an object belongs to it. What is larger is in LARGEST."""
+LARGEST = "1 GB and more"
+PREFIXES = 10
+"""How many of the largest prefixes are named."""
+
+_CLASSES = {
+    "age": ([days for _, days in AGES], [*(name for name, _ in AGES), OLDEST]),
+    "size": ([size for _, size in SIZES], [*(name for name, _ in SIZES), LARGEST]),
+}
+_DAY = 86_400
+_EXPIRED, _KEPT = range(2)
+_LARGEST = pa.schema([KIND, ("prefix", pa.string()), ("objects", pa.int64()), ("bytes", pa.int64())])
+_FOLDERS = pa.schema([HASH, *_LARGEST])
+
+
+def sums(expired: pa.Table, now: float) -> dict[str, int]:
+    """Objects and bytes by class, of rows with `size` and `last_modified`: sums that may be added up over parts."""
+    sizes = expired["size"].to_numpy()
+    days = (now - expired["last_modified"].cast(pa.int64()).to_numpy() / 1e6) / _DAY
+    found: dict[str, int] = {}
+    for kind, values in (("age", days), ("size", sizes)):
+        limits, names = _CLASSES[kind]
+        classes = np.digitize(values, limits)
+        counts = np.bincount(classes, minlength=len(names))
+        for number in np.flatnonzero(counts).tolist():
+            found[f"{kind}:{number}:objects"] = int(counts[number])
+            found[f"{kind}:{number}:bytes"] = int(sizes[classes == number].sum())
+    return found
+
+
+def by_class(total: Mapping[str, int], kind: str) -> tuple[AgeOrSize, ...]:
+    """The expired objects by `age` or by `size`: all classes in order."""
+    return tuple(
+        AgeOrSize(name, total.get(f"{kind}:{number}:objects", 0), total.get(f"{kind}:{number}:bytes", 0))
+        for number, name in enumerate(_CLASSES[kind][1])
+    )
+
+
+def largest(
+    spark: SparkSession, expired: Sequence[Source], kept: Sequence[Source], reasons: Sequence[str]
+) -> tuple[tuple[Folder, ...], tuple[Folder, ...]]:
+    """The folders with the most expired bytes, and the units with the most bytes of
+    those that are kept for one of these reasons; at most PREFIXES of each.
+
+    `expired`: parts with address and size; `kept`: with reason too.
+    """
+    feeds = [Feed(source, ("address", "size"), _folders) for source in expired]
+    feeds += [Feed(source, ("address", "size", "reason"), _Units(tuple(reasons))) for source in kept]
+    made = gather(spark, feeds, _FOLDERS, _largest, _LARGEST, partitions_for(rows_in(feeds)))
+    rows = run_on_rows(made, lambda batches: (row for batch in batches for row in batch.to_pylist())) if feeds else []
+    rows = sorted(rows, key=lambda row: (-row["bytes"], row["prefix"]))
+    expired_folders, kept_units = (
+        tuple(Folder(row["prefix"], row["objects"], row["bytes"]) for row in rows if row["kind"] == kind)[:PREFIXES]
+        for kind in (_EXPIRED, _KEPT)
+    )
+    return expired_folders, kept_units
+
+
+def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return _found(_EXPIRED, pc.replace_substring_regex(rows["address"], "[^/]*$", ""), rows["size"])
+
+
+@dataclass(frozen=True)
+class _Units:
+    """The units of what is kept for some reasons; a picklable value that tasks carry."""
+
+    reasons: tuple[str, ...]
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        rows = rows.filter(pc.is_in(rows["reason"], pa.array(self.reasons, pa.string())))
+        return _found(_KEPT, unit_of(rows["address"]), rows["size"])
+
+
+def _found(kind: int, prefixes: pa.Array, sizes: pa.Array) -> Mapping[str, Any]:
+    columns = {"kind": pa.repeat(pa.scalar(kind, pa.int8()), len(sizes)), "prefix": prefixes}
+    found = _summed(pa.table({**columns, "objects": pa.repeat(1, len(sizes)), "bytes": sizes}))
+    return {name: found[name].combine_chunks() for name in found.column_names} | {"hash": hash_strings(found["prefix"])}
+
+
+def _largest(rows: pa.Table) -> Iterator[pa.Table]:
+    found = _summed(rows).sort_by([("bytes", "descending"), ("prefix", "ascending")])
+    for kind in (_EXPIRED, _KEPT):
+        yield found.filter(pc.equal(found["kind"], kind)).slice(0, PREFIXES)
+
+
+def _summed(rows: pa.Table) -> pa.Table:
+    found = rows.group_by(["kind", "prefix"]).aggregate([("objects", "sum"), ("bytes", "sum")])
+    return found.rename_columns({"objects_sum": "objects", "bytes_sum": "bytes"}).combine_chunks()

@@ -1,0 +1,48 @@
+"""Which of the missing objects a sweep had deleted when nothing referred to them: old commits count again now.
+
+A rule that is made longer brings such commits back, and so does a deleted branch whose rule was shorter than the
+default one. The ledger tells it: only what a journal last calls deleted or already gone is excused. Nothing excuses
+what a sweep lost, what a sweep only planned, and what another collector deleted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakegc_core.marks.address_lists import ADDRESSES
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.last_known import gone, readable_records
+from lakegc_core.marks.ledger import records_of
+from lakegc_core.names import Stage
+from lakegc_core.spark.session import many
+from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.parts import read, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SWEPT = "swept"
+"""Column: the last that is known of the object is that a sweep deleted it."""
+_NAMED = "named_missing"
+
+
+def told_apart(spark: SparkSession, context: MarkContext, missing: DataFrame) -> DataFrame:
+    """The missing objects (column address), with the column SWEPT."""
+    from pyspark.sql import functions as F
+
+    config, folder = context.workspace, context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, _NAMED)
+    named = write(missing, config, {_NAMED: folder}, ADDRESSES)[_NAMED]
+    told = read(spark, config, folder, named, ADDRESSES)
+    records = readable_records(spark, config, records_of(context)) if named else None
+    if records is None:
+        return told.withColumn(SWEPT, F.lit(False))
+    if not records.whole:
+        context.say(
+            f"{Stage.EXPIRED_ADDRESSES}: which objects sweeps have lost is not known, so that all that is missing "
+            "counts as missing"
+        )
+        return told.withColumn(SWEPT, F.lit(False))
+    found = gone(spark, context, records, Wanted(config, ((folder, named),))).as_frame().where("NOT lost")
+    # By the whole address: what is found here lets a guard pass.
+    told = told.join(many(found.select("address").withColumn(SWEPT, F.lit(True))), "address", "left")
+    return told.withColumn(SWEPT, F.coalesce(SWEPT, F.lit(False)))

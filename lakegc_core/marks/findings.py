@@ -1,0 +1,29 @@
+"""The rows in which a mark says what it found of objects that no commit refers to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+FINDINGS_SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("etag", pa.string(), nullable=True),
+        pa.field("reason", pa.string(), nullable=False),  # expired: unreferenced; kept: see `names.Reason`
+        pa.field("since", pa.timestamp("us", tz="UTC"), nullable=False),  # unreferenced at least since then
+    ]
+)
+KEPT = "kept"
+"""Dataset of objects that no commit refers to, and that something else keeps."""
+MISSING = "missing"
+"""Dataset of live objects that the store lacks."""
+MISSTATED = "misstated"
+"""Dataset of addresses whose entry claims another size than the object has that lies there, or was not listed yet."""
+
+
+def instant(seconds: float) -> pa.Scalar:
+    """A moment (unix seconds) as a value of Arrow."""
+    return pa.scalar(datetime.fromtimestamp(seconds, UTC), pa.timestamp("us", tz="UTC"))

@@ -1,0 +1,1 @@
+"""Where garbage came from. For people: it decides nothing."""

@@ -1,0 +1,233 @@
+"""Walks the commit graph, as one task on an executor: reads lakeFS's dump, the refs and the server's own list, decides.
+
+The rule itself is in `lakegc_core.policy.retention`; what is asked of the server, and in which order, in
+`stages.retention_commits`.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.names import Stage
+from lakegc_core.policy.retention import NamedCommits, Rules, held_rows, idle_holds, retain
+from lakegc_core.references.commits.dump_files import DumpFiles
+from lakegc_core.spark.session import Json
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.tables.parts import Part, PartWriter, part_results, read_part
+
+REFS = "refs"
+OTHERS = "others"
+"""Commits that are not retained: holds by path look through them, and so does who brings paths back."""
+
+COMMITS_SCHEMA = pa.schema(
+    [
+        pa.field("commit_id", pa.string(), nullable=False),
+        pa.field("metarange_id", pa.string(), nullable=False),  # "" on the repository's first commit
+        pa.field("kept_by", pa.string(), nullable=False),  # head:NAME, tag:NAME, hold:HOLD, rules, dangling, …
+    ]
+)
+REFS_SCHEMA = pa.schema(
+    [
+        pa.field("kind", pa.string(), nullable=False),  # branch | tag
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("commit_id", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """A task over the commit graph, on an executor: a picklable value. `extra`: commits that the dump does not have."""
+
+    extra: tuple[Json, ...] = ()
+
+    def run(self) -> Iterator[Json]:
+        """Read the dump and decide. Yields `unknown`, ids of commits that it lacks, or else its results."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class CommitWalk(Walk):
+    """Reads the dump, the refs and the server's CSV, and decides; runs as one task on an executor."""
+
+    outputs: StoreConfig
+    data: StoreConfig
+    artifacts: StoreConfig
+    folder: str
+    refs: tuple[Part, ...]
+    prefix: str
+    commits_metarange: str
+    branches_metarange: str
+    tags_metarange: str
+    server_csv: str | None
+    rules: Rules | None
+    protect_tags: bool
+    holds: tuple[str, ...]
+    now: int
+    margin: int
+    former_folder: str = ""
+    former: tuple[Part, ...] = ()  # heads and tags as the mark before saw them
+
+    def run(self) -> Iterator[Json]:
+        graph, unknown = self._dump().graph(self.commits_metarange, self.extra)
+        ids, metaranges = graph.commit_ids, graph.metarange_ids
+        row = {commit_id: number for number, commit_id in enumerate(ids)}
+        named, unlisted = self._named(row, unknown)
+        heads, tags = named["branch"], named["tag"]
+        server = self._server(row, metaranges, unknown)
+        if unknown:
+            yield {"unknown": sorted(unknown)}
+            return
+        yield from self._write_refs(unlisted)
+        protected = tags if self.protect_tags else []
+        held = held_rows(graph, heads, tags, self.holds)
+        counting = NamedCommits(heads, protected, held)
+        kept = retain(graph, counting, self.rules, self.now, margin=self.margin, server=server).kept_by
+        ours = retain(graph, counting, self.rules, self.now, margin=self.margin).kept_by
+        yield from self._write(Stage.RETENTION_COMMITS, self.folder, ids, metaranges, kept)
+        others = {number: "not retained" for number in range(len(ids)) if number not in kept}
+        yield from self._write(OTHERS, f"{self.folder}/{OTHERS}", ids, metaranges, others)
+        server_rows = set(server)
+        yield {
+            "facts": {
+                "known": len(ids),
+                "retained": len(kept),
+                "retained_metaranges": len({metaranges[number] for number in kept} - {""}),
+                "branches": len({name for name, _ in heads}),
+                "tags": len(tags),
+                "tags_protected": self.protect_tags,
+                "holds": list(self.holds),
+                "holds_idle": idle_holds(held, self.holds),
+                "former_heads_unknown": len(self._former() - row.keys()),
+                "refs_not_retained": len({number for _, number in (*heads, *protected)} - set(kept)),
+                "server_retained": len(server_rows) if self.server_csv else None,
+                "kept_beyond_server": len(set(ours) - server_rows) if self.server_csv else None,
+                "server_beyond_ours": len(server_rows - set(ours)) if self.server_csv else None,
+                "kept_by": _counts(reason.partition(":")[0] for reason in kept.values()),
+            }
+        }
+
+    def _dump(self) -> DumpFiles:
+        return DumpFiles(self.data, self.prefix)
+
+    def _write(
+        self, dataset: str, folder: str, ids: Sequence[str], metaranges: Sequence[str], chosen: Mapping[int, str]
+    ) -> Iterator[Json]:
+        writer = PartWriter(self.artifacts, folder, COMMITS_SCHEMA)
+        columns = [
+            pa.array([ids[number] for number in chosen], pa.string()),
+            pa.array([metaranges[number] for number in chosen], pa.string()),
+            pa.array(list(chosen.values()), pa.string()),
+        ]
+        writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
+        yield from part_results(dataset, writer.close())
+
+    def _former(self) -> set[str]:
+        """Commits that heads and tags pointed at when the mark before was made."""
+        return {
+            commit_id
+            for part in self.former
+            for batch in read_part(self.artifacts, self.former_folder, part, ["commit_id"])
+            for commit_id in batch.column(0).to_pylist()
+        }
+
+    def _write_refs(self, refs: Sequence[Json]) -> Iterator[Json]:
+        writer = PartWriter(self.artifacts, f"{self.folder}/{REFS}", REFS_SCHEMA)
+        writer.write(pa.RecordBatch.from_pylist(list(refs), schema=REFS_SCHEMA))
+        yield from part_results(REFS, writer.close())
+
+    def _named(self, row: Mapping[str, int], unknown: set[str]) -> tuple[dict[str, list[tuple[str, int]]], list[Json]]:
+        """Names and rows of heads and tags; a branch that moved between two listings counts with both heads.
+
+        Those of the dump count as well: a listing that is short by a page does not show that it is. They come a second
+        time, as refs that no listing has.
+        """
+        named: dict[str, set[tuple[str, int]]] = {"branch": set(), "tag": set()}
+
+        def add(kind: str, name: str, commit_id: str) -> None:
+            number = row.get(commit_id)
+            if number is None:
+                unknown.add(commit_id)
+            else:
+                named[kind].add((name, number))
+
+        listed: set[tuple[str, str, str]] = set()
+        unlisted: list[Json] = []
+        for part in self.refs:
+            for batch in read_part(self.artifacts, f"{self.folder}/{REFS}", part):
+                for ref in batch.to_pylist():
+                    add(ref["kind"], ref["name"], ref["commit_id"])
+                    listed.add((ref["kind"], ref["name"], ref["commit_id"]))
+        for kind, metarange_id in (("branch", self.branches_metarange), ("tag", self.tags_metarange)):
+            for table in self._dump().tables(metarange_id, functools.partial(graveler.read_refs, entity=kind)):
+                for ref in table.to_pylist():
+                    add(kind, ref["name"], ref["commit_id"])
+                    if (kind, ref["name"], ref["commit_id"]) not in listed:
+                        unlisted.append({"kind": kind, **ref})
+        return {kind: sorted(found) for kind, found in named.items()}, unlisted
+
+    def _server(self, row: Mapping[str, int], metaranges: Sequence[str], unknown: set[str]) -> list[int]:
+        """Rows of the commits that the server's CSV retains. Each must be known, with the same metarange."""
+        if self.server_csv is None:
+            return []
+        rows: list[int] = []
+        for commit_id, metarange_id in read_server_csv(connect(self.outputs).read(self.server_csv)):
+            number = row.get(commit_id)
+            if number is None:
+                unknown.add(commit_id)
+            elif metarange_id is not None and metaranges[number] != metarange_id:
+                raise CorruptFileError(
+                    f"lakeFS names metarange {metarange_id} for commit {commit_id}, its dump another one."
+                )
+            else:
+                rows.append(number)
+        return rows
+
+
+def read_server_csv(data: bytes) -> list[tuple[str, str | None]]:
+    """Commit and metarange of every commit that the server retains; metarange None before v0.100.
+
+    IncompleteError for an empty list: a repository's heads always count.
+    """
+    if not data.endswith(b"\n"):
+        raise IncompleteError("lakeFS's list of retained commits ends in the middle of a line.")
+    if not data.isascii() or b"\0" in data:
+        raise CorruptFileError("lakeFS's list of retained commits is not the plain text that it must be.")
+    reader = csv.DictReader(io.StringIO(data.decode("ascii")))
+    if not reader.fieldnames or not {"commit_id", "expired"} <= set(reader.fieldnames):
+        raise CorruptFileError(f"lakeFS's list of retained commits has the columns {reader.fieldnames}.")
+    found: list[tuple[str, str | None]] = []
+    for line in reader:
+        commit_id, metarange_id, expired = line["commit_id"], line.get("metarange_id"), line["expired"]
+        if (
+            len(line) != len(reader.fieldnames)
+            or not _is_id(commit_id)
+            or expired not in ("true", "false")
+            or (metarange_id and not _is_id(metarange_id))
+        ):
+            raise CorruptFileError(f"lakeFS's list of retained commits holds the odd line {line}.")
+        if expired == "false":
+            found.append((commit_id, metarange_id))
+    if not found:
+        raise IncompleteError("lakeFS's list of retained commits is empty, but the heads of branches always count.")
+    return found
+
+
+def _is_id(text: str | None) -> bool:
+    return text is not None and len(text) == 64 and not set(text) - set("0123456789abcdef")
+
+
+def _counts(reasons: Iterable[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for reason in reasons:
+        found[reason] = found.get(reason, 0) + 1
+    return found

@@ -1,0 +1,244 @@
+"""retention_commits: which commits count, by the exact rule of `retention`, united with what the server retains.
+
+The commit graph comes whole from one dump, taken after the staged dump; heads newer than it are asked for one by one.
+The graph is walked by one task on an executor: nothing that grows with the number of commits reaches the driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakegc_core import clock
+from lakegc_core.errors import IncompleteError, RefusedError, ServerError
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.lakefs.models import Commit, DumpRefs, PreparedCommits, Ref
+from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.context import MarkContext, output_key
+from lakegc_core.marks.stage_run import StageOutput
+from lakegc_core.names import Stage
+from lakegc_core.policy.facts import CommitsFacts
+from lakegc_core.policy.retention import Rules, rules_json
+from lakegc_core.references.commits.commit_walk import OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
+from lakegc_core.references.commits.rules_memory import remember
+from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.tables.parts import Part, PartWriter, parts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run = Callable[[Sequence[Walk], Callable[[Walk], Iterator[Json]]], list[Json]]
+"""Runs tasks, and gives back what they yield."""
+
+KEEP_ALL = "keep-all-commits"
+_TRIES = 3
+_MOST_FETCHED = 10_000  # commits newer than the dump; more than so many means that the dump is not of this repository
+_SECOND = 1_000_000
+_NOT_FOUND = 404
+_SHORT_ID = 40  # digits of a commit id that are as good as all 64
+
+
+def find_retained(
+    spark: SparkSession,
+    context: MarkContext,
+    folder: str,
+    *,
+    former: MarkArtifacts | None,
+    heads: Sequence[Part] = (),
+) -> StageOutput[CommitsFacts]:
+    """The retained commits as of now, into parts below `folder`: for the mark, and for every look of a sweep.
+
+    `former`: the mark whose heads and tags the server must still know. `heads`: parts of heads that were seen before,
+    and count as well.
+    """
+    began = clock.now().timestamp()
+    said = _RulesAndDump.ask(context)
+    digest, refs = _refs(context, f"{folder}/{REFS}")
+    refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
+    walk = _commit_walk(context, said, folder, refs, former)
+    results = walk_until_known(partial(run_tasks, spark), context, walk)
+    facts = CommitsFacts(
+        **next(result["facts"] for result in results if "facts" in result),
+        began_at=began,
+        heads=digest,
+        rules=rules_json(said.in_force),
+        judged_by=rules_json(said.judged_by),
+        rules_remembered=said.memories,
+        dump=said.dump.commits_metarange_id,
+        run_id=said.prepared.run_id if said.prepared else None,
+    )
+    parts = parts_of(results, [Stage.RETENTION_COMMITS, OTHERS, REFS])
+    return StageOutput(
+        {Stage.RETENTION_COMMITS: parts[Stage.RETENTION_COMMITS], OTHERS: parts[OTHERS], REFS: [*refs, *parts[REFS]]},
+        facts,
+    )
+
+
+@dataclass(frozen=True)
+class _RulesAndDump:
+    """What lakeFS says of its commits: the rules in force, its own list of retained commits (None without rules), and
+    its dump. `judged_by`: the rules to judge by; `memories`: from how many they are united."""
+
+    in_force: Rules | None
+    judged_by: Rules | None
+    memories: int
+    prepared: PreparedCommits | None
+    dump: DumpRefs
+
+    @classmethod
+    def ask(cls, context: MarkContext) -> _RulesAndDump:
+        """Ask lakeFS, and remember its rules."""
+        client, repository = context.client, context.header.repository
+        in_force = rules_in_force(context)
+        judged_by, memories = remember(context, in_force)
+        prepared = client.prepare_commits(repository) if in_force is not None else None
+        return cls(in_force, judged_by, memories, prepared, client.dump(repository))
+
+
+def _commit_walk(
+    context: MarkContext, said: _RulesAndDump, folder: str, refs: Sequence[Part], former: MarkArtifacts | None
+) -> CommitWalk:
+    header, dump, prepared = context.header, said.dump, said.prepared
+    return CommitWalk(
+        outputs=context.outputs,
+        data=context.data,
+        artifacts=context.workspace,
+        folder=folder,
+        refs=tuple(refs),
+        prefix=header.block_prefix,
+        commits_metarange=dump.commits_metarange_id,
+        branches_metarange=dump.branches_metarange_id,
+        tags_metarange=dump.tags_metarange_id,
+        server_csv=output_key(context, prepared.commits_location) if prepared else None,
+        rules=said.judged_by,
+        protect_tags=header.protect_tags,
+        holds=tuple(sorted({*header.holds, *context.policy.holds})),
+        former_folder=former.stage_folder(Stage.RETENTION_COMMITS, REFS) if former else "",
+        former=tuple(former.require(Stage.RETENTION_COMMITS).datasets[REFS]) if former else (),
+        now=int(clock.now().timestamp() * _SECOND),
+        margin=int(context.level.retention_margin.total_seconds() * _SECOND),
+    )
+
+
+def rules_in_force(context: MarkContext) -> Rules | None:
+    """lakeFS's rules; None where there are none and every commit counts. RefusedError where that is not wanted."""
+    header = context.header
+    rules = context.client.gc_rules(header.repository)
+    if rules is not None:
+        return Rules(rules.default_retention_days, dict(rules.branches))
+    if header.rules == KEEP_ALL:
+        return None
+    raise RefusedError(
+        f"Repository {header.repository} has no garbage collection rules, so nothing says which commits may go. "
+        f"Set rules in lakeFS; or, to collect only what no commit refers to, say so: --rules {KEEP_ALL} "
+        f"(or `rules: {KEEP_ALL}` in lakegc.yaml)."
+    )
+
+
+@dataclass(frozen=True)
+class ListedRefs:
+    """Parts of refs (REFS_SCHEMA), and the digest of their names and commits."""
+
+    digest: str
+    parts: list[Part]
+
+
+def _refs(context: MarkContext, folder: str) -> tuple[str, list[Part]]:
+    """All branches and tags, and the digest of the heads. Branches are listed until two listings agree: one that is
+    renamed between two pages would be missed. After three tries the union counts."""
+    client, repository = context.client, context.header.repository
+    tags = _write_refs(context, folder, "tag", client.tags(repository)).parts
+    seen: set[str] = set()
+    every: list[Part] = []
+    for _ in range(_TRIES):
+        listed = write_heads(context, folder)
+        if listed.digest in seen:
+            return listed.digest, [*tags, *listed.parts]
+        seen.add(listed.digest)
+        every += listed.parts
+    return listed.digest, [*tags, *every]
+
+
+def write_heads(context: MarkContext, folder: str) -> ListedRefs:
+    """One listing of all branches. IncompleteError if there is none."""
+    repository = context.header.repository
+    listed = _write_refs(context, folder, "branch", context.client.branches(repository))
+    if not listed.parts:
+        raise IncompleteError(f"lakeFS lists no branch of {repository}, which had one when the mark began.")
+    return listed
+
+
+def heads_digest(refs: Iterable[Ref]) -> str:
+    """The digest of names and commits, in their order."""
+    found = hashlib.sha256()
+    for ref in refs:
+        found.update(repr((ref.name, ref.commit_id)).encode())
+    return found.hexdigest()
+
+
+def _write_refs(context: MarkContext, folder: str, kind: str, refs: Iterable[Ref]) -> ListedRefs:
+    writer = PartWriter(context.workspace, folder, REFS_SCHEMA)
+    found = hashlib.sha256()
+    for page in _batched(refs, 1000):
+        rows = [{"kind": kind, "name": ref.name, "commit_id": ref.commit_id} for ref in page]
+        for ref in page:
+            found.update(repr((ref.name, ref.commit_id)).encode())
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=REFS_SCHEMA))
+    return ListedRefs(found.hexdigest(), writer.close())
+
+
+def _batched(refs: Iterable[Ref], size: int) -> Iterator[tuple[Ref, ...]]:
+    left = iter(refs)
+    while page := tuple(itertools.islice(left, size)):
+        yield page
+
+
+def walk_until_known(run: Run, context: MarkContext, walk: Walk) -> list[Json]:
+    """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known. `run` runs
+    the walk as a task."""
+    while True:
+        results = run([walk], type(walk).run)
+        unknown: list[str] = next((result["unknown"] for result in results if "unknown" in result), [])
+        if not unknown:
+            return results
+        if len(walk.extra) + len(unknown) > _MOST_FETCHED:
+            raise IncompleteError(
+                f"More than {_MOST_FETCHED:,} commits of {context.header.repository} are missing from lakeFS's own "
+                "dump of all commits. Nothing can be called garbage on such a graph. Run the mark again."
+            )
+        context.say(f"{Stage.RETENTION_COMMITS}: {len(unknown):,} commits are newer than the dump")
+        walk = replace(walk, extra=(*walk.extra, *(_fetch(context, commit_id) for commit_id in unknown)))
+
+
+def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
+    """One commit, by its id. ServerError if lakeFS answers with another one, or knows none.
+
+    Once a commit was cherry-picked, some servers answer 404 to its full id for minutes, from a spoilt cache entry; the
+    beginning of the id finds it all the same.
+    """
+    try:
+        commit = context.client.commit(context.header.repository, commit_id)
+    except LakeFSError as error:
+        if error.status != _NOT_FOUND:
+            raise
+        commit = context.client.commit(context.header.repository, commit_id[:_SHORT_ID])
+    if commit.id != commit_id:
+        raise ServerError(f"lakeFS answered with commit {commit.id} when asked for {commit_id}.")
+    return commit
+
+
+def _fetch(context: MarkContext, commit_id: str) -> Json:
+    commit = fetch_commit(context, commit_id)
+    return {
+        "commit_id": commit.id,
+        "metarange_id": commit.metarange_id,
+        "creation_us": (commit.creation_date + 1) * _SECOND,  # REST cuts the fraction off; later keeps more
+        "parents": list(commit.parents),
+        "version": commit.version,
+    }

@@ -1,0 +1,148 @@
+"""What other repositories of the same lakeFS refer to in this namespace, as their newest complete marks noted it.
+
+Each mark notes the addresses outside of its own namespace that its entries have (`elsewhere`). Here they become keys of
+this namespace, in parts, by tasks. The facts tell of a neighbour's mark that does not read; the one before it is read
+then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.errors import LakegcError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE, authorities, may_refer
+from lakegc_core.marks.layers import Layer, layers_of
+from lakegc_core.marks.neighbours import Neighbour, Sighting, neighbours_of, sight, sightings, unread, what_is_known
+from lakegc_core.names import Stage
+from lakegc_core.policy.facts import NeighbourFacts
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.references.ranges.range_files import RANGES, by_reading, reading_keys
+from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.key_scan import Source, Wanted, dealt, filter_of
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read_part, rows_of, spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEIGHBOURS = "neighbours"
+KEYS_SCHEMA = pa.schema([pa.field("address", pa.string(), nullable=False)])  # relative to this namespace
+_MARKS = 3  # of a neighbour that are tried, one after the other
+_FULL = 2
+
+
+@dataclass(frozen=True)
+class References:
+    """What neighbours refer to here (parts of KEYS_SCHEMA in `folder`), and what the guard `neighbours` judges by."""
+
+    parts: Sequence[Part]
+    facts: NeighbourFacts
+    folder: str
+
+
+def read_references(spark: SparkSession, context: MarkContext, folder: str) -> References:
+    """Read what the newest complete mark of each neighbour notes, into parts in `folder`.
+
+    ServerError if lakeFS does not list its repositories; nothing that lies with a neighbour is an error.
+    """
+    neighbours = {each.name: each for each in neighbours_of(context)}
+    seen = {each.name: each for each in sightings(spark, list(neighbours.values()))}
+    parts: list[Part] = []
+    left = seen
+    for _ in range(_MARKS):
+        wanted = [each for each in left.values() if may_refer(context.namespace, each.refers)]
+        found, problems = _read(spark, context, folder, [(neighbours[each.name], each) for each in wanted])
+        parts += found
+        # What could be read of a mark counts all the same: keeping more is safe.
+        left = {name: sight(neighbours[name], seen[name].marked_at) for name in problems}
+        seen |= {name: replace(left[name], problem=problem) for name, problem in problems.items()}
+        if not left:
+            break
+    facts = what_is_known(list(seen.values()), context.settings.neighbours, clock.now().timestamp(), rows_of(parts))
+    if broken := [each for each in seen.values() if each.problem]:
+        context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
+    return References(parts, facts, folder)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A part of what a neighbour noted. `held`: the ranges that count, None: all of it does. `newest`: its mark."""
+
+    name: str
+    source: Source
+    held: Wanted | None
+    newest: str
+
+
+def _read(
+    spark: SparkSession, context: MarkContext, folder: str, wanted: Sequence[tuple[Neighbour, Sighting]]
+) -> tuple[list[Part], dict[str, str]]:
+    """The keys that these marks refer to, and the problems by neighbour."""
+    pieces: list[_Piece] = []
+    problems: dict[str, str] = {}
+    for neighbour, sighting in wanted:
+        try:
+            pieces += _pieces(context.namespace, neighbour, layers_of(neighbour.artifacts(sighting.mark_id)))
+        except LakegcError as error:
+            problems[neighbour.name] = unread(error)
+    if not pieces:
+        return [], problems
+    slices = min(len(pieces), 2 * max(2, spark_width(spark)))
+    shares = dealt(pieces, slices, lambda piece: piece.source.part.rows)
+    results = run_tasks(spark, shares, _NeighbourReader(context.namespace, context.workspace, folder))
+    problems |= {each["neighbour"]: each["problem"] for each in results if "problem" in each}
+    return parts_of(results, [NEIGHBOURS])[NEIGHBOURS], problems
+
+
+def _pieces(namespace: Namespace, neighbour: Neighbour, layers: Sequence[Layer]) -> Iterator[_Piece]:
+    newest = layers[0]
+    held = newest.wanted(Stage.COMMITTED_ADDRESSES, RANGES, columns=("range_id", "read_in"), keys=by_reading)
+    noted = [(held, each.sources(Stage.COMMITTED_ADDRESSES, ELSEWHERE)) for each in layers]
+    for wanted, sources in (*noted, (None, newest.sources(Stage.UNCOMMITTED_ADDRESSES, ELSEWHERE))):
+        for source in sources:
+            if may_refer(namespace, authorities([source.part])):
+                yield _Piece(neighbour.name, source, wanted, newest.mark_id)
+
+
+@dataclass(frozen=True)
+class _NeighbourReader:
+    """Reads what neighbours noted, and writes the keys here that it names. A picklable value that tasks carry."""
+
+    namespace: Namespace
+    artifacts: StoreConfig
+    folder: str
+
+    def __call__(self, share: Sequence[_Piece]) -> Iterator[Json]:
+        writer = PartWriter(self.artifacts, self.folder, KEYS_SCHEMA)
+        for piece in share:
+            try:
+                found = list(self._keys(piece))
+            except LakegcError as error:
+                yield {"neighbour": piece.name, "problem": unread(error)}
+                continue
+            for keys in found:
+                writer.write(keys)
+        yield from part_results(NEIGHBOURS, writer.close())
+
+    def _keys(self, piece: _Piece) -> Iterator[pa.RecordBatch]:
+        source = piece.source
+        for rows in read_part(source.config, source.folder, source.part, ["range_id", "address"]):
+            here = rows.filter(self.namespace.may_hold(rows["address"]))
+            if here.num_rows and piece.held is not None:
+                counts = np.zeros(here.num_rows, bool)
+                marks = pa.repeat(source.layer, here.num_rows)
+                counts[filter_of(piece.held).rows(reading_keys(here["range_id"], marks))] = True
+                if source.layer == piece.newest:
+                    counts |= pc.equal(here["range_id"], "").to_numpy(zero_copy_only=False)
+                here = here.filter(pa.array(counts))
+            types = pa.repeat(pa.scalar(_FULL, pa.int8()), here.num_rows)
+            keys = self.namespace.protected_keys(here["address"], types)["address"]
+            yield from pa.table({"address": keys.unique()}, schema=KEYS_SCHEMA).to_batches()

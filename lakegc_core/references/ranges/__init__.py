@@ -1,0 +1,1 @@
+"""What commits hold: metaranges and ranges."""

@@ -1,0 +1,178 @@
+"""Holds by path: what any known commit shows under a held path is kept, however old the commit.
+
+Only ranges whose keys can lie below the held path are read, of commits that are not retained anyway. Which of the
+holds hold nothing is told by `idle_paths`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
+from lakegc_core.names import Stage
+from lakegc_core.policy.holds import PATH, PathGlobs, fixed_prefix, patterns_of
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
+from lakegc_core.references.ranges.protected import ROWS_SCHEMA, protected_rows
+from lakegc_core.spark.session import Json, run_on_rows
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read, spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HELD = "held"
+"""Addresses that holds by path keep, of commits that nothing else retains."""
+
+
+@dataclass(frozen=True)
+class HeldByPath:
+    """What holds by path keep: parts of ROWS_SCHEMA, and those of the globs that no commit looked through shows.
+
+    `elsewhere`: parts of ELSEWHERE_SCHEMA, what they keep of other namespaces.
+    """
+
+    parts: list[Part]
+    elsewhere: list[Part]
+    idle: tuple[str, ...]
+
+
+def held_by_path(
+    spark: SparkSession,
+    context: MarkContext,
+    commits_folder: str,
+    others: Sequence[Part],
+    folder: str,
+    elsewhere: str,
+) -> HeldByPath:
+    """Write the addresses that holds by path keep to `folder`, and those that lie in other namespaces to the folder
+    `elsewhere`; none where no hold is by path.
+
+    `others` are the commits that are not retained (dataset `others` of retention_commits).
+    """
+    globs = patterns_of({*context.header.holds, *context.policy.holds}, PATH)
+    if not globs or not others:
+        return HeldByPath([], [], globs)
+    commits = read(spark, context.workspace, f"{commits_folder}/{OTHERS}", others, COMMITS_SCHEMA, ["metarange_id"])
+    work = _reader(context, globs)
+    writing = _Writing(work, context.workspace, folder, elsewhere)
+    results = run_on_rows(_ranges(spark, context, commits, work), writing)
+    shown = {glob for result in results for glob in result.get("shown", ())}
+    parts = parts_of(results, [HELD, ELSEWHERE])
+    return HeldByPath(parts[HELD], parts[ELSEWHERE], tuple(glob for glob in globs if glob not in shown))
+
+
+def addresses_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> DataFrame:
+    """The addresses (column `address`) that commits which the mark does not retain show at paths that match."""
+    others = context.mark.require(Stage.RETENTION_COMMITS).datasets[OTHERS]
+    folder = context.mark.stage_folder(Stage.RETENTION_COMMITS, OTHERS)
+    commits = read(spark, context.workspace, folder, others, COMMITS_SCHEMA, ["metarange_id"])
+    work = _reader(context, globs)
+    return _ranges(spark, context, commits, work).mapInArrow(work.addresses, "address string").distinct()
+
+
+def may_hold(ranges: pa.Table, prefix: bytes) -> pa.Array:
+    """For each range (columns `min_key` and `max_key`) whether it can hold a key that begins with `prefix`."""
+    first, last = (ranges[name].combine_chunks() for name in ("min_key", "max_key"))
+    start = pc.binary_slice(first, 0, len(prefix)) if prefix else first
+    reaches = pc.greater_equal(last, pa.scalar(prefix, last.type))
+    return pc.and_(reaches, pc.less_equal(start, pa.scalar(prefix, first.type))) if prefix else reaches
+
+
+def _reader(context: MarkContext, globs: Sequence[str]) -> _PathReader:
+    return _PathReader(context.data, context.header.block_prefix, context.namespace, PathGlobs(tuple(globs)))
+
+
+def _ranges(spark: SparkSession, context: MarkContext, commits: DataFrame, work: _PathReader) -> DataFrame:
+    """The ranges (column range_id) of commits (column metarange_id) that can hold a path that matches, each once."""
+    width = context.settings.scale.range_num_partitions or 2 * spark_width(spark)
+    metaranges = commits.where("metarange_id != ''").distinct().repartition(width)
+    return metaranges.mapInArrow(work.ranges, "range_id string").distinct().repartition(width)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the entries of a range at matching paths protect (ROWS_SCHEMA), what of other namespaces they refer to
+    (ELSEWHERE_SCHEMA), and which globs they match."""
+
+    rows: pa.Table
+    elsewhere: pa.Table
+    shown: set[str]
+
+
+@dataclass(frozen=True)
+class _PathReader:
+    """Reads what lies at some paths; a picklable value that tasks carry."""
+
+    data: StoreConfig
+    prefix: str
+    namespace: Namespace
+    paths: PathGlobs
+
+    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The ranges that can hold a matching path, by metarange."""
+        store = connect(self.data)
+        prefixes = {fixed_prefix(glob) for glob in self.paths.globs}
+        for batch in batches:
+            for metarange_id in batch.column("metarange_id").to_pylist():
+                table = graveler.read_metarange(store.read(f"{self.prefix}/{metarange_id}"), expected_id=metarange_id)
+                fit = pa.repeat(False, len(table))
+                for prefix in prefixes:
+                    fit = pc.or_(fit, may_hold(table, prefix))
+                found = table["range_id"].filter(fit).combine_chunks()
+                yield pa.RecordBatch.from_pydict({"range_id": found.cast(pa.string())})
+
+    def found(self, batches: Iterator[pa.RecordBatch]) -> Iterator[_Found]:
+        """What lies at matching paths, a range at a time."""
+        store = connect(self.data)
+        for batch in batches:
+            for range_id in batch.column("range_id").to_pylist():
+                data = store.read(f"{self.prefix}/{range_id}")
+                entries = graveler.read_range(data, paths=True, expected_id=range_id)
+                masks = dict(zip(self.paths.globs, self.paths.each(entries["path"]), strict=True))
+                shown = {glob for glob, mask in masks.items() if pc.any(mask).as_py()}
+                at_path = pa.repeat(False, len(entries))
+                for glob in shown:
+                    at_path = pc.or_(at_path, masks[glob])
+                held = entries.filter(at_path).drop_columns(["path"])
+                rows = protected_rows(self.namespace, [range_id], [len(held)], held)
+                # Long expired: the data may be gone already, so none of it counts as missing.
+                place = ROWS_SCHEMA.get_field_index("exact")
+                rows = rows.set_column(place, ROWS_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
+                # Not by their range: the mark does not retain it.
+                yield _Found(rows, elsewhere_rows(self.namespace, [""], [len(held)], held), shown)
+
+    def addresses(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What entries at matching paths protect: column `address`."""
+        for found in self.found(batches):
+            yield from found.rows.select(["address"]).to_batches()
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """Writes what a reader finds in ranges; a picklable value that tasks carry."""
+
+    work: _PathReader
+    artifacts: StoreConfig
+    folder: str
+    elsewhere: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        protected = PartWriter(self.artifacts, self.folder, ROWS_SCHEMA)
+        elsewhere = PartWriter(self.artifacts, self.elsewhere, ELSEWHERE_SCHEMA, sum_authorities)
+        seen: set[str] = set()
+        for found in self.work.found(batches):
+            seen |= found.shown
+            for writer, rows in ((protected, found.rows), (elsewhere, found.elsewhere)):
+                for batch in rows.to_batches():
+                    writer.write(batch)
+        yield {"shown": sorted(seen)}
+        yield from part_results(HELD, protected.close())
+        yield from part_results(ELSEWHERE, elsewhere.close())

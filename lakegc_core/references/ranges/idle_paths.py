@@ -1,0 +1,129 @@
+"""Which holds by path hold nothing: no retained commit shows such a path either.
+
+A hold whose paths only retained commits show keeps nothing yet, and will: it is no mistake. So retained commits are
+looked through, heads first, until each hold has an entry; and not without end. What is left over is not called idle.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Stage
+from lakegc_core.policy.holds import PathGlobs, fixed_prefix
+from lakegc_core.references.ranges.held_paths import may_hold
+from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.tables.parts import Part, read_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_METARANGES = 1_000
+"""Metaranges of retained commits that a mark looks through for holds that hold nothing else."""
+
+MOST_RANGES = 200
+"""Ranges that it reads for one such hold: all that can hold a path of it, where there are no more."""
+
+_AT_A_TIME = 8
+_HEAD = "head:"
+
+
+@dataclass(frozen=True)
+class IdlePaths:
+    """Globs that no known commit shows a path of, and those of which that was not found out."""
+
+    idle: tuple[str, ...]
+    untold: tuple[str, ...]
+
+
+def idle_paths(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> IdlePaths:
+    """Which of the globs no retained commit of this mark shows a path of. Nothing is read where there are none."""
+    if not globs:
+        return IdlePaths((), ())
+    commits = context.mark.require(Stage.RETENTION_COMMITS).datasets[Stage.RETENTION_COMMITS]
+    search = _Search(
+        context.data,
+        context.header.block_prefix,
+        context.workspace,
+        context.mark.stage_folder(Stage.RETENTION_COMMITS),
+        tuple(commits),
+        tuple(globs),
+    )
+    (found,) = run_tasks(spark, [search], _Search.run, width=1)
+    return IdlePaths(tuple(found["idle"]), tuple(found["untold"]))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Looks for paths that match globs; a picklable value that one task carries. `commits`: those that are retained."""
+
+    data: StoreConfig
+    prefix: str
+    artifacts: StoreConfig
+    folder: str
+    commits: tuple[Part, ...]
+    globs: tuple[str, ...]
+
+    def run(self) -> Iterator[Json]:
+        left = dict.fromkeys(self.globs, MOST_RANGES)  # globs of which no path was found yet: what may be read for each
+        untold: set[str] = set()
+        seen: set[str] = set()
+        metaranges = self._metaranges()
+        within = itertools.islice(metaranges, MOST_METARANGES)
+        with ThreadPoolExecutor(_AT_A_TIME) as pool:
+            some = list(itertools.islice(within, 1))  # the first head shows most of what there is
+            while some and left:
+                for metarange_id, data in zip(some, pool.map(self._read, some), strict=True):
+                    self._look(graveler.read_metarange(data, expected_id=metarange_id), left, seen, untold)
+                some = list(itertools.islice(within, _AT_A_TIME))
+        if left and next(metaranges, None) is not None:
+            untold |= left.keys()
+        yield {"idle": sorted(left.keys() - untold), "untold": sorted(untold)}
+
+    def _look(self, ranges: pa.Table, left: dict[str, int], seen: set[str], untold: set[str]) -> None:
+        """Look through the ranges of a metarange that can hold a path of a glob which is left, each once."""
+        for glob in self.globs:
+            if glob not in left:
+                continue
+            for range_id in ranges["range_id"].filter(may_hold(ranges, fixed_prefix(glob))).to_pylist():
+                if range_id in seen:  # read for another glob, and looked through for all
+                    continue
+                if not left[glob]:
+                    untold.add(glob)
+                    del left[glob]
+                    break
+                left[glob] -= 1
+                seen.add(range_id)
+                for shown in self._shown(range_id, tuple(left)):
+                    del left[shown]
+                if glob not in left:
+                    break
+
+    def _shown(self, range_id: str, globs: tuple[str, ...]) -> list[str]:
+        """Which of the globs match a path of a range."""
+        paths = graveler.read_range(self._read(range_id), paths=True, expected_id=range_id)["path"]
+        masks = PathGlobs(globs).each(paths)
+        return [glob for glob, mask in zip(globs, masks, strict=True) if pc.any(mask).as_py()]
+
+    def _read(self, identifier: str) -> bytes:
+        return connect(self.data).read(f"{self.prefix}/{identifier}")
+
+    def _metaranges(self) -> Iterator[str]:
+        """The metaranges of the retained commits, those of heads first, each once."""
+        seen: set[str] = set()
+        for of_heads in (True, False):
+            for part in self.commits:
+                for batch in read_part(self.artifacts, self.folder, part, ("metarange_id", "kept_by")):
+                    for metarange_id, reason in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                        if metarange_id and metarange_id not in seen and reason.startswith(_HEAD) is of_heads:
+                            seen.add(metarange_id)
+                            yield metarange_id

@@ -1,0 +1,295 @@
+"""What a mark reads of commits: metaranges that came or went since the mark below, and ranges that differ.
+
+The mark below knows how many retained metaranges hold each range; from the metaranges that changed follow the counts
+of now. Ranges that nothing held before are read; the addresses of those that nothing holds any more may be garbage.
+A clean mark has none below it: all that is retained has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE
+from lakegc_core.marks.layers import Layer
+from lakegc_core.marks.stage_run import StageOutput
+from lakegc_core.names import Stage
+from lakegc_core.policy.facts import ChangedFacts
+from lakegc_core.references.ranges.range_files import (
+    CHECKSUMS,
+    CHECKSUMS_SCHEMA,
+    DROPPED,
+    INDEX,
+    METARANGES,
+    METARANGES_SCHEMA,
+    RANGES,
+    RANGES_SCHEMA,
+    RangeReader,
+    check_metaranges,
+    check_references,
+    reading,
+    sum_metaranges,
+    sum_ranges,
+    summary,
+)
+from lakegc_core.spark.session import Json, run_on_rows
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import sources_of
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of, spark_width, tasks_for, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FORMER = "former_metaranges"
+_ADDED, _GONE = "ranges_added", "ranges_dropped"
+_ODD = "odd"
+_NOW, _BEFORE = range(2)
+
+_NAMED = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in CHECKSUMS_SCHEMA)])
+_READ = pa.schema([*METARANGES_SCHEMA, pa.field("verdict", pa.string(), nullable=False)])
+_COUNTED = pa.schema(
+    [
+        KIND,
+        HASH,
+        pa.field("range_id", pa.string(), nullable=False),
+        pa.field("references", pa.int64(), nullable=False),  # those of the mark below; 1 or -1 in a metarange
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("most", pa.int64(), nullable=False),  # another count than that one, if some metarange says another
+        pa.field("min_key", pa.binary()),
+        pa.field("max_key", pa.binary()),
+        pa.field("read_in", pa.string()),
+    ]
+)
+_JUDGED = pa.schema(
+    [
+        pa.field("range_id", pa.string(), nullable=False),
+        pa.field("references", pa.int64(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("most", pa.int64(), nullable=False),
+        pa.field("min_key", pa.binary(), nullable=True),
+        pa.field("max_key", pa.binary(), nullable=True),
+        pa.field("read_in", pa.string(), nullable=True),
+        pa.field("verdict", pa.string(), nullable=False),
+    ]
+)
+
+
+def read_changes(
+    spark: SparkSession,
+    context: MarkContext,
+    layers: Sequence[Layer],
+    commits: Sequence[Part],
+    folder: str,
+    *,
+    expected: int,
+) -> StageOutput[ChangedFacts]:
+    """What the metaranges of the retained commits refer to, from what the mark below knew of its own.
+
+    `layers`: that mark and those that it rests on, newest first; none for a clean mark. `commits`: parts of the commits
+    that are retained now. `expected`: how many distinct metaranges they have.
+    """
+    metaranges = _read_metaranges(spark, context, layers, commits, folder, expected)
+    check_metaranges(metaranges[CHECKSUMS], expected)
+    results = _read_ranges(spark, context, layers, metaranges, folder)
+    parts = parts_of(results, [Stage.COMMITTED_ADDRESSES, INDEX, ELSEWHERE, RANGES, DROPPED])
+    read = summary(metaranges[CHECKSUMS], parts[RANGES], parts)
+    check_references(read)
+    added, dropped = (sum(each[name] for each in results if name in each) for name in (_ADDED, _GONE))
+    facts = ChangedFacts(**read.as_json(), ranges_added=added, ranges_dropped=dropped)
+    datasets = {**parts, METARANGES: metaranges[METARANGES], CHECKSUMS: metaranges[CHECKSUMS]}
+    return StageOutput(datasets, facts)
+
+
+def _read_metaranges(
+    spark: SparkSession,
+    context: MarkContext,
+    layers: Sequence[Layer],
+    commits: Sequence[Part],
+    folder: str,
+    expected: int,
+) -> dict[str, list[Part]]:
+    """Rows of the metaranges that are retained only now, and of those that were only before; checksums of all that are
+    retained."""
+    place = context.mark.stage_folder(Stage.RETENTION_COMMITS)
+    feeds = [
+        Feed(source, ("metarange_id",), _named_now)
+        for source in sources_of(context.workspace, place, commits, context.header.mark_id)
+    ]
+    feeds += [
+        Feed(source, tuple(CHECKSUMS_SCHEMA.names), _named_before)
+        for base in layers[:1]
+        for source in base.sources(Stage.COMMITTED_ADDRESSES, CHECKSUMS)
+    ]
+    width = spark_width(spark)
+    tasks = width if layers else tasks_for(expected, 64, 4 * width)
+    partitions = _partitions(context, feeds, tasks)
+    rows = gather(spark, feeds, _NAMED, _Comparing(reading(context, folder)), _READ, partitions)
+    return write(
+        rows,
+        context.workspace,
+        {name: f"{folder}/{name}" for name in (METARANGES, _FORMER, CHECKSUMS)},
+        {METARANGES: METARANGES_SCHEMA, _FORMER: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA},
+        split=_split_metaranges,
+        summarise=sum_metaranges,
+    )
+
+
+def _partitions(context: MarkContext, feeds: Sequence[Feed], tasks: int) -> int:
+    """As many as are wanted, but no fewer than hold the rows."""
+    return max(context.settings.scale.range_num_partitions or tasks, partitions_for(rows_in(feeds)))
+
+
+def _named_now(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    ids = rows["metarange_id"]
+    ids = ids.filter(pc.not_equal(ids, ""))
+    return {"kind": _NOW, "hash": hash_strings(ids), "metarange_id": ids}
+
+
+def _named_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["metarange_id"])}
+
+
+@dataclass(frozen=True)
+class _Comparing:
+    """Compares the metaranges of now with those of before, and reads those that differ; a picklable value."""
+
+    work: RangeReader
+
+    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
+        now, before = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (_NOW, _BEFORE))
+        kept = before.filter(pc.is_in(before["metarange_id"], now["metarange_id"])).select(CHECKSUMS_SCHEMA.names)
+        own = {"range_id": pa.repeat("", len(kept)), **dict.fromkeys(("min_key", "max_key"), pa.repeat(b"", len(kept)))}
+        yield _with_verdict(pa.table(columns_of(kept) | own), CHECKSUMS)
+        for verdict, mine, others in ((METARANGES, now, before), (_FORMER, before, now)):
+            differ = mine.filter(pc.invert(pc.is_in(mine["metarange_id"], others["metarange_id"])))
+            for found in self.work.metarange_rows(pc.unique(differ["metarange_id"]).to_pylist()):
+                yield _with_verdict(found, verdict)
+
+
+def _with_verdict(rows: pa.Table, verdict: str) -> pa.Table:
+    return rows.append_column("verdict", pa.repeat(verdict, len(rows)))
+
+
+def _split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
+    found = {name: table.filter(pc.equal(table["verdict"], name)) for name in (METARANGES, _FORMER, CHECKSUMS)}
+    new = found[METARANGES]
+    return found | {CHECKSUMS: pa.concat_tables([found[CHECKSUMS], new.filter(pc.equal(new["range_id"], ""))])}
+
+
+def _read_ranges(
+    spark: SparkSession,
+    context: MarkContext,
+    layers: Sequence[Layer],
+    metaranges: Mapping[str, Sequence[Part]],
+    folder: str,
+) -> list[Json]:
+    """Tell every range that is held now or was before apart: held still, added, dropped; read those that changed."""
+    columns = ("range_id", "min_key", "max_key", "count")
+    feeds = [
+        Feed(source, tuple(RANGES_SCHEMA.names), _counted_before)
+        for base in layers[:1]
+        for source in base.sources(Stage.COMMITTED_ADDRESSES, RANGES)
+    ]
+    changed = 0
+    for name, sign in ((METARANGES, 1), (_FORMER, -1)):
+        sources = sources_of(context.workspace, f"{folder}/{name}", metaranges[name], context.header.mark_id)
+        feeds += [Feed(source, columns, _Counted(sign)) for source in sources]
+        changed += rows_of(metaranges[name])
+    # The work is in the ranges that changed: at most as many as there are references to such.
+    partitions = _partitions(context, feeds, tasks_for(changed, 32, 4 * spark_width(spark)))
+    judge = _Judging(tuple(layer.mark_id for layer in layers))
+    judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions)
+    return run_on_rows(judged, _ChangedRanges(reading(context, folder), context.workspace, f"{folder}/{RANGES}"))
+
+
+@dataclass(frozen=True)
+class _ChangedRanges:
+    """Writes ranges that are held still, and reads those that came and those that went. A picklable value.
+
+    CorruptFileError where the counts of the mark below and the metaranges contradict each other, or no layer holds what
+    a range protects.
+    """
+
+    work: RangeReader
+    artifacts: StoreConfig
+    folder: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        rows = pa.Table.from_batches(batches, _JUDGED)
+        told = {name: rows.filter(pc.equal(rows["verdict"], name)) for name in (RANGES, _ADDED, _GONE, _ODD)}
+        if len(told[_ODD]):
+            raise CorruptFileError(
+                f"Ranges such as {told[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
+                "counts of references do not add up. This mark cannot rest on it. Make a new mark: it will be a clean "
+                "one."
+            )
+        still = PartWriter(self.artifacts, self.folder, RANGES_SCHEMA, sum_ranges)
+        for batch in told[RANGES].to_batches():
+            still.write(batch)
+        yield from part_results(RANGES, still.close())
+        for name, task in ((_ADDED, self.work.ranges), (_GONE, self.work.dropped)):
+            yield {name: len(told[name])}
+            yield from task(iter(told[name].to_batches()))
+
+
+def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"]), "most": rows["count"]}
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What metaranges say of their ranges, as a change of their counts; a picklable value that tasks carry.
+
+    One row a range, of however many metaranges: nearly all of them hold the same ranges.
+    """
+
+    sign: int
+
+    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        named = pa.Table.from_batches([rows.filter(pc.not_equal(rows["range_id"], ""))])
+        told = [("range_id", "count"), ("count", "min"), ("count", "max"), ("min_key", "min"), ("max_key", "max")]
+        found = named.group_by("range_id").aggregate(told).combine_chunks()
+        columns = {name: found[f"{name}_{which}"].combine_chunks() for name, which in told[3:]}
+        return columns | {
+            "kind": _NOW,
+            "hash": hash_strings(found["range_id"]),
+            "range_id": found["range_id"].combine_chunks(),
+            "references": found["range_id_count"].to_numpy() * self.sign,
+            "count": found["count_min"].combine_chunks(),
+            "most": found["count_max"].combine_chunks(),
+        }
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """Tells from their counts whether ranges are held still; a picklable value. `marks`: that the layers are of."""
+
+    marks: tuple[str, ...]
+
+    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
+        told = [("references", "sum"), ("count", "min"), ("most", "max"), ("kind", "max")]
+        told += [("min_key", "min"), ("max_key", "max"), ("read_in", "max")]
+        found = rows.group_by("range_id").aggregate(told)
+        references = found["references_sum"].to_numpy()
+        known = found["kind_max"].to_numpy() == _BEFORE
+        nowhere = ~pc.is_in(found["read_in_max"], pa.array(self.marks, pa.string())).to_numpy()
+        differs = found["count_min"].to_numpy() != found["most_max"].to_numpy()
+        # Where only metaranges of now differ, reading the range tells what they say of it.
+        odd = (references < 0) | (known & (differs | nowhere)) | (~known & (references == 0))
+        verdicts = np.select([odd, ~known, references == 0], [_ODD, _ADDED, _GONE], RANGES)
+        names = {"references_sum": "references", "count_min": "count", "most_max": "most"}
+        names |= {f"{name}_{which}": name for name, which in told[4:]}
+        yield _renamed(found, names).append_column("verdict", pa.array(verdicts.astype(object), pa.string()))
+
+
+def _renamed(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    return table.rename_columns([names.get(name, name) for name in table.column_names])

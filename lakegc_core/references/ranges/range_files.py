@@ -1,0 +1,309 @@
+"""Reads metaranges and ranges in tasks on the executors: what they refer to, as rows, and as an index of hashes.
+
+Every file is compared with what the level above says of it. Which files are read is decided by the stage.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
+from lakegc_core.names import Stage
+from lakegc_core.policy.facts import ReadFacts
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.references.ranges.protected import ROWS_SCHEMA, protected_rows
+from lakegc_core.spark.session import Json
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.etags import MD5_ETAG
+from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
+from lakegc_core.tables.parts import Part, PartWriter, part_results, rows_of
+
+METARANGES = "metaranges"
+CHECKSUMS = "checksums"
+RANGES = "ranges"
+INDEX = "index"
+DROPPED = "dropped"
+_TOGETHER_BYTES = 1 << 20  # of files that are decoded together
+_IN_FLIGHT = 8  # files that a task asks for at a time: a store answers a small one after many milliseconds
+_BYTES_IN_FLIGHT = 1 << 25  # of them, were all as large as the largest so far
+
+ENTRIES_SCHEMA = ROWS_SCHEMA
+METARANGES_SCHEMA = pa.schema(
+    [
+        pa.field("metarange_id", pa.string(), nullable=False),
+        pa.field("range_id", pa.string(), nullable=False),  # "" on the one row that counts the metarange's ranges
+        pa.field("min_key", pa.binary(), nullable=False),
+        pa.field("max_key", pa.binary(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),  # entries of the range; ranges of the metarange on its own row
+        pa.field("checksum", pa.int64(), nullable=False),  # sum of the hashes of its ranges' ids; 0 on their rows
+    ]
+)
+CHECKSUMS_SCHEMA = pa.schema([METARANGES_SCHEMA.field(name) for name in ("metarange_id", "count", "checksum")])
+RANGES_SCHEMA = pa.schema(
+    [
+        pa.field("range_id", pa.string(), nullable=False),
+        pa.field("references", pa.int64(), nullable=False),  # retained metaranges that hold it
+        pa.field("count", pa.int64(), nullable=False),  # entries
+        pa.field("read_in", pa.string(), nullable=False),  # the mark whose rows and index hold its addresses
+    ]
+)
+INDEX_SCHEMA = pa.schema(
+    [
+        pa.field("range_id", pa.string(), nullable=False),
+        pa.field("hash", pa.int64(), nullable=False),  # of the address
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("tag", pa.int64(), nullable=False),  # of the e_tag, see `etag_hashes`
+    ]
+)
+ADDRESSES_SCHEMA = pa.schema([ROWS_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
+
+
+def etag_hashes(e_tags: pa.Array) -> np.ndarray:
+    """A number for each MD5 e_tag, the same for the same; 0 for what is none (and for null)."""
+    plain = pc.fill_null(e_tags, "")
+    return np.where(pc.match_substring_regex(plain, MD5_ETAG).to_numpy(zero_copy_only=False), hash_strings(plain), 0)
+
+
+def split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
+    """Rows of metaranges as they are read, and of them those that say how much a metarange holds."""
+    return {METARANGES: table, CHECKSUMS: table.filter(pc.equal(table["range_id"], ""))}
+
+
+def sum_metaranges(table: pa.Table) -> dict[str, int]:
+    """Totals over CHECKSUMS rows, or over METARANGES rows."""
+    if "range_id" in table.column_names:
+        return {"ranges": pc.sum(pc.not_equal(table["range_id"], "")).as_py() or 0}
+    sums = pc.sum(table["count"]).as_py() or 0
+    return {"stated_ranges": sums, "checksum": sum_of(table["checksum"].to_numpy())}
+
+
+def sum_ranges(table: pa.Table) -> dict[str, int]:
+    """Totals over RANGES rows. `checksum`: of the ids, each as often as it is referred to."""
+    return {
+        "entries": pc.sum(table["count"]).as_py() or 0,
+        "references": pc.sum(table["references"]).as_py() or 0,
+        "checksum": sum_of(hash_strings(table["range_id"]), table["references"].to_numpy()),
+    }
+
+
+_Reader = Callable[[Sequence[bytes], Sequence[graveler.Expected]], tuple[pa.Table, list[int]]]
+_Found = tuple[list[str], pa.Table, list[int]]  # ids, rows of all, how many of them each has
+
+
+@dataclass(frozen=True)
+class RangeReader:
+    """Reads metadata files of the namespace; a picklable value that tasks carry."""
+
+    data: StoreConfig
+    artifacts: StoreConfig
+    folder: str
+    prefix: str
+    namespace: Namespace
+    mark_id: str
+
+    def metaranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For each metarange id: one row that counts its ranges, and one row a range."""
+        for batch in batches:
+            for rows in self.metarange_rows(batch.column("metarange_id").to_pylist()):
+                yield from rows.to_batches()
+
+    def metarange_rows(self, metarange_ids: Sequence[str]) -> Iterator[pa.Table]:
+        """What `metaranges` gives, some metaranges at a time: METARANGES_SCHEMA."""
+        told = [graveler.Expected(id=metarange_id) for metarange_id in metarange_ids]
+        for own, ranges, counts in self._read("Metarange", told, graveler.read_metaranges):
+            yield _metarange_rows(own, ranges, counts)
+
+    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        """Read every range of the batches and write what it protects."""
+        addresses = PartWriter(self.artifacts, f"{self.folder}", ENTRIES_SCHEMA)
+        index = PartWriter(self.artifacts, f"{self.folder}/{INDEX}", INDEX_SCHEMA)
+        elsewhere = PartWriter(self.artifacts, f"{self.folder}/{ELSEWHERE}", ELSEWHERE_SCHEMA, sum_authorities)
+        ranges = PartWriter(self.artifacts, f"{self.folder}/{RANGES}", RANGES_SCHEMA, sum_ranges)
+        for batch in batches:
+            for each in batch.to_pylist():
+                if each["count"] != each["most"]:
+                    raise CorruptFileError(
+                        f"Two metaranges disagree on range {each['range_id']}: {each['count']:,} and "
+                        f"{each['most']:,} entries."
+                    )
+            for read_ids, entries, counts in self._entries(batch.to_pylist()):
+                for rows in protected_rows(self.namespace, read_ids, counts, entries).to_batches():
+                    addresses.write(rows)
+                    index.write(_indexed(rows))
+                for rows in elsewhere_rows(self.namespace, read_ids, counts, entries).to_batches():
+                    elsewhere.write(rows)
+            own = {name: batch.column(name) for name in ("range_id", "references", "count")}
+            own["read_in"] = pa.repeat(self.mark_id, batch.num_rows)
+            ranges.write(pa.RecordBatch.from_pydict(own, schema=RANGES_SCHEMA))
+        yield from part_results(Stage.COMMITTED_ADDRESSES, addresses.close())
+        yield from part_results(INDEX, index.close())
+        yield from part_results(ELSEWHERE, elsewhere.close())
+        yield from part_results(RANGES, ranges.close())
+
+    def dropped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        """Read ranges (range_id, count) that nothing refers to any more, and write the addresses that they held."""
+        writer = PartWriter(self.artifacts, f"{self.folder}/{DROPPED}", ADDRESSES_SCHEMA)
+        for batch in batches:
+            told = [each | {"min_key": None, "max_key": None} for each in batch.to_pylist()]
+            for read_ids, entries, counts in self._entries(told):
+                for rows in protected_rows(self.namespace, read_ids, counts, entries).to_batches():
+                    columns = [rows["address"], pa.array(hash_strings(rows["address"]))]
+                    writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
+        yield from part_results(DROPPED, writer.close())
+
+    def _entries(self, wanted: Sequence[Json]) -> Iterator[_Found]:
+        """The entries of ranges. `wanted` says range_id, count, min_key and max_key of each."""
+        # The id too: another range of the same paths would have the same count and keys.
+        told = [graveler.Expected(each["range_id"], each["count"], each["min_key"], each["max_key"]) for each in wanted]
+        yield from self._read("Range", told, graveler.read_ranges)
+
+    def _read(self, kind: str, told: Sequence[graveler.Expected], reader: _Reader) -> Iterator[_Found]:
+        """Every file that is told of, small ones decoded together."""
+        some: list[graveler.Expected] = []
+        files: list[bytes] = []
+        for each, data in self.fetched(told):
+            if files and len(data) + sum(map(len, files)) > _TOGETHER_BYTES:
+                yield from self._decoded(kind, some, files, reader)
+                some, files = [], []
+            some.append(each)
+            files.append(data)
+        if files:
+            yield from self._decoded(kind, some, files, reader)
+
+    def fetched(self, told: Sequence[graveler.Expected]) -> Iterator[tuple[graveler.Expected, bytes]]:
+        """Every file with its bytes, in order: while some are decoded, the next are on their way."""
+        store = connect(self.data)
+        coming: deque[tuple[graveler.Expected, Future[bytes]]] = deque()
+        room, largest = 2, 1
+        pool = ThreadPoolExecutor(_IN_FLIGHT)
+        try:
+            for each in (*told, None):
+                while coming and (each is None or len(coming) >= room):
+                    first, answer = coming.popleft()
+                    data = answer.result()
+                    largest = max(largest, len(data))
+                    room = max(1, min(_IN_FLIGHT, _BYTES_IN_FLIGHT // largest))
+                    yield first, data
+                if each is not None:
+                    coming.append((each, pool.submit(store.read, f"{self.prefix}/{each.id}")))
+        finally:  # after an error the others are not waited for: a store may take minutes to give up
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _decoded(
+        self, kind: str, told: Sequence[graveler.Expected], files: Sequence[bytes], reader: _Reader
+    ) -> Iterator[_Found]:
+        try:
+            rows, counts = reader(files, told)
+        except CorruptFileError as error:
+            if len(files) == 1:
+                raise self._damaged(kind, str(told[0].id), error) from None
+            for each, data in zip(told, files, strict=True):  # which of them it is
+                yield from self._decoded(kind, [each], [data], reader)
+        else:
+            yield [str(each.id) for each in told], rows, counts
+
+    def _damaged(self, kind: str, name: str, error: CorruptFileError) -> CorruptFileError:
+        return CorruptFileError(
+            f"{kind} {name}: {str(error).rstrip('.')}. What it refers to is not known, and nothing is collected while "
+            f"that is so. Bring {self.data.root}/{self.prefix}/{name} back from a version or a backup of the store, "
+            "and run the mark again."
+        )
+
+
+def by_reading(rows: pa.RecordBatch) -> np.ndarray:
+    """The keys of RANGES rows: of each range and the mark that read it."""
+    return reading_keys(rows["range_id"], rows["read_in"])
+
+
+def reading_keys(range_ids: pa.Array, marks: pa.Array) -> np.ndarray:
+    """A key for each range and the mark that read it."""
+    return hash_strings(pc.binary_join_element_wise(range_ids, marks, "@"))
+
+
+def _metarange_rows(metarange_ids: Sequence[str], ranges: pa.Table, counts: Sequence[int]) -> pa.Table:
+    ends = np.cumsum([0, *counts])
+    hashes = hash_strings(ranges["range_id"]).view(np.uint64)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes)])[ends]
+    own = {
+        "metarange_id": metarange_ids,
+        "range_id": [""] * len(metarange_ids),
+        "min_key": [b""] * len(metarange_ids),
+        "max_key": [b""] * len(metarange_ids),
+        "count": counts,
+        "checksum": np.diff(sums).view(np.int64),
+    }
+    owner = pa.array(np.repeat(np.arange(len(metarange_ids)), counts))
+    of_ranges = {
+        **{name: ranges[name] for name in ("range_id", "min_key", "max_key", "count")},
+        "metarange_id": pa.array(metarange_ids, pa.string()).take(owner),
+        "checksum": pa.repeat(pa.scalar(0, pa.int64()), len(ranges)),
+    }
+    rows = pa.table({name: of_ranges[name] for name in METARANGES_SCHEMA.names}).cast(METARANGES_SCHEMA)
+    return pa.concat_tables([pa.table(own, schema=METARANGES_SCHEMA), rows])
+
+
+def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    hashes, marks = pa.array(hash_strings(rows["address"])), pa.array(etag_hashes(rows["e_tag"]))
+    return pa.RecordBatch.from_arrays([rows["range_id"], hashes, rows["size"], marks], schema=INDEX_SCHEMA)
+
+
+def total(parts: Sequence[Part], name: str) -> int:
+    """The sum of a total over parts."""
+    return sum(part.sums.get(name, 0) for part in parts)
+
+
+def check_metaranges(checksums: Sequence[Part], expected: int) -> None:
+    """IncompleteError unless each retained metarange has its row."""
+    rows = rows_of(checksums)
+    if rows != expected:
+        raise IncompleteError(f"{expected:,} metaranges are retained, {rows:,} were read. Run the mark again.")
+
+
+def summary(checksums: Sequence[Part], ranges: Sequence[Part], parts: Mapping[str, Sequence[Part]]) -> ReadFacts:
+    """Facts of what was read, for guards and people: what metaranges say, and what ranges stand for.
+
+    `parts`: of the addresses that were read, and of their index. IncompleteError unless each address is in it.
+    """
+    addresses, indexed = (rows_of(parts[name]) for name in (Stage.COMMITTED_ADDRESSES, INDEX))
+    if addresses != indexed:
+        raise IncompleteError(f"{addresses:,} addresses were read, and {indexed:,} indexed. Run the mark again.")
+    return ReadFacts(
+        metaranges=rows_of(checksums),
+        ranges=rows_of(ranges),
+        entries=total(ranges, "entries"),
+        references=total(checksums, "stated_ranges"),
+        references_read=total(ranges, "references"),
+        checksum=total(checksums, "checksum") % MODULUS,
+        checksum_read=total(ranges, "checksum") % MODULUS,
+        addresses=addresses,
+    )
+
+
+def check_references(facts: ReadFacts) -> None:
+    """IncompleteError unless the ranges stand for all that the metaranges refer to, by number and by checksum."""
+    if facts.references_read != facts.references:
+        raise IncompleteError(
+            f"The retained metaranges refer {facts.references:,} times to ranges, but the ranges that were read "
+            f"account for {facts.references_read:,}. Run the mark again."
+        )
+    if facts.checksum_read != facts.checksum:
+        raise IncompleteError(
+            "The ranges that were read are not those that the retained metaranges refer to: their checksums differ. "
+            "Run the mark again, as a clean one (--clean)."
+        )
+
+
+def reading(context: MarkContext, folder: str) -> RangeReader:
+    """What tasks need to read files of this mark's namespace into parts below `folder`."""
+    header = context.header
+    return RangeReader(context.data, context.workspace, folder, header.block_prefix, context.namespace, header.mark_id)

@@ -1,0 +1,1 @@
+"""What branches show, although no dump of the server names it."""

@@ -1,0 +1,86 @@
+"""What HEADs proved of contents: made in tasks, and remembered from mark to mark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from lakegc_core.errors import LakegcError
+from lakegc_core.marks.artifacts import Header, MarkArtifacts
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
+from lakegc_core.marks.previous import newest_complete
+from lakegc_core.names import Stage
+from lakegc_core.policy.prices import Prices
+from lakegc_core.store.base import ObjectInfo, StoreConfig, connect
+from lakegc_core.tables.parts import Part
+
+PROOFS = "proofs"
+PROOFS_SCHEMA = pa.schema(
+    [
+        FINDINGS_SCHEMA.field("address"),
+        pa.field("size", pa.int64(), nullable=False),  # bytes, as HEAD showed it
+        pa.field("etag", pa.string(), nullable=True),  # as HEAD showed it
+        pa.field("digest", pa.string(), nullable=False),  # `ObjectInfo.digest`; "": HEAD proved nothing
+    ]
+)
+
+_FAILURES = 20  # HEADs that fail in one task before it makes no more
+
+
+@dataclass(frozen=True)
+class Known:
+    """What HEADs of earlier marks proved: PROOFS_SCHEMA, in parts of `folder`. `heads`: how many more may be made,
+    `prices`: what they cost. `is_mark`: a mark checks what is remembered by its listing, and puts it down anew."""
+
+    folder: str
+    parts: Sequence[Part]
+    heads: int
+    prices: Prices
+    is_mark: bool
+
+
+def known(context: MarkContext, prices: Prices, seconds: float | None = None) -> Known:
+    """What earlier marks proved: the newest one that proved anything, whatever became of those since.
+
+    `seconds`: what a mark took so far; None for a look. A look has no limit of time, nor has the first mark that has to
+    prove anything: nothing is remembered of a look, so that waiting would not help it.
+    """
+    mark = newest_complete(context, partial(_has_proofs, context))
+    most, is_mark = context.settings.scale.store_heads or context.level.heads, seconds is not None
+    if mark is not None and seconds is not None:
+        most = min(most, prices.heads_in(context.settings.scale.asking_share * seconds))
+    if mark is None:
+        return Known("", (), most, prices, is_mark)
+    stage = Stage.EXPIRED_ADDRESSES
+    return Known(mark.stage_folder(stage, PROOFS), mark.require(stage).datasets[PROOFS], most, prices, is_mark)
+
+
+def _has_proofs(context: MarkContext, header: Header, mark: MarkArtifacts) -> bool:
+    place = (header.repository, header.repository_created, header.storage_namespace)
+    own = context.header
+    is_here = place == (own.repository, own.repository_created, own.storage_namespace)
+    return is_here and bool(mark.require(Stage.EXPIRED_ADDRESSES).datasets.get(PROOFS))
+
+
+@dataclass(frozen=True)
+class HeadTask:
+    """Makes HEADs; a picklable value that tasks carry."""
+
+    data: StoreConfig
+
+    def proofs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """PROOFS_SCHEMA of addresses. An object that is gone, or whose HEAD the store refuses, has no row: that proves
+        nothing, and is not remembered."""
+        store, failures = connect(self.data), _FAILURES
+        for batch in batches:
+            answers = store.try_heads(batch["address"].to_pylist(), failures=failures)
+            failures = max(0, failures - sum(isinstance(each, LakegcError) for each in answers))
+            found = [each for each in answers if isinstance(each, ObjectInfo)]
+            rows = [(each.address, each.size, each.etag, each.digest or "") for each in found]
+            yield pa.RecordBatch.from_pylist(
+                [dict(zip(PROOFS_SCHEMA.names, row, strict=True)) for row in rows], schema=PROOFS_SCHEMA
+            )

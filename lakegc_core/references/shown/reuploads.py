@@ -1,0 +1,290 @@
+"""Identical re-uploads: candidates that a branch shows although no dump of the server names them.
+
+lakeFS compares entries by what they claim, not by address: an upload of the same bytes to a path that the head holds is
+not "uncommitted", and yet reads of the branch go to the new object. So branches are asked what they show: at the mark,
+to say what is garbage, and again at every look, to be sure. Small repositories are asked whole. In others, a candidate
+can only hide behind an entry of a head that is alike, wherever that one's object lies: only the paths of these are
+asked for.
+
+Contents are taken for different if their sizes differ, or by proof (see `proofs`): no ETag of a listing proves more. On
+blockstore `local` every branch is listed with the staged dump. What a server that compacts may not show is left waiting
+(see `compaction`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakegc_core import clock
+from lakegc_core.lakefs.http import PAGE
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Outcome
+from lakegc_core.policy.facts import Amount
+from lakegc_core.policy.safety import ASKED_AT_ONCE, PAGES_BEFORE_HEADS
+from lakegc_core.references.shown.alike import OF_HEADS, AlikeEntries, Candidates
+from lakegc_core.references.shown.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
+from lakegc_core.references.shown.classes import EVERY, SIZES, total
+from lakegc_core.references.shown.compaction import may_compact, sizes_alike
+from lakegc_core.references.shown.heads import Heads
+from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
+from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, PLACES, RangePaths, WholeRanges
+from lakegc_core.references.shown.proofs import LEFT, Proofs, Proven
+from lakegc_core.references.shown.remembered import Known
+from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, run_tasks
+from lakegc_core.store.base import connect
+from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.parts import Part, parts_of, read_part, spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WAITING = "waiting"
+_WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is asked for by the ranges of its head, side by side
+_LAST = 2**31 - 1  # above every rank
+_ROUNDS = 8  # classes that no budget suffices for are left out so often, to let others have their turn
+
+
+@dataclass(frozen=True)
+class Reuploads:
+    """What lakeFS said of candidates.
+
+    `verdicts`: address, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate that has no
+    row is shown nowhere. `asked_at`: unix seconds of the last answer. `waiting`: classes that were not asked for, or
+    that a server that compacts may not show (SIZES). `pages`: how many were read, in so many `seconds`. `proven`: what
+    HEADs proved; None where it was of no use.
+    """
+
+    verdicts: DataFrame
+    asked_at: float
+    pages: int
+    seconds: float
+    waiting: Sequence[Part] = ()
+    proven: Proven | None = None
+
+    @property
+    def left(self) -> Amount:
+        """What waits."""
+        return Amount(*(sum(part.sums[name] for part in self.waiting) for name in ("objects", "bytes")))
+
+
+def find_reuploads(
+    spark: SparkSession,
+    context: MarkContext,
+    heads: Heads,
+    candidates: Candidates,
+    waited: tuple[str, Sequence[Part]] | None = None,
+    known: Callable[[], Known] | None = None,
+) -> Reuploads | None:
+    """Which candidates branches show, or may hide. None: no branch can show any that the dump does not name.
+
+    `waited`: folder and parts of classes (SIZES) that were left over last time, and come first. `known` gives what is
+    proven of contents; without it only sizes tell them apart.
+    """
+    if not candidates.parts:
+        return None
+    return _Search(AlikeEntries(spark, context, heads, candidates, waited), known, may_compact(context)).run()
+
+
+@dataclass(frozen=True)
+class _Search:
+    entries: AlikeEntries
+    known: Callable[[], Known] | None
+    is_compacted: bool
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.entries.spark
+
+    @property
+    def context(self) -> MarkContext:
+        return self.entries.context
+
+    @property
+    def heads(self) -> Heads:
+        return self.entries.heads
+
+    def run(self) -> Reuploads | None:
+        found = None if self.context.namespace.is_local else self._shown()
+        return self._answered([], None) if found is None and self.is_compacted else found
+
+    @cached_property
+    def _classes(self) -> list[Part]:
+        return self.entries.classes()
+
+    def _shown(self) -> Reuploads | None:
+        heads, whole = self.heads, min(self.context.level.whole_pages, self._budget)
+        is_small = heads.pages <= whole  # then all of it is asked for, however many ranges it is spread over
+        if is_small and heads.entries <= _WHOLE_BRANCH_ENTRIES:
+            return self._asked_whole()
+        hits = [] if is_small else self.entries.sizes(self._classes)
+        if not (is_small or hits or heads.misstated.rows):
+            return None
+        held = self._held
+        if is_small or held.pages <= whole:
+            ranges = held.read("range_id", "min_key", "max_key", "count")
+            return self._asked(held.on_branches(Mapped(ranges, PLACES, WholeRanges().places).as_frame()), None)
+        alike = self.entries.alike(self._classes, hits).join(held.times(), "range_id").select(*ALIKE.names)
+        of_heads = self.entries.put(OF_HEADS, alike, ALIKE)
+        return self._within_budget(of_heads) if of_heads else None
+
+    @cached_property
+    def _held(self) -> HeldRanges:
+        return read_held(self.spark, self.context, self.heads)
+
+    @property
+    def _budget(self) -> int:
+        return self.context.settings.scale.lakefs_requests or self.context.level.requests
+
+    # --- where to ask ---
+
+    def _places(self, rows: DataFrame, number: int) -> DataFrame:
+        """PLACES of the alike entries of heads (CHOSEN)."""
+        width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
+        work = RangePaths(self.context.data, self.context.header.block_prefix, self.context.namespace)
+        made = Mapped(rows.select(*CHOSEN.names).repartition(width, "range_id"), PLACES, work.places)
+        name = f"places-{number}"
+        return self.entries.read(name, self.entries.put(name, made, PLACES), PLACES)
+
+    def _chosen(self, alike: DataFrame, proven: Proven | None) -> DataFrame:
+        """CHOSEN: of what is alike by its size alone, the entries that are not proven to be different."""
+        from pyspark.sql import functions as F
+
+        rows = alike.withColumn("which", F.lit(ALL).cast("tinyint")).withColumn("e_tag", F.lit(None).cast("string"))
+        if proven is None:
+            return rows
+        left = self.entries.read(LEFT, proven.left, CHOSEN)
+        return rows.where(rows["rank"] == EVERY).unionByName(left)
+
+    def _proven(self, alike: Sequence[Part]) -> Proven | None:
+        if self.known is None or not connect(self.context.data).proves:
+            return None
+        from pyspark.sql import functions as F
+
+        whole = F.sum(F.ceil(F.col("count") / PAGE) * F.col("branches")).alias("pages")  # of the ranges, each whole
+        ranges = self.entries.read(OF_HEADS, alike, ALIKE).select("range_id", "rank", "count").distinct()
+        with clear_errors():
+            rows = ranges.join(self._held.times(), "range_id").groupBy("rank").agg(whole).collect()
+        pages = {row["rank"]: int(row["pages"]) for row in rows}
+        if sum(pages.values()) <= PAGES_BEFORE_HEADS:
+            return None
+        return Proofs(self.entries, self.known(), alike, pages).prove()
+
+    def _pages(self, places: DataFrame) -> dict[int, int]:
+        """How many requests the places take on all branches, at most, by rank."""
+        from pyspark.sql import functions as F
+
+        cost = F.sum(F.ceil(F.col("reach") / PAGE) * F.col("branches"))
+        with clear_errors():
+            rows = places.join(self._held.times(), "range_id").groupBy("rank").agg(cost.alias("pages")).collect()
+        return {row["rank"]: int(row["pages"]) for row in rows}
+
+    def _within_budget(self, of_heads: Sequence[Part]) -> Reuploads | None:
+        """Ask for the classes of the least ranks for which the budget suffices."""
+        proven = self._proven(of_heads)
+        rows = self._chosen(self.entries.read(OF_HEADS, of_heads, ALIKE), proven)
+        without = list(proven.pending) if proven else []
+        rounds = 0
+        while True:
+            places = self._places(rows.where(~rows["rank"].isin(without)) if without else rows, rounds)
+            pages = self._pages(places)
+            ranks = sorted(pages)
+            spent = np.cumsum([pages[rank] for rank in ranks])
+            every = pages.get(EVERY, 0)
+            dear = [rank for rank in ranks if rank != EVERY and every + pages[rank] > self._budget]
+            if not dear or every > self._budget or rounds == _ROUNDS:
+                break
+            rounds += 1
+            without += dear  # each takes more even alone: the others must not wait for them
+        affordable = int(np.searchsorted(spent, self._budget, "right"))
+        if affordable == len(ranks) and not without:
+            found = self._asked(self._held.on_branches(places), None) if ranks or proven else None
+            return _with(found, proven)
+        last = ranks[affordable - 1] if affordable else -1
+        if affordable == len(ranks):
+            last = _LAST  # all that is not left out is asked for
+        # A class of a rank up to this one has none but chosen places; of the others some are not asked for.
+        waiting = self._waiting(rows.select("size").distinct(), last, without)
+        return _with(self._asked(self._held.on_branches(places.where(places["rank"] <= last)), waiting), proven)
+
+    def _waiting(self, sizes: DataFrame, last: int, without: Sequence[int]) -> DataFrame:
+        """The classes above this rank or `without` of which heads hold alike entries (of these `sizes`): SIZES."""
+        rows = self.entries.read("sizes", self._classes, SIZES)
+        rows = rows.where((rows["rank"] > last) | rows["rank"].isin(list(without)))
+        if last >= EVERY or not self.heads.misstated.rows:
+            rows = rows.join(many(sizes), "size", "left_semi")
+        return rows.select(*SIZES.names)
+
+    # --- asking ---
+
+    def _asked_whole(self) -> Reuploads:
+        """Ask for every branch from its beginning to its end."""
+        names = {
+            ref["name"]
+            for source in self.heads.refs
+            for batch in read_part(source.config, source.folder, source.part, ["kind", "name"])
+            for ref in batch.to_pylist()
+            if ref["kind"] == "branch"
+        }
+        branches = [Interval(name, b"", None, 0) for name in sorted(names)]
+        width = min(spark_width(self.spark), self._at_once, len(branches))
+        shares = [branches[number::width] for number in range(width)]
+        started = time.monotonic()
+        results = run_tasks(self.spark, shares, self._asking(width).ask)
+        return self._answered(results, None, time.monotonic() - started)
+
+    def _asked(self, intervals: DataFrame, waiting: DataFrame | None) -> Reuploads:
+        width = min(spark_width(self.spark), self._at_once)
+        rows = intervals.repartitionByRange(width, "branch", "first").sortWithinPartitions("branch", "first")
+        work = self._asking(width)
+        started = time.monotonic()
+        results = run_on_rows(rows.select(*INTERVALS.names), work.ask_rows)
+        return self._answered(results, waiting, time.monotonic() - started)
+
+    @property
+    def _at_once(self) -> int:
+        return self.context.settings.scale.lakefs_parallelism or ASKED_AT_ONCE
+
+    def _asking(self, tasks: int) -> Asking:
+        candidates = self.entries.candidates
+        return Asking(
+            server=self.context.settings.server,
+            repository=self.context.header.repository,
+            namespace=self.context.namespace,
+            artifacts=self.context.workspace,
+            folder=self.entries.folder(SHOWN),
+            candidates=Wanted(self.context.workspace, ((candidates.folder, candidates.parts),)),
+            threads=max(1, self._at_once // tasks),
+        )
+
+    def _answered(self, results: Sequence[Json], unasked: DataFrame | None, seconds: float = 0.0) -> Reuploads:
+        """What the answers say, which took so many `seconds`. `unasked`: classes that were not asked for (SIZES)."""
+        from pyspark.sql import functions as F
+
+        asked_at = clock.now().timestamp()
+        shown = self.entries.read(SHOWN, parts_of(results, [SHOWN])[SHOWN], SHOWN_SCHEMA).distinct()
+        waiting = self._put_waiting(unasked, shown)
+        verdicts = shown.withColumn("verdict", F.lit(Outcome.RESCUED))
+        if waiting:
+            sizes = many(self.entries.read(WAITING, waiting, SIZES, ["size"]))
+            left = self.entries.read_candidates("address", "size").join(sizes, "size", "left_semi").select("address")
+            verdicts = verdicts.unionByName(left.withColumn("verdict", F.lit(Outcome.UNCONFIRMED)))
+            verdicts = verdicts.groupBy("address").agg(F.min("verdict").alias("verdict"))  # "rescued" is the lesser
+        return Reuploads(verdicts, asked_at, sum(each.get("pages", 0) for each in results), seconds, waiting)
+
+    def _put_waiting(self, unasked: DataFrame | None, shown: DataFrame) -> list[Part]:
+        """The classes that were not asked for, and those that may lie in a compacted metarange."""
+        if self.is_compacted:
+            classes = self.entries.read("sizes", self._classes, SIZES)
+            unseen = classes.join(many(sizes_alike(self.entries, shown)), "size", "left_semi").select(*SIZES.names)
+            unasked = unseen if unasked is None else unasked.unionByName(unseen).distinct()
+        return [] if unasked is None else self.entries.put(WAITING, unasked, SIZES, summarise=total)
+
+
+def _with(found: Reuploads | None, proven: Proven | None) -> Reuploads | None:
+    return replace(found, proven=proven) if found else None

@@ -1,0 +1,183 @@
+"""uncommitted_addresses: every address that lakeFS says is staged on any branch, in one complete dump.
+
+On blockstore `local` the server's dump forgets staged objects that were linked or staged by address, so that there
+every branch is also listed through the object API, and every address it shows is protected.
+
+The dump leaves out what is staged under an address outside of the namespace. On `local` the listings show it; on other
+stores it is known only once it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakegc_core import clock
+from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.http import UNKNOWN_CALL, LakeFSError
+from lakegc_core.lakefs.models import ObjectStats
+from lakegc_core.marks.context import MarkContext, output_key
+from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, elsewhere_rows, sum_authorities
+from lakegc_core.marks.stage_run import StageOutput
+from lakegc_core.names import Stage
+from lakegc_core.policy.facts import StagedFacts
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLUMN = "physical_address"
+_FULL = 2
+
+STAGED_SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),  # relative to the namespace
+        pa.field("exact", pa.bool_(), nullable=False),  # False: a second reading of an address, protected in case
+    ]
+)
+
+
+def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> StageOutput[StagedFacts]:
+    """One complete dump into parts below `folder`: for the mark, and for every look of a sweep."""
+    started = clock.now().timestamp()
+    dump = context.client.prepare_uncommitted(context.header.repository)
+    keys = _files(context, dump.locations) if dump.locations else _no_files(context, dump.run_id)
+    context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: {dump.pages:,} pages, {len(keys):,} files")
+    work = _DumpFiles(context.outputs, context.workspace, folder)
+    shares = [keys[number::32] for number in range(min(32, len(keys)))]
+    parts = parts_of(run_tasks(spark, shares, work.read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]
+    dumped = sum(part.rows for part in parts)
+    shown, elsewhere = 0, list[Part]()
+    if context.namespace.is_local:
+        listed, elsewhere = _list_branches(context, folder)
+        shown = sum(part.rows for part in listed)
+        parts = [*parts, *listed]
+    facts = StagedFacts(
+        began_at=started,
+        run_id=dump.run_id,
+        pages=dump.pages,
+        pages_with_location=len(dump.locations),
+        files=len(keys),
+        rows=dumped,
+        rows_of_branch_listings=shown,
+        elsewhere=authorities(elsewhere),
+    )
+    return StageOutput({Stage.UNCOMMITTED_ADDRESSES: parts, ELSEWHERE: elsewhere}, facts)
+
+
+def _files(context: MarkContext, locations: Sequence[str]) -> list[str]:
+    """The dump's files. There are at least as many as pages that named a location; a retry may leave more."""
+    folder = output_key(context, locations[-1]).rstrip("/") + "/"
+    keys = [
+        key
+        for batch in connect(context.outputs).list(folder)
+        for key in batch.column("address").to_pylist()
+        if not key.endswith("/")
+    ]
+    if len(keys) < len(locations):
+        raise IncompleteError(
+            f"lakeFS wrote staged addresses for {len(locations)} pages to {folder}, but only {len(keys)} files are "
+            "there. Staged data would look like garbage. Run the mark again; if it stays so, check that this "
+            "process reads the store that lakeFS writes to."
+        )
+    return sorted(keys)
+
+
+def _no_files(context: MarkContext, run_id: str) -> list[str]:
+    """No keys, after a look into the run's own folder: a server that names no location must have written nothing."""
+    folder = f"{context.header.block_prefix}/retention/gc/uncommitted/{run_id}/"
+    if any(batch.num_rows for batch in connect(context.outputs).list(folder)):
+        raise IncompleteError(
+            f"lakeFS says that nothing is staged, and yet wrote to {folder} in the same run. Staged data would look "
+            "like garbage. Run the mark again; if it stays so, look into the server's log."
+        )
+    return []
+
+
+class _DumpFiles:
+    """Reads files of the server's dump; a picklable value that tasks carry."""
+
+    def __init__(self, outputs: StoreConfig, artifacts: StoreConfig, folder: str) -> None:
+        self._outputs, self._artifacts, self._folder = outputs, artifacts, folder
+
+    def read(self, keys: Sequence[str]) -> Iterator[Json]:
+        writer = PartWriter(self._artifacts, self._folder, STAGED_SCHEMA)
+        for key in keys:
+            for batch in read_dump_file(connect(self._outputs).read(key), key):
+                exact = pa.array([True] * batch.num_rows)
+                writer.write(pa.RecordBatch.from_arrays([batch.column(0), exact], schema=STAGED_SCHEMA))
+        yield from part_results(Stage.UNCOMMITTED_ADDRESSES, writer.close())
+
+
+def read_dump_file(data: bytes, key: str) -> Iterator[pa.RecordBatch]:
+    """The addresses in one file of the server's dump, as batches of one column. CorruptFileError if it is not whole."""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        if _COLUMN not in file.schema_arrow.names:
+            raise CorruptFileError(f"{key} has no column {_COLUMN}: it is not lakeFS's list of staged addresses.")
+        rows = 0
+        for batch in file.iter_batches(columns=[_COLUMN]):
+            addresses = batch.column(0).cast(pa.string())
+            if addresses.null_count:
+                raise CorruptFileError(f"{key} holds an empty address among the staged ones.")
+            rows += len(addresses)
+            yield pa.RecordBatch.from_arrays([addresses], names=["address"])
+        if rows != file.metadata.num_rows:
+            raise CorruptFileError(f"{key} holds {rows} rows where its footer says {file.metadata.num_rows}.")
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise CorruptFileError(f"{key} does not read as parquet ({error}). Run the mark again.") from None
+
+
+def _list_branches(context: MarkContext, folder: str) -> tuple[list[Part], list[Part]]:
+    """Every physical address that any branch shows, through the object API, in parts; streamed page by page. Then those
+    that may lie elsewhere."""
+    writer = PartWriter(context.workspace, folder, STAGED_SCHEMA)
+    elsewhere = PartWriter(context.workspace, f"{folder}/{ELSEWHERE}", ELSEWHERE_SCHEMA, sum_authorities)
+    client, repository = context.client, context.header.repository
+    for branch in client.branches(repository):
+        for page in objects_of(client, repository, branch.name):
+            shown = [stats.physical_address for stats in page]
+            writer.write(protect_listed(context.namespace, shown))
+            table = pa.table(
+                {
+                    "address": pa.array(shown, pa.string()),
+                    "address_type": pa.array([_FULL] * len(shown), pa.int8()),
+                    "size": pa.array([stats.size_bytes for stats in page], pa.int64()),
+                }
+            )
+            for rows in elsewhere_rows(context.namespace, [""], [len(shown)], table).to_batches():
+                elsewhere.write(rows)
+    return writer.close(), elsewhere.close()
+
+
+def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[list[ObjectStats]]:
+    """What a branch shows, page by page. One that is deleted meanwhile shows nothing more; every other 404 raises."""
+    try:
+        yield from client.objects(repository, branch)
+    except LakeFSError as error:
+        if not has_vanished(client, repository, branch, error):
+            raise
+
+
+def has_vanished(client: LakeFSClient, repository: str, branch: str, error: LakeFSError) -> bool:
+    """Whether an error is lakeFS's own 404 about a branch that is no longer there."""
+    said_by_lakefs = error.status == 404 and error.message and UNKNOWN_CALL not in error.message
+    return bool(said_by_lakefs) and all(each.name != branch for each in client.branches(repository))
+
+
+def protect_listed(namespace: Namespace, addresses: Sequence[str]) -> pa.RecordBatch:
+    """The keys that physical addresses of the object API protect. An address outside the namespace protects none."""
+    found = namespace.protected_keys(pa.array(addresses, pa.string()), pa.array([_FULL] * len(addresses), pa.int8()))
+    table = pa.table({"address": found["address"], "exact": found["exact"]}, schema=STAGED_SCHEMA)
+    return (
+        table.combine_chunks().to_batches()[0]
+        if table.num_rows
+        else pa.RecordBatch.from_pylist([], schema=STAGED_SCHEMA)
+    )

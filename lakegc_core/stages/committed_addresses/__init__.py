@@ -1,1 +1,0 @@
-"""Stage 4: what the commits refer to."""

@@ -1,1 +1,0 @@
-"""The fifth stage: what is listed and that nothing refers to. `stage` is its face."""

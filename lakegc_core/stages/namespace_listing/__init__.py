@@ -1,1 +1,0 @@
-"""Stage 1: what lies in the storage namespace."""

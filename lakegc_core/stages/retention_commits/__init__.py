@@ -1,1 +1,0 @@
-"""Stage 3: which commits count."""

@@ -1,1 +1,0 @@
-"""Stage 2: what is staged."""

@@ -1,0 +1,1 @@
+"""Deletes what a mark found expired and a fresh look confirmed."""

@@ -1,0 +1,91 @@
+"""Whether a mark may be swept, and from when: the guards over it, evaluated now, and the times that have to pass.
+
+Nothing is looked at anew here and nothing is deleted; what counts of mark and lakegc.yaml is in `what_counts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lakegc_core import clock
+from lakegc_core.errors import RefusedError
+from lakegc_core.marks.backups import backup_facts
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy import guards
+from lakegc_core.policy.evidence import Evidence
+from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
+from lakegc_core.policy.guards import Verdict
+from lakegc_core.sweep.read_sample import Sample
+from lakegc_core.sweep.what_counts import effective_level
+
+
+def judge(
+    context: MarkContext,
+    accepted: Mapping[str, str] | None = None,
+    sample: Sample | None = None,
+    skew: float | None = None,
+    neighbours: NeighbourFacts | None = None,
+) -> list[Verdict]:
+    """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's.
+
+    `sample`: what reading some paths has shown, when it was tried. `skew`: seconds by which the store's clock is ahead
+    now, when it was asked. `neighbours`: what is known of other repositories now, when it was asked.
+    """
+    evidence = Evidence(
+        header=context.header,
+        manifests=context.mark.chain(),
+        level=effective_level(context),
+        now=clock.now().timestamp(),
+        previous=context.mark.facts(ExpiredFacts).previous,
+        unreadable=sample.unreadable if sample else None,
+        sampled=sample.asked if sample else 0,
+        known_gone=sample.known_gone if sample else {},
+        skew_now=skew,
+        neighbours=neighbours,
+        neighbours_strict=context.settings.neighbours.strict,
+        backup_required=context.policy.backup,
+        backup=backup_facts(context) if context.policy.backup else None,
+    )
+    return guards.evaluate(evidence, accepted)
+
+
+def listed_long_enough_at(context: MarkContext) -> float:
+    """Unix seconds from which a look may confirm anything at all: uploads of the time of the listing are staged."""
+    delay = effective_level(context).look_delay
+    return context.mark.require("namespace_listing").finished_at + delay.total_seconds()
+
+
+def confirmed_at(context: MarkContext) -> float:
+    """Unix seconds from which a look may confirm this mark's newest findings."""
+    found = context.mark.facts(ExpiredFacts).asked_at or context.mark.require("retention_commits").finished_at
+    return max(listed_long_enough_at(context), found + effective_level(context).gap.total_seconds())
+
+
+def ready_at(context: MarkContext) -> float:
+    """Unix seconds from which a sweep of this mark can delete anything at all."""
+    expired = context.mark.facts(ExpiredFacts)
+    some = expired.confirmed.objects or not expired.expired.objects
+    return listed_long_enough_at(context) if some else confirmed_at(context)
+
+
+def refusal(context: MarkContext, verdicts: Sequence[Verdict], *, begun: bool = False) -> str:
+    """Why a mark is not swept, one line a guard. `begun`: an earlier call has begun to, and broke off."""
+    found = "\n".join(f"  {verdict.name}: {verdict.description}" for verdict in verdicts if verdict.stops)
+    mark = f"Mark {context.header.mark_id} of {context.header.repository}"
+    if begun:
+        close = f"lakegc sweep {context.header.repository} {context.header.mark_id} --close"
+        return (
+            f"{mark} is not swept to its end: a sweep of it broke off. Nothing more was deleted.\n{found}\n"
+            f"To account for what was deleted, and leave the rest to the next mark: {close}"
+        )
+    return f"{mark} is not swept. Nothing was deleted.\n{found}"
+
+
+def check_look_delay(context: MarkContext) -> None:
+    """RefusedError while a look could still miss an upload that was under way at the listing."""
+    wait = listed_long_enough_at(context) - clock.now().timestamp()
+    if wait > 0:
+        raise RefusedError(
+            f"Mark {context.header.mark_id} was listed too short a time ago: an upload that was under way then may "
+            f"not be staged yet. Nothing was deleted. Sweep it in {max(1, round(wait / 60))} minutes or later."
+        )

@@ -1,0 +1,240 @@
+"""The look: before anything is deleted, what refers to what is read once more, and what came back to life is taken out.
+
+A look is one whole staged dump, then everything that counts as of now; only ranges that the mark did not know are read.
+It is believed for `look_validity`, then taken again; a glance looks at refs and rules alone, right before the first
+delete and every minute or so after it.
+What is done with what they see is decided in `swept_report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakegc_core import clock
+from lakegc_core.errors import RefusedError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE
+from lakegc_core.names import Stage
+from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
+from lakegc_core.policy.namespace import overlapping
+from lakegc_core.policy.retention import HOLD, Rules, rules_json
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
+from lakegc_core.references.commits.retained import fetch_commit, find_retained, heads_digest, write_heads
+from lakegc_core.references.of_neighbours import NEIGHBOURS, read_references
+from lakegc_core.references.ranges.held_paths import HELD, held_by_path
+from lakegc_core.references.ranges.range_files import INDEX, RANGES
+from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
+from lakegc_core.references.shown.heads import Since, branches_of
+from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
+from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.parts import Part, read, read_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class LookFacts:
+    """What a look found, by what it read."""
+
+    uncommitted_addresses: StagedFacts
+    retention_commits: CommitsFacts
+    committed_addresses: ReadFacts
+    neighbours: NeighbourFacts
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What the looks and glances of one sweep have read of commits: `held` of those that only holds keep."""
+
+    committed: ReadSince
+    held: ReadSince
+
+    @classmethod
+    def below(cls, folder: str) -> Reads:
+        """Nothing yet; to lie in folders below this one."""
+        return cls(ReadSince(f"{folder}/committed"), ReadSince(f"{folder}/{HELD}"))
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look saw. Times are unix seconds; `began_at` is when its staged dump began."""
+
+    began_at: float
+    finished_at: float
+    folder: str
+    staged: Sequence[Part]
+    commits: Sequence[Part]
+    refs: Sequence[Part]
+    committed: Sequence[Part]
+    """Of what the looks of this sweep have read: all of it, or, of a glance, what is new."""
+    reads: Reads
+    held: Sequence[Part] = ()
+    """What holds keep; nothing else may."""
+    neighbours: Sequence[Part] = ()
+    """What other repositories refer to here."""
+    heads: Sequence[str] = ()
+    """Digests of all heads, as they were before the staged dump and after it."""
+    facts: LookFacts | None = None
+    """None of a glance."""
+
+    def live(self, context: MarkContext) -> Wanted:
+        """The addresses of all that must not be deleted: what is referred to, and what holds keep."""
+        return Wanted(context.workspace, (*self.referred_to(context).places, *self.kept_by_holds(context).places))
+
+    def referred_to(self, context: MarkContext) -> Wanted:
+        """The addresses of all that is staged now or newly committed since the mark, and of what other repositories
+        refer to."""
+        staged, theirs = (self._staged_folder, self.staged), (f"{self.folder}/{NEIGHBOURS}", self.neighbours)
+        return Wanted(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))
+
+    def kept_by_holds(self, context: MarkContext) -> Wanted:
+        """The addresses of what holds keep; something else may refer to it as well."""
+        return Wanted(context.workspace, ((self.reads.held.folder, self.held),))
+
+    @property
+    def _staged_folder(self) -> str:
+        return f"{self.folder}/uncommitted"
+
+    @property
+    def found(self) -> LookFacts:
+        """The facts of a whole look."""
+        assert self.facts is not None, "a glance reads neither the dump nor the rules"
+        return self.facts
+
+    def since(self, spark: SparkSession, context: MarkContext) -> Since:
+        """What this look read, for a search through what the heads of branches hold."""
+        read, facts = self.reads.committed, self.found
+        return Since(
+            branches=lambda: branches_of(self.read_refs(spark, context), self.read_commits(spark, context)),
+            refs=(f"{self.folder}/commits/{REFS}", self.refs),
+            index=(f"{read.folder}/{INDEX}", read.parts[INDEX]),
+            rows=(read.folder, read.parts[Stage.COMMITTED_ADDRESSES]),
+            outside=(f"{read.folder}/{ELSEWHERE}", read.parts[ELSEWHERE]),
+            ranges=(f"{read.folder}/{RANGES}", read.parts[RANGES]),
+            names=facts.retention_commits.branches,
+            entries=facts.committed_addresses.entries,
+            staged=facts.uncommitted_addresses.rows,
+            dumped=lambda: _read(spark, context, self._staged_folder, self.staged, STAGED_SCHEMA),
+        )
+
+    def heads_moved(self, context: MarkContext) -> bool:
+        """Whether heads of branches are others now than before the staged dump or after it."""
+        now = heads_digest(context.client.branches(context.header.repository))
+        return any(seen != now for seen in self.heads)
+
+    def read_refs(self, spark: SparkSession, context: MarkContext) -> DataFrame:
+        """Heads and tags as the look saw them: kind, name, commit_id."""
+        return _read(spark, context, f"{self.folder}/commits/{REFS}", self.refs, REFS_SCHEMA)
+
+    def read_commits(self, spark: SparkSession, context: MarkContext) -> DataFrame:
+        """The commits that the look found retained: commit_id, metarange_id, kept_by."""
+        return _read(spark, context, f"{self.folder}/commits", self.commits, COMMITS_SCHEMA)
+
+
+def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Reads) -> Look:
+    """Look at what is staged, then at what is retained, and read the ranges that neither the mark nor an earlier look
+    (`reads`) had read.
+
+    RefusedError if the server is not the one that was marked, or another repository shares the namespace by now.
+    """
+    began = clock.now().timestamp()
+    _check_same_server(context)
+    heads = write_heads(context, f"{folder}/commits/{REFS}")
+    staged = dump_staged(spark, context, f"{folder}/uncommitted")
+    commits = find_retained(spark, context, f"{folder}/commits", former=context.mark, heads=heads.parts)
+    if commits.facts.former_heads_unknown:
+        raise RefusedError(
+            f"{commits.facts.former_heads_unknown:,} heads that the mark saw are unknown to lakeFS now: the server "
+            "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole."
+        )
+    retained = _read(spark, context, f"{folder}/commits", commits.datasets[Stage.RETENTION_COMMITS], COMMITS_SCHEMA)
+    by_hold = retained["kept_by"].startswith(f"{HOLD}:")
+    read_unknown(spark, context, retained.where(~by_hold), reads.committed)
+    target = reads.held.folder
+    held = held_by_path(spark, context, f"{folder}/commits", commits.datasets[OTHERS], target, f"{target}/{ELSEWHERE}")
+    if commits.facts.kept_by.get(HOLD):
+        read_unknown(spark, context, retained.where(by_hold), reads.held)
+    neighbours = read_references(spark, context, f"{folder}/{NEIGHBOURS}")
+    return Look(
+        began_at=began,
+        finished_at=clock.now().timestamp(),
+        folder=folder,
+        staged=staged.datasets[Stage.UNCOMMITTED_ADDRESSES],
+        commits=commits.datasets[Stage.RETENTION_COMMITS],
+        refs=commits.datasets[REFS],
+        committed=tuple(reads.committed.parts[Stage.COMMITTED_ADDRESSES]),
+        reads=reads,
+        neighbours=neighbours.parts,
+        held=[*reads.held.parts[Stage.COMMITTED_ADDRESSES], *held.parts],
+        heads=(heads.digest, commits.facts.heads),
+        facts=LookFacts(staged.facts, commits.facts, reads.committed.facts, neighbours.facts),
+    )
+
+
+@dataclass
+class Glance:
+    """Watches the refs and the rules from a look on. Knows every commit that a look has taken into account."""
+
+    spark: SparkSession
+    context: MarkContext
+    look: Look
+    _known: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        folder = f"{self.look.folder}/commits/{REFS}"
+        for part in self.look.refs:
+            for rows in read_part(self.context.workspace, folder, part, ["commit_id"]):
+                self._known.update(rows.column(0).to_pylist())
+
+    def rules_changed(self) -> bool:
+        """True when the rules in force are other ones than the look saw: a whole look is due."""
+        rules = self.context.client.gc_rules(self.context.header.repository)
+        now = None if rules is None else rules_json(Rules(rules.default_retention_days, dict(rules.branches)))
+        return bool(now != self.look.found.retention_commits.rules)
+
+    def new_metaranges(self) -> list[str]:
+        """Metaranges of heads and tags that appeared since, each told once."""
+        client, repository = self.context.client, self.context.header.repository
+        refs = [*client.branches(repository), *client.tags(repository)]
+        unknown = {ref.commit_id for ref in refs} - self._known
+        self._known |= unknown
+        return sorted({fetch_commit(self.context, commit_id).metarange_id for commit_id in unknown} - {""})
+
+    def read(self, metaranges: Sequence[str]) -> Look:
+        """A look at these metaranges alone: what they refer to that neither the mark nor a look of this sweep knew."""
+        retained = self.spark.createDataFrame([(each,) for each in metaranges], "metarange_id string")
+        return Look(
+            began_at=self.look.began_at,
+            finished_at=clock.now().timestamp(),
+            folder=self.look.folder,
+            staged=(),
+            commits=(),
+            refs=(),
+            committed=read_unknown(self.spark, self.context, retained, self.look.reads.committed),
+            reads=self.look.reads,
+        )
+
+
+def _read(spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], schema: Any) -> DataFrame:
+    return read(spark, context.workspace, folder, parts, schema)
+
+
+def _check_same_server(context: MarkContext) -> None:
+    now = context.client.repository(context.header.repository)
+    if (now.storage_namespace, now.creation_date) != (
+        context.header.storage_namespace,
+        context.header.repository_created,
+    ):
+        raise RefusedError(
+            f"Repository {context.header.repository} is not the one that was marked: it was re-created or restored "
+            "since. Make a new mark."
+        )
+    others = ((each.id, each.storage_namespace) for each in context.client.repositories() if each.id != now.id)
+    if sharing := overlapping(context.namespace, others):
+        raise RefusedError(
+            f"The namespace of {now.id} is now shared with, or nested in or around, that of {', '.join(sharing)}: "
+            "they may refer to what looks like garbage here. Nothing more is deleted."
+        )

@@ -1,0 +1,241 @@
+"""The plan of a sweep: what a mark found expired, less what a fresh look finds referenced or cannot confirm.
+
+What is planned is written as parts; everything else gets its outcome in the journal. Nothing is deleted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.errors import RefusedError
+from lakegc_core.judging.reasons import MinimumAge, Names
+from lakegc_core.judging.since import with_later_findings
+from lakegc_core.marks import sweeps
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import SEEN_AGAIN, Outcome, Stage
+from lakegc_core.policy import judgements
+from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
+from lakegc_core.policy.safety import LOOKS
+from lakegc_core.policy.xids import xid_times
+from lakegc_core.references.of_neighbours import NEIGHBOURS
+from lakegc_core.references.shown.alike import Candidates
+from lakegc_core.references.shown.heads import heads_of_mark
+from lakegc_core.references.shown.remembered import Known, known
+from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
+from lakegc_core.spark.session import Mapped, many, moment
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.sweep import other_tools
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.sweep.look import Look, Reads, take_look
+from lakegc_core.sweep.lost import seen_again, told_apart, told_of_unconfirmed
+from lakegc_core.sweep.record import SweepRecord
+from lakegc_core.sweep.what_counts import unknown_names
+from lakegc_core.tables.joins import flagged
+from lakegc_core.tables.parts import Part, read, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PLANNED, _TOLD = "planned", "told"
+_JUDGED = PLAN_SCHEMA.append(OUTCOMES_SCHEMA.field("outcome"))
+_UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
+_SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
+_ROWS_A_PART = 10_000
+_MOST_PARTS = 1_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What may be deleted: parts of PLAN_SCHEMA in `folder`, as `look` confirmed them. `left`: objects and bytes for
+    which the requests to lakeFS did not suffice, or that compaction may hide; None where nothing had to be asked."""
+
+    folder: str
+    parts: Sequence[Part]
+    look: Look
+    left: Amount | None
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+
+@dataclass
+class Planner:
+    """Plans the attempts of one sweep. `accepted`: guards that the operator accepted, with the reasons."""
+
+    spark: SparkSession
+    context: MarkContext
+    record: SweepRecord
+    reads: Reads
+    accepted: Mapping[str, str]
+
+    def plan(self, candidates: DataFrame, here: str, attempt: int, waiting: int) -> Plan:
+        """Look until no head moves meanwhile; write what may be deleted as plan parts, and journal what may not.
+
+        A head that moved may have hidden from the dump what it shows now. What any of the looks found referenced is
+        rescued; after LOOKS of them the last one counts.
+        """
+        from pyspark.sql import functions as F
+
+        if self.context.level.gap:
+            candidates = with_later_findings(self.spark, self.context, candidates)
+        judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
+        elsewhere = self.record.deleted_elsewhere()
+        if elsewhere is not None:
+            told = self._told_elsewhere(candidates.join(many(elsewhere), "address", "left_semi"), here, attempt)
+            judged = judged.drop("outcome").join(many(told), "address", "left")
+            judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
+        left: Amount | None = None
+        for number in range(1, LOOKS + 1):
+            folder = f"{here}/look" if number == 1 else f"{here}/look-{number}"
+            look = take_look(self.spark, self.context, folder, self.reads)
+            self._check_neighbours(look)
+            judged, more = self._judged(judged, look, f"{folder}/reuploads")
+            left = more if left is None else left + (more or NOTHING)
+            if number == LOOKS or not look.heads_moved(self.context):
+                break
+            self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
+        may_be_gone = self.record.may_have_deleted or elsewhere is not None
+        parts = self._write_plan(judged, here, attempt, _parts(waiting), may_be_gone=may_be_gone)
+        return Plan(f"{here}/plan", parts, look, left)
+
+    def _told_elsewhere(self, claimed: DataFrame, here: str, attempt: int) -> DataFrame:
+        """What is gone of the candidates that sweeps of other marks deleted: address, and outcome `already_gone`. What
+        lies there all the same is a candidate like any other, and the journal says so."""
+        config, folder = self.context.workspace, f"{here}/elsewhere"
+        asked = _stamped(seen_again(claimed, self.context.data), attempt)
+        split = {"elsewhere": folder, "outcomes": self.record.journal}
+        parts = write(asked, config, split, OUTCOMES_SCHEMA, split=_split_seen)["elsewhere"]
+        return read(self.spark, config, folder, parts, OUTCOMES_SCHEMA, ["address", "outcome"])
+
+    def _judged(self, judged: DataFrame, look: Look, folder: str) -> tuple[DataFrame, Amount | None]:
+        """The candidates (with `outcome`), after what a look saw and what branches showed then; and what could
+        not be asked for (None: nothing had to be)."""
+        from pyspark.sql import functions as F
+
+        ready = look.began_at - self.context.level.gap.total_seconds()
+        rows = flagged(self.spark, Mapped(judged, _JUDGED), "live", look.referred_to(self.context))
+        rows = flagged(self.spark, rows, "held", look.kept_by_holds(self.context))
+        outcome = (
+            # It was gone before this sweep. If something refers to it, the next mark names it as missing.
+            F.when(F.col("outcome") == Outcome.ALREADY_GONE, Outcome.ALREADY_GONE)
+            .when(F.col("live"), Outcome.RESCUED)
+            .when(F.col("held"), Outcome.HELD)
+            .when((F.col("outcome") == _PLANNED) & (F.col("since") > moment(ready)), Outcome.UNCONFIRMED)
+            .otherwise(F.col("outcome"))
+        )
+        judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
+        folders = {_PLANNED: f"{folder}/candidates", _TOLD: f"{folder}/told"}
+        parts = write(judged, self.context.workspace, folders, _JUDGED, split=_split_planned)
+        planned, told = (self._read(folders[name], parts[name]) for name in folders)
+        heads = heads_of_mark(self.spark, self.context, folder, look.since(self.spark, self.context))
+        waiting = self.context.mark.require(Stage.EXPIRED_ADDRESSES).datasets.get(WAITING, ())
+        waited = (self.context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, WAITING), waiting)
+        candidates = Candidates(folders[_PLANNED], parts[_PLANNED])
+        asked = find_reuploads(self.spark, self.context, heads, candidates, waited, self._known)
+        if asked is None:
+            return planned.unionByName(told), None
+        shown = planned.join(many(asked.verdicts), "address", "left")
+        planned = shown.withColumn("outcome", F.coalesce("verdict", "outcome")).drop("verdict")
+        return planned.unionByName(told), asked.left
+
+    def _read(self, folder: str, parts: Sequence[Part]) -> DataFrame:
+        return read(self.spark, self.context.workspace, folder, parts, _JUDGED)
+
+    def _known(self) -> Known:
+        """What marks proved of contents."""
+        return known(self.context, self.context.mark.facts(ExpiredFacts).prices)
+
+    def _write_plan(
+        self, judged: DataFrame, here: str, attempt: int, partitions: int, *, may_be_gone: bool
+    ) -> list[Part]:
+        from pyspark.sql import functions as F
+
+        stamped = _stamped(judged, attempt)
+        ordered = (
+            # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
+            stamped.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
+            .sortWithinPartitions("address")
+            .select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since")
+        )
+        parts = write(
+            ordered,
+            self.context.workspace,
+            {"plan": f"{here}/plan", "outcomes": self.record.journal, "rescues": sweeps.rescues_folder(self.context)},
+            {"plan": PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
+            split=_SplitPlan(
+                self.context.data if may_be_gone else None,
+                MinimumAge.of(self.context, xid_times),
+                None if unknown_names(self.context) else self.context.namespace.unknown,
+                self.record.is_begun,
+            ),
+        )
+        return parts["plan"]
+
+    def _check_neighbours(self, look: Look) -> None:
+        """The look reads what neighbours noted, which no guard does. RefusedError where all of it must read."""
+        is_known, said = judgements.well_known(look.found.neighbours)
+        if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
+            raise RefusedError(f"{said} Nothing more was deleted.")
+
+
+def _stamped(rows: DataFrame, attempt: int) -> DataFrame:
+    """The rows with the columns `attempt` and `at` of the journal."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(clock.now().timestamp()))
+
+
+def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
+    planned = pc.equal(table["outcome"], _PLANNED)
+    return {_PLANNED: table.filter(planned), _TOLD: table.filter(pc.invert(planned))}
+
+
+def _split_seen(table: pa.Table) -> dict[str, pa.Table]:
+    seen = pc.equal(table["outcome"], SEEN_AGAIN)
+    return {"elsewhere": table.filter(pc.invert(seen)), "outcomes": table.filter(seen)}
+
+
+def _parts(rows: int) -> int:
+    return max(1, min(_MOST_PARTS, -(-rows // _ROWS_A_PART)))
+
+
+@dataclass(frozen=True)
+class _SplitPlan:
+    """Divides judged rows among plan, journal and rescues. What is too young by `age` is not planned: lakegc.yaml may
+    ask for more than the mark did. Where something may have been deleted already, what is rescued must be in `store`,
+    or else it is lost, and what is unconfirmed too, or else it is gone. `unknown`: which addresses bear a name that is
+    refused; None where none is. `resumed`: all rows were planned by a call that broke off."""
+
+    store: StoreConfig | None
+    age: MinimumAge
+    unknown: Names | None
+    resumed: bool = False
+
+    def __call__(self, table: pa.Table) -> dict[str, pa.Table]:
+        table = self._without_young(table)
+        if self.unknown is not None:
+            refused = pc.and_(pc.equal(table["outcome"], _PLANNED), self.unknown(table["address"]))
+            outcomes = pc.if_else(refused, other_tools.FOREIGN, table["outcome"])
+            table = table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
+        if self.store is not None:
+            table = told_of_unconfirmed(told_apart(table, self.store), self.store, asked=self.resumed)
+        planned = pc.equal(table["outcome"], _PLANNED)
+        rescued = pc.is_in(table["outcome"], pa.array([Outcome.RESCUED, Outcome.HELD], pa.string()))
+        return {
+            "plan": table.filter(planned),
+            "outcomes": table.filter(pc.invert(planned)),
+            "rescues": table.filter(rescued),
+        }
+
+    def _without_young(self, table: pa.Table) -> pa.Table:
+        young = self.age.young(table["address"].combine_chunks(), table["last_modified"].combine_chunks())
+        waits = pc.and_(young, pc.equal(table["outcome"].combine_chunks(), _PLANNED))
+        outcomes = pc.if_else(waits, Outcome.UNCONFIRMED, table["outcome"].combine_chunks())
+        return table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)

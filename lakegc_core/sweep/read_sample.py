@@ -1,0 +1,157 @@
+"""A random sample of paths on branch heads, of which one byte is read before and after a sweep.
+
+The surest sign that nothing live was taken, because it asks lakeFS for what its users ask for. How many are read is a
+limit of the safety level; what an unreadable path means is judged by the guard `reads`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import MISSING
+from lakegc_core.names import Reason, Stage
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.references.ranges.protected import protected_rows
+from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
+from lakegc_core.store.base import connect
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import Wanted, by_address, filter_of
+from lakegc_core.tables.parts import read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FINE = (200, 206, 416, 404)  # 416: an object without bytes; 404: deleted from the branch since the mark
+_RANGES = 5  # that are read, of as many heads or of fewer
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Paths that were asked for: (branch, path), and those that did not read, with lakeFS's HTTP status: 410 where the
+    data is gone. Any other one says nothing of the data. `known_gone`: paths that were left out, because the mark knows
+    that their objects are gone, with the reason; not all of them."""
+
+    paths: tuple[tuple[str, str], ...] = ()
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    known_gone: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> int:
+        return len(self.paths)
+
+
+def take_sample(spark: SparkSession, context: MarkContext, size: int) -> Sample:
+    """Read one byte of up to `size` random paths of branch heads, as the mark saw them."""
+    if not size:
+        return Sample()
+    found = _random_paths(spark, context, size)
+    paths = [(each["branch"], each["path"]) for each in found if not each["gone"]][:size]
+    gone = {f"{each['branch']}/{each['path']}": each["gone"] for each in found if each["gone"]}
+    return Sample(tuple(paths), _unreadable(context, paths), gone)
+
+
+def read_again(context: MarkContext, sample: Sample) -> Mapping[str, int]:
+    """The paths of a sample that read before and do not now."""
+    return _unreadable(context, [each for each in sample.paths if f"{each[0]}/{each[1]}" not in sample.unreadable])
+
+
+def _unreadable(context: MarkContext, paths: list[tuple[str, str]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for branch, path in paths:
+        try:
+            status = context.client.read_byte(context.header.repository, branch, path)
+        except LakeFSError as error:
+            status = error.status
+        if status not in _FINE:
+            found[f"{branch}/{path}"] = status
+    return found
+
+
+def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[Json]:
+    """Rows of branch, path and gone: the reason why the mark knows that the object is gone; "" where it lies there."""
+    from pyspark.sql import functions as F
+
+    mark, config = context.mark, context.workspace
+    commits = mark.require(Stage.RETENTION_COMMITS).datasets
+    refs = read(spark, config, mark.stage_folder(Stage.RETENTION_COMMITS, REFS), commits[REFS], REFS_SCHEMA).where(
+        "kind = 'branch'"
+    )
+    retained = read(
+        spark, config, mark.stage_folder(Stage.RETENTION_COMMITS), commits[Stage.RETENTION_COMMITS], COMMITS_SCHEMA
+    )
+    heads = (
+        refs.join(many(retained.where("metarange_id != ''")), "commit_id")
+        .groupBy("metarange_id")
+        .agg(F.first("name").alias("branch"))
+        .orderBy(F.rand())
+        .limit(_RANGES)
+    )
+    with clear_errors():
+        branches = [(row["branch"], row["metarange_id"]) for row in heads.collect()]
+    data, prefix, namespace = context.data, context.header.block_prefix, context.namespace
+    ranges = -(-_RANGES // max(1, len(branches)))
+    share = -(-size // _RANGES)
+    gone = _KnownGone.of(context)
+
+    def task(item: tuple[str, str]) -> Iterator[Json]:
+        branch, metarange_id = item
+        store = connect(data)
+        held = graveler.read_metarange(store.read(f"{prefix}/{metarange_id}"))["range_id"].to_pylist()
+        for range_id in random.sample(held, min(ranges, len(held))):
+            entries = graveler.read_range(store.read(f"{prefix}/{range_id}"), paths=True)
+            # What was imported lies elsewhere: no sweep of this repository can have taken it.
+            rows = protected_rows(namespace, [range_id], [len(entries)], entries)
+            for reason, paths in gone.divide(rows).items():
+                for row in random.sample(range(len(paths)), min(share, len(paths))):
+                    try:
+                        yield {"branch": branch, "path": paths[row].as_py().decode(), "gone": reason}
+                    except UnicodeDecodeError:
+                        continue  # REST has no way to ask for it
+
+    return run_tasks(spark, branches, task)
+
+
+@dataclass(frozen=True)
+class _KnownGone:
+    """What a mark knows as gone, by the reason; a picklable value that tasks carry."""
+
+    wanted: Mapping[str, Wanted]
+
+    @classmethod
+    def of(cls, context: MarkContext) -> _KnownGone:
+        mark, stage = context.mark, Stage.EXPIRED_ADDRESSES
+        manifest = mark.manifest(stage)
+        parts = tuple(manifest.datasets.get(MISSING, ())) if manifest else ()
+        if not parts:
+            return cls({})
+        places = ((mark.stage_folder(stage, MISSING), parts),)
+        keys = {Reason.SWEPT_BEFORE: _swept_before, Reason.MISSING: _missing}
+        return cls({why: Wanted(context.workspace, places, ("address", "reason"), key) for why, key in keys.items()})
+
+    def divide(self, rows: pa.Table) -> dict[str, pa.Array]:
+        """The paths of rows (columns address, path) by the reason why the object is gone; "": it lies there."""
+        found: dict[str, pa.Array] = {}
+        left = rows.combine_chunks()
+        for reason, wanted in self.wanted.items():
+            hit = pa.array(filter_of(wanted).rows(hash_strings(left["address"])), pa.int64())
+            found[reason] = pc.unique(left["path"].take(hit))
+            left = left.filter(pc.invert(pc.is_in(left["path"], value_set=found[reason])))
+        return {"": pc.unique(left["path"]), **found}
+
+
+def _swept_before(rows: pa.RecordBatch) -> np.ndarray:
+    return by_address(rows.filter(pc.equal(rows["reason"], Reason.SWEPT_BEFORE)))
+
+
+def _missing(rows: pa.RecordBatch) -> np.ndarray:
+    return by_address(rows.filter(pc.equal(rows["reason"], Reason.MISSING)))

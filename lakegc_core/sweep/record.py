@@ -1,0 +1,363 @@
+"""What is on record of the sweeps of a mark: numbers, sealed plans, the journal of outcomes, totals.
+
+`sweeps/<n>/plan.json` is written once, before the first delete; `outcomes/` grows batch by batch; `report.json` closes
+the sweep. What is planned and what is deleted is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lakegc_core import clock
+from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, PreconditionFailedError, RefusedError
+from lakegc_core.marks.artifacts import FORMAT, marks
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.last_known import gone, readable_records, taken_back
+from lakegc_core.marks.ledger import Kind, Records, records_of
+from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
+from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
+from lakegc_core.spark.session import Mapped, clear_errors, many, moment
+from lakegc_core.store.base import connect
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.tables.parts import Part, list_parts, read, read_in_tasks, readable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST)
+"""Outcomes after which a mark never asks for an object again: gone, or found live since."""
+
+_ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
+_WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.HELD, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
+"""Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
+
+
+_ASKED = f"outcome = '{Outcome.DELETED}' OR outcome = '{NO_ANSWER}' AND NOT elsewhere"
+_OURS = f"asked AND outcome = '{Outcome.ALREADY_GONE}'"
+"""Gone when it was asked for once more: the delete that had no answer did it."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: how
+    many of those that were `already_gone` the sweeps of other marks had deleted. `untold`: how many objects of the plan
+    have no outcome."""
+
+    outcomes: Mapping[str, int]
+    bytes_deleted: int
+    gone_by_sweeps: int = 0
+    untold: int = 0
+
+
+class SweepRecord:
+    """The record of one sweep of a mark: the last one if it was broken off, else a new one."""
+
+    def __init__(self, spark: SparkSession, context: MarkContext, *, dry_run: bool, lenient: bool = False) -> None:
+        """`lenient`: files that do not read are passed over, and told in `unread`."""
+        self._spark, self._context, self._lenient = spark, context, lenient
+        self._reads: dict[str, bool] = {}  # by the key of a file that was looked through
+        self._store = connect(context.workspace)
+        last, names = self._last()
+        open_still = bool(names) and "report.json" not in names and not dry_run
+        self._is_taken_up = open_still
+        self.number = last if open_still else last + 1
+        self.is_begun = open_still and "plan.json" in names
+        self.folder = f"{context.mark.folder}/sweeps/{self.number}"
+        if dry_run:
+            self.folder = f"{context.mark.folder}/dry-runs/{clock.now():%Y%m%dT%H%M%S%f}"
+        self.journal = f"{self.folder}/outcomes"
+
+    @property
+    def location(self) -> str:
+        """URI of the report, for people."""
+        return f"{self._context.workspace.root}/{self.folder}/report.json"
+
+    def _last(self) -> tuple[int, set[str]]:
+        last = max(sweeps_of(self._store, self._context.mark.folder), default=0)
+        return last, files_of(self._store, self._context.mark.folder, last) if last else set()
+
+    def next_attempt(self) -> int:
+        """Number of the attempt that begins now; each resumption and each new look is one."""
+        return 1 + sum(
+            each.rstrip("/").rpartition("/")[2].startswith("attempt-")
+            for level in self._store.list_level(f"{self.folder}/")
+            for each in level.prefixes
+        )
+
+    def unfinished(self, expired: DataFrame) -> DataFrame:
+        """The expired rows that no sweep of this mark has finished with."""
+        for number in self._numbers_before:
+            expired = self._without_finished(expired, self._sealed_outcomes(number))
+        return expired
+
+    @property
+    def _numbers_before(self) -> list[int]:
+        """The sweeps of this mark before this one, as far as the store shows them."""
+        return [number for number in sweeps_of(self._store, self._context.mark.folder) if number < self.number]
+
+    def left(self) -> DataFrame:
+        """What this sweep planned at first and its journal does not call finished."""
+        return self._without_finished(self.planned().as_frame(), self.outcomes())
+
+    def planned(self) -> Mapped:
+        """All that this sweep planned at first; whatever it asks for, then or later, is among it."""
+        record = self.plan()
+        parts = self._readable(record["folder"], [Part.from_json(part) for part in record["parts"]])
+        return read_in_tasks(self._spark, self._context.workspace, record["folder"], parts, PLAN_SCHEMA)
+
+    @property
+    def unread(self) -> list[str]:
+        """The files of this sweep, and of those before it, that were passed over because they do not read."""
+        return sorted(key for key, reads in self._reads.items() if not reads)
+
+    def _readable(self, folder: str, parts: Sequence[Part]) -> Sequence[Part]:
+        if not self._lenient:
+            return parts
+        new = [part for part in parts if f"{folder}/{part.name}" not in self._reads]
+        good = readable(self._spark, self._context.workspace, folder, new)
+        self._reads |= {f"{folder}/{part.name}": part in good for part in new}
+        return [part for part in parts if self._reads[f"{folder}/{part.name}"]]
+
+    def deleted_elsewhere(self) -> DataFrame | None:
+        """Addresses that sweeps of other marks deleted since this mark began to list, by the last known of each: the
+        mark may still name them. None where there was no such sweep, and for a mark of another version, which does not
+        say when it listed. What does not read is passed over: it may be counted twice, and nothing is stuck."""
+        if self._records_since is None:
+            return None
+        found = gone(self._spark, self._context, self._records_since, but=self._context.header.mark_id).as_frame()
+        # By the clock of another machine, so that the store is asked before this is believed.
+        is_since = found["at"] >= moment(self._listed_at - clock.APART)
+        return found.where(found["mark_id"].isNotNull() & is_since).select("address")
+
+    @cached_property
+    def _records_since(self) -> Records | None:
+        """The records that `deleted_elsewhere` is worked out from; None where it is None. Asked for once: who sweeps
+        holds the lease, so that no other mark is swept meanwhile."""
+        if self._context.header.format != FORMAT:
+            return None
+        own, records = self._context.header.mark_id, records_of(self._context, self._listed_at)
+        if not any(each.kind == Kind.SWEPT and each.mark_id != own and each.parts for each in records.found):
+            return None
+        return readable_records(self._spark, self._context.workspace, records)
+
+    @property
+    def _listed_at(self) -> float:
+        return self._context.mark.require(Stage.NAMESPACE_LISTING).started_at
+
+    def taken_back(self) -> list[dict[str, Any]]:
+        """What sweeps of other marks had counted of objects that this one found there all the same."""
+        if not self._is_taken_up and self._records_since is None:
+            return []  # nobody looked for such objects
+        folder, config = self.journal, self._context.workspace
+        parts = self._readable(folder, list_parts(config, folder))
+        rows = read(self._spark, config, folder, parts, OUTCOMES_SCHEMA)
+        seen = rows.where(rows["outcome"] == SEEN_AGAIN).select("address").distinct()
+        with clear_errors():
+            if not seen.limit(1).count():
+                return []
+        records = records_of(self._context)
+        others = tuple(each for each in records.found if each.mark_id != self._context.header.mark_id)
+        records = readable_records(self._spark, config, Records(others))
+        return taken_back(gone(self._spark, self._context, records).as_frame().join(many(seen), "address"))
+
+    def others_are_open(self) -> bool:
+        """Whether sweeps of other marks broke off: they may have deleted what no journal names."""
+        folders = (self._context.artifacts(each).folder for each in marks(self._context.workspace, self._context.home))
+        names = (
+            files_of(self._store, folder, number)
+            for folder in folders
+            if folder != self._context.mark.folder
+            for number in sweeps_of(self._store, folder)
+        )
+        return any("plan.json" in each and "report.json" not in each for each in names)
+
+    @property
+    def may_have_deleted(self) -> bool:
+        """True when objects may be gone of which no journal knows: a delete's record or answer can have been lost."""
+        return self.is_begun or self.number > 1
+
+    def parts_before(self) -> set[str]:
+        """Names of the parts that earlier sweeps of this mark have planned."""
+        folders = (f"{self._context.mark.folder}/sweeps/{number}" for number in self._numbers_before)
+        return {part["name"] for folder in folders for part in self._plan(folder)["parts"]}
+
+    def lost_before(self) -> int:
+        """How many objects earlier sweeps of this mark report as lost."""
+        lost = 0
+        for number in self._numbers_before:
+            # A sweep that broke off has none: a dry run passes it over.
+            report = report_of(self._store, self._context.mark.folder, number) or {}
+            lost += report.get("outcomes", {}).get(Outcome.LOST, 0)
+        return lost
+
+    def nothing_to_do(self) -> dict[str, int]:
+        """The outcomes of a sweep that finds nothing left. A retry must not turn green what was lost before."""
+        lost = self.lost_before()
+        return {each.value: 0 for each in _ALWAYS_SHOWN} | ({Outcome.LOST.value: lost} if lost else {})
+
+    def plan(self) -> dict[str, Any]:
+        """plan.json, after checking that nobody changed it and that it belongs to this mark."""
+        return self._plan(self.folder)
+
+    def _plan(self, folder: str) -> dict[str, Any]:
+        key = f"{folder}/plan.json"
+        try:
+            record = decode(self._store.read(key), key)
+            stated, mark = record.pop("digest", None), self._context.mark.require("expired_addresses")
+            if stated == digest(record) and record.get("mark_digest") == mark.digest:
+                return record
+            raise MarkError(
+                f"{key} was changed after it was written. Nothing more is deleted by it: close the sweep (lakegc sweep "
+                f"{self._context.header.repository} {self._context.header.mark_id} --close), and make a new mark."
+            )
+        except MarkError:
+            if not self._lenient:
+                raise
+            self._reads[key] = False
+            return {"folder": folder, "parts": []}
+
+    def begin(self, parts: Sequence[Part], folder: str, more: Mapping[str, Any]) -> None:
+        """Seal the plan. From here on objects may be deleted. RefusedError if somebody else has sealed one."""
+        record = {
+            "repository": self._context.header.repository,
+            "mark_id": self._context.header.mark_id,
+            "sweep": self.number,
+            "planned_at": clock.now().timestamp(),
+            "mark_digest": self._context.mark.require("expired_addresses").digest,
+            "folder": folder,
+            "parts": [asdict(part) for part in parts],
+            **more,
+        }
+        # A record of numbers and names only, so that what is read back has the digest of what was written.
+        record = decode(encode(record), "plan")
+        self._write_once("plan.json", record | {"digest": digest(record)})
+        self.is_begun = True
+
+    def close(self, report: Mapping[str, Any]) -> None:
+        """Write the report: the sweep is over."""
+        self._write_once("report.json", report)
+
+    def _write_once(self, name: str, value: Mapping[str, Any]) -> None:
+        try:
+            self._store.write(f"{self.folder}/{name}", encode(value), if_absent=True)
+        except PreconditionFailedError:
+            raise RefusedError(
+                f"{self.folder}/{name} was written by somebody else meanwhile: another collector sweeps mark "
+                f"{self._context.header.mark_id}. Let it finish."
+            ) from None
+
+    def outcomes(self) -> DataFrame:
+        """The journal of this sweep: every outcome of every attempt since its plan was sealed."""
+        return self._sealed_outcomes(self.number) if self.is_begun else self._outcomes(self.journal)
+
+    def totals(self) -> Totals:
+        """Final outcomes: of several outcomes of an object, that of the last attempt counts. Before the plan is sealed
+        nothing is planned.
+
+        What is gone after a delete that had no answer, in this sweep or one before it, is `deleted`: that did it,
+        unless the sweep of another mark says that it did.
+        """
+        from pyspark.sql import functions as F
+
+        weight = F.coalesce(*(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)))
+        told = self.outcomes().withColumn("own", F.lit(True))
+        for before in self._unanswered_before():
+            told = told.unionByName(before.withColumn("own", F.lit(False)))
+        told = self._beside_others(told).withColumn("planned", F.lit(False))
+        if self.is_begun:
+            planned = self.planned().as_frame().select("address").withColumn("own", F.lit(False))
+            told = told.unionByName(planned.withColumn("planned", F.lit(True)), allowMissingColumns=True)
+        with clear_errors():
+            rows = (
+                told.groupBy("address")
+                .agg(
+                    F.max_by("outcome", F.struct("attempt", F.coalesce(weight, F.lit(0)))).alias("outcome"),
+                    F.max(F.expr(_ASKED)).alias("asked"),
+                    F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
+                    F.max("size").alias("size"),
+                    F.max("own").alias("own"),
+                    F.max("elsewhere").alias("elsewhere"),
+                    F.max("planned").alias("planned"),
+                )
+                .where("own OR planned")
+                .withColumn("outcome", F.expr(f"CASE WHEN {_OURS} THEN '{Outcome.DELETED}' WHEN own THEN outcome END"))
+                # What was deleted and is lost now has freed its bytes all the same; what is still there has not.
+                .withColumn(
+                    "bytes",
+                    F.when(F.col("outcome") == Outcome.DELETED, F.col("size")).when(
+                        F.col("outcome") == Outcome.LOST, F.col("freed")
+                    ),
+                )
+                .withColumn("by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND elsewhere"))
+                .groupBy("outcome")
+                .agg(
+                    F.count("*").alias("objects"),
+                    F.sum("bytes").alias("bytes"),
+                    F.count_if("by_others").alias("by_others"),
+                )
+                .collect()
+            )
+        counts = {row["outcome"]: row["objects"] for row in rows}
+        untold = counts.pop(None, 0)
+        found = {each.value: 0 for each in _ALWAYS_SHOWN} | counts
+        return Totals(found, sum(row["bytes"] or 0 for row in rows), sum(row["by_others"] for row in rows), untold)
+
+    def _beside_others(self, outcomes: DataFrame) -> DataFrame:
+        """The outcomes, with column `elsewhere`: whether the sweep of another mark says that it deleted the object."""
+        from pyspark.sql import functions as F
+
+        elsewhere = self.deleted_elsewhere()
+        if elsewhere is None:
+            return outcomes.withColumn("elsewhere", F.lit(False))
+        others = elsewhere.withColumn("elsewhere", F.lit(True))
+        joined = outcomes.join(many(others), "address", "left")
+        return joined.withColumn("elsewhere", F.coalesce("elsewhere", F.lit(False)))
+
+    def check_sums(self, totals: Totals) -> int:
+        """How many objects were planned, after checking that each has an outcome: nothing is left over."""
+        planned = sum(int(part["rows"]) for part in self.plan()["parts"])
+        if totals.untold:
+            raise IncompleteError(
+                f"{totals.untold:,} of {planned:,} planned objects have no outcome in the journal at "
+                f"{self._context.workspace.root}/{self.journal}. Run the same sweep again; it goes on where it stopped."
+            )
+        return planned
+
+    def _without_finished(self, frame: DataFrame, outcomes: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        attempt = F.col("attempt")
+        last = outcomes.groupBy("address").agg(
+            F.max(F.when(F.col("outcome").isin(*FINAL), attempt)).alias("done"),
+            F.max(F.when(F.col("outcome") == STILL_THERE, attempt)).alias("there"),
+        )
+        done = last.where("done IS NOT NULL AND (there IS NULL OR done > there)").select("address")
+        return frame.join(many(done), "address", "left_anti")
+
+    def _unanswered_before(self) -> Iterator[DataFrame]:
+        """Deletes of each earlier sweep of this mark that had no answer; before any attempt of this one."""
+        from pyspark.sql import functions as F
+
+        for number in range(1, self.number):
+            outcomes = self._sealed_outcomes(number)
+            yield outcomes.where(outcomes["outcome"] == NO_ANSWER).withColumn("attempt", F.lit(0))
+
+    def _sealed_outcomes(self, number: int) -> DataFrame:
+        """What a sweep journalled since its plan was sealed. Attempts that broke off before that planned other objects,
+        by other rules, and deleted nothing: they count for nobody."""
+        folder = f"{self._context.mark.folder}/sweeps/{number}"
+        try:
+            first = self._plan(folder).get("attempt", 1)
+        except ObjectNotFoundError:
+            return self._outcomes(f"{folder}/outcomes").limit(0)
+        outcomes = self._outcomes(f"{folder}/outcomes")
+        return outcomes.where(outcomes["attempt"] >= first)
+
+    def _outcomes(self, journal: str) -> DataFrame:
+        parts = self._readable(journal, list_parts(self._context.workspace, journal))
+        rows = read(self._spark, self._context.workspace, journal, parts, OUTCOMES_SCHEMA)
+        return rows.where(rows["outcome"] != SEEN_AGAIN)  # which is no outcome: another row has that

@@ -1,0 +1,314 @@
+"""swept_report: deletes what a mark found expired and a fresh look confirmed, and says what became of every object.
+
+Look, plan, delete in waves with a glance at the refs before each, look again: an object found referenced before its
+delete is rescued, one found so afterwards is `lost`, loudly. A sweep that broke off is taken up where its
+journal ends; one that left failures is followed by another. How a batch is deleted is the store's business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakegc_core import clock
+from lakegc_core.errors import MarkError, RefusedError, StoreError
+from lakegc_core.marks.artifacts import FORMAT
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
+from lakegc_core.marks.lease import Lease
+from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
+from lakegc_core.names import STILL_THERE, Outcome, Stage
+from lakegc_core.policy import guards
+from lakegc_core.policy.guards import Verdict
+from lakegc_core.spark.session import clear_errors, many, moment
+from lakegc_core.store.base import Store, connect
+from lakegc_core.sweep import lakefs_report, other_tools
+from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.sweep.look import Look, Reads, take_look
+from lakegc_core.sweep.lost import absent, present, settled
+from lakegc_core.sweep.other_tools import ForeignMark
+from lakegc_core.sweep.planning import Plan, Planner
+from lakegc_core.sweep.read_sample import Sample, read_again, take_sample
+from lakegc_core.sweep.record import SweepRecord, Totals
+from lakegc_core.sweep.result import SweepResult
+from lakegc_core.sweep.spinning import Spinning
+from lakegc_core.sweep.waves import Waves
+from lakegc_core.sweep.what_counts import as_swept, check_level, check_min_age, effective_level, stricter_than_mark
+from lakegc_core.tables.joins import among
+from lakegc_core.tables.parts import Part, read, rows_of, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def run(
+    spark: SparkSession,
+    context: MarkContext,
+    *,
+    dry_run: bool = False,
+    accepted: Mapping[str, str] | None = None,
+    only: ForeignMark | None = None,
+) -> SweepResult:
+    """Sweep a mark. Deletes nothing when a guard refuses (RefusedError) or with `dry_run`.
+
+    `only`: another tool's mark; of its addresses those are swept that this mark found expired, the others refused.
+    Each object of the plan gets exactly one outcome; those that fail stay for the next call.
+    """
+    started = time.monotonic()
+    check_level(context)
+    strict = as_swept(context)
+    with strict.lease("sweep") as lease:
+        check_min_age(context)
+        if stricter := stricter_than_mark(context):
+            context.say(
+                f"{Stage.SWEPT_REPORT}: lakegc.yaml is stricter than the mark, and counts: {'; '.join(stricter)}"
+            )
+        sample = take_sample(spark, context, effective_level(context).samples)
+        # This may be another machine than the one that marked, and the gap is waited for by its clock.
+        skew = (connect(context.data).probe().clock - clock.now()).total_seconds()
+        around = what_is_known(
+            sightings(spark, neighbours_of(context)), context.settings.neighbours, clock.now().timestamp()
+        )
+        verdicts = judge(context, accepted, sample, skew, around)
+        if not guards.authorized(verdicts):
+            begun = SweepRecord(spark, context, dry_run=dry_run).is_begun
+            raise RefusedError(refusal(context, verdicts, begun=begun))
+        if not dry_run:
+            check_look_delay(context)
+        call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, accepted or {})
+        return _Sweep(call).run()
+
+
+def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
+    """Close a sweep that broke off without deleting anything more, however old its mark is; no guard is asked.
+
+    What is gone of its plan counts as deleted by it, the rest is `left`; what is gone and live is `lost`. Files of its
+    plan and its journal that do not read are passed over, and named. Where another version made the mark, nobody looks
+    for what is live: the next mark names what is live and missing. MarkError if no sweep of the mark broke off.
+    """
+    started = time.monotonic()
+    strict = as_swept(context)
+    with strict.lease("sweep") as lease:
+        call = _Call(spark, strict, [], Sample(), lease, False, started, None, {}, closing=True)
+        return _Sweep(call).close()
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of `swept_report` that was authorised. `context`: the mark as `as_swept` gives it. `started`: by the
+    monotonic clock."""
+
+    spark: SparkSession
+    context: MarkContext
+    verdicts: list[Verdict]
+    sample: Sample
+    lease: Lease | None
+    dry_run: bool
+    started: float
+    only: ForeignMark | None
+    accepted: Mapping[str, str]
+    closing: bool = False
+
+
+class _Sweep:
+    def __init__(self, call: _Call) -> None:
+        self.call, self.spark, self.context, self.only = call, call.spark, call.context, call.only
+        self.spinning = Spinning(self.context)
+        self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run, lenient=call.closing)
+        self.reads = Reads.below(f"{self.record.folder}/read")
+        self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted)
+        self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
+        self.waiting: Mapping[str, int] = {}  # objects and bytes: see `SweepResult`
+
+    def run(self) -> SweepResult:
+        candidates = self.record.left() if self.record.is_begun else self.record.unfinished(self._expired())
+        listed: DataFrame | None = None  # by another tool's mark
+        if self.only is not None:
+            if self.record.is_begun:
+                self._check_same_list(self.only)
+            else:
+                listed = other_tools.addresses(self.spark, self.context, self.only)
+                candidates = candidates.join(many(listed), "address", "left_semi")
+        is_whole = listed is None and not self.record.may_have_deleted
+        waiting = rows_of(self._expired_parts) if is_whole else _count(candidates)
+        if waiting == 0 and self.only is None and not self.record.is_begun:
+            return self._result(self.record.nothing_to_do(), 0, 0)
+        while True:
+            attempt = self.record.next_attempt()
+            here = f"{self.record.folder}/attempt-{attempt}"
+            plan = self.planner.plan(candidates, here, attempt, waiting)
+            if listed is not None and not self.record.is_begun:
+                self._journal(other_tools.refused(self.spark, self.context, listed), attempt)
+            if plan.left is not None and not self.record.is_begun:
+                self.waiting = asdict(plan.left)
+            if self.call.dry_run:
+                totals = self.record.totals()
+                return replace(self._result(totals.outcomes, 0, plan.rows), planned_bytes=self._bytes_of(plan))
+            if not self.record.is_begun:
+                self._begin(plan, attempt)
+            if self.waves.delete(plan, attempt):
+                return self._conclude(self._look_again(attempt + 1))
+            candidates, before = self.record.left(), waiting
+            waiting = _count(candidates)
+            self.spinning.look(before, waiting)
+
+    def close(self) -> SweepResult:
+        if not self.record.is_begun:
+            raise MarkError(
+                f"No sweep of mark {self.context.header.mark_id} broke off after it had sealed its plan: there is "
+                "nothing to close."
+            )
+        attempt, is_known = self.record.next_attempt(), self.context.header.format == FORMAT
+        told = settled(self.record.left(), self.context.data)
+        self._journal(told, attempt)
+        look = self._look_again(attempt + 1) if is_known else None
+        return self._conclude(look, closed=True)
+
+    def _bytes_of(self, plan: Plan) -> int:
+        from pyspark.sql import functions as F
+
+        rows = read(self.spark, self.context.workspace, plan.folder, plan.parts, PLAN_SCHEMA, ["size"])
+        with clear_errors():
+            return int(rows.agg(F.sum("size")).collect()[0][0] or 0)
+
+    def _begin(self, plan: Plan, attempt: int) -> None:
+        """Publish and seal the plan of an attempt."""
+        self._check_lease()
+        lakefs_report.write(self.spark, self.context, plan.folder, plan.parts, self.record.parts_before())
+        more = {
+            "guards": [asdict(each) for each in self.call.verdicts],
+            "look_began_at": plan.look.began_at,
+            "attempt": attempt,
+            "only": self.only.name if self.only else None,
+        }
+        self.record.begin(plan.parts, plan.folder, more)
+
+    def _check_same_list(self, only: ForeignMark) -> None:
+        """To go on with a sweep of more than was asked for would delete what nobody meant now."""
+        if self.record.plan().get("only") != only.name:
+            raise RefusedError(
+                f"A sweep of mark {self.context.header.mark_id} broke off that was not one of {only.name}. Nothing "
+                f"more was deleted. Finish it first: lakegc sweep {self.context.header.repository} "
+                f"{self.context.header.mark_id}."
+            )
+
+    def _journal(self, told: DataFrame, attempt: int) -> None:
+        """Put what was decided about objects (address, size, outcome) on record."""
+        from pyspark.sql import functions as F
+
+        at = moment(clock.now().timestamp())
+        rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
+        write(rows, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
+
+    def _expired(self) -> DataFrame:
+        folder = self.context.mark.stage_folder(Stage.EXPIRED_ADDRESSES)
+        return read(self.spark, self.context.workspace, folder, self._expired_parts, FINDINGS_SCHEMA)
+
+    @property
+    def _expired_parts(self) -> Sequence[Part]:
+        return self.context.mark.require(Stage.EXPIRED_ADDRESSES).datasets[Stage.EXPIRED_ADDRESSES]
+
+    def _check_lease(self) -> None:
+        if self.call.lease is not None:
+            self.call.lease.check()
+
+    def _look_again(self, attempt: int) -> Look:
+        """Look once more: what is gone and is found referenced now is lost, and says so.
+
+        Staged entries, rules, branches, tags and all that they retain: whatever came back since the last look is seen.
+        """
+        look = take_look(self.spark, self.context, f"{self.record.folder}/attempt-{attempt}/look", self.reads)
+        self._record_lost(look, attempt)
+        return look
+
+    def _conclude(self, look: Look | None, *, closed: bool = False) -> SweepResult:
+        """Add all up and write the report. `look`: the last one; None where there was none. `closed`: by `close`."""
+        unreadable = read_again(self.context, self.call.sample)
+        self._check_deleted()
+        totals = self.record.totals()
+        planned = self.record.check_sums(totals)
+        result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
+        result = replace(result, **_keeps(connect(self.context.data)), **self._gone_by(totals))
+        for key in self.record.unread:
+            self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
+        self.record.close(
+            asdict(result)
+            | {
+                "guards": [asdict(verdict) for verdict in self.call.verdicts],
+                "counted": self.context.header.choices(),
+                "look": look and asdict(look.found) | {"began_at": look.began_at, "finished_at": look.finished_at},
+                "finished_at": clock.now().timestamp(),
+                "closed": closed,
+                "taken_back": self.record.taken_back(),
+                "unread": self.record.unread,
+            }
+        )
+        return result
+
+    def _check_deleted(self) -> None:
+        """Ask the store for a sample of what it said it had deleted, by the hash of the address; if one of it is there,
+        for all of it."""
+        from pyspark.sql import functions as F
+
+        told = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED).select("address", "size").distinct()
+        some = told.orderBy(F.xxhash64("address", F.lit(self.record.folder))).limit(self.context.level.samples)
+        with clear_errors():
+            lying = present(some, self.context.data).limit(1).count() if self.context.level.samples else 0
+        if lying:
+            there = present(told, self.context.data).withColumn("outcome", F.lit(STILL_THERE))
+            self._journal(there, self.record.next_attempt())
+
+    def _gone_by(self, totals: Totals) -> dict[str, Any]:
+        """Whose deletes what was `already_gone` was."""
+        others = totals.outcomes.get(Outcome.ALREADY_GONE, 0) - totals.gone_by_sweeps
+        is_known = not others or not self.record.others_are_open()
+        return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": others if is_known else None}
+
+    def _record_lost(self, look: Look, attempt: int) -> None:
+        from pyspark.sql import functions as F
+
+        referred = among(self.spark, self.record.planned(), look.live(self.context))
+        lost = absent(referred.as_frame(), self.context.data)
+        self._journal(lost.withColumn("outcome", F.lit(Outcome.LOST)), attempt)
+
+    def _result(
+        self,
+        outcomes: Mapping[str, int],
+        bytes_deleted: int,
+        planned: int,
+        unreadable: Mapping[str, int] | None = None,
+    ) -> SweepResult:
+        begun = self.record.is_begun
+        return SweepResult(
+            repository=self.context.header.repository,
+            mark_id=self.context.header.mark_id,
+            sweep=self.record.number if begun else self.record.number - 1,
+            outcomes=outcomes,
+            bytes_deleted=bytes_deleted,
+            planned=planned,
+            seconds=time.monotonic() - self.call.started,
+            report=self.record.location if begun else None,
+            dry_run=self.call.dry_run,
+            planned_bytes=0 if self.call.dry_run else None,
+            unreadable=dict(unreadable or {}),
+            waiting=self.waiting,
+            price=self.context.settings.price,
+        )
+
+
+def _count(rows: DataFrame) -> int:
+    with clear_errors():
+        return int(rows.count())
+
+
+def _keeps(store: Store) -> dict[str, Any]:
+    """What the store says of the deleted: does it keep them, and until when?"""
+    try:
+        probe = store.probe()
+    except StoreError:
+        return {}  # the sweep is done all the same
+    until = clock.now() + probe.soft_delete if probe.soft_delete else None
+    return {"versioned": probe.versioning, "recoverable_until": until.timestamp() if until else None}

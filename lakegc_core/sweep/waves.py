@@ -1,0 +1,101 @@
+"""The waves of a sweep: a plan is deleted piece by piece, and right before each wave a glance asks what came back.
+
+How a piece is deleted is in `deletion`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakegc_core import clock
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.lease import Lease
+from lakegc_core.names import Stage
+from lakegc_core.spark.session import clear_errors
+from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, run_wave
+from lakegc_core.sweep.look import Glance
+from lakegc_core.sweep.planning import Plan
+from lakegc_core.sweep.record import SweepRecord
+from lakegc_core.sweep.spinning import Spinning
+from lakegc_core.sweep.what_counts import unknown_names
+from lakegc_core.tables.joins import among
+from lakegc_core.tables.parts import read_in_tasks, spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Waves:
+    """Deletes the plans of one sweep. `resumed`: the sweep was begun by a call that broke off."""
+
+    spark: SparkSession
+    context: MarkContext
+    record: SweepRecord
+    lease: Lease | None
+    spinning: Spinning
+    resumed: bool
+
+    def delete(self, plan: Plan, attempt: int) -> bool:
+        """Delete a plan in waves, each right after a glance. False when a whole look is due before all is done.
+
+        After the last wave there is no glance: the look that follows it (`_finish`) asks for refs and rules anew, and
+        for all else that may have changed.
+        """
+        pieces = [Piece(part) for part in plan.parts]
+        glance = Glance(self.spark, self.context, plan.look)
+        expires = plan.look.began_at + self.context.level.look_validity.total_seconds()
+        number = 0
+        scale = self.context.settings.scale
+        # A ceiling is shared by the tasks that run side by side, so there are no more than are told.
+        tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
+        self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.rows:,} objects")
+        while pieces:
+            if self._came_back(glance, plan):
+                self.context.say(f"{Stage.SWEPT_REPORT}: refs or rules have changed; looking again")
+                return False
+            if self.lease is not None:
+                self.lease.check()
+            now = clock.now().timestamp()
+            if now >= expires:
+                if number == 0:
+                    self.spinning.late(now - plan.look.began_at, plan.rows)
+                self.context.say(f"{Stage.SWEPT_REPORT}: the look is too old; looking again")
+                return False
+            until = min(expires, now + self.context.level.watch_interval.total_seconds())
+            work = self._work(plan, attempt, until, scale.delete_rate / min(tasks or 1, len(pieces)))
+            before = sum(piece.rows for piece in pieces)
+            pieces = run_wave(self.spark, pieces, work, tasks)
+            self.spinning.wave(before, sum(piece.rows for piece in pieces))
+            number += 1
+        return True
+
+    def _work(self, plan: Plan, attempt: int, until: float, rate: float) -> Deletion:
+        """What each task of a wave does. `until`: unix seconds; `rate`: objects a second."""
+        return Deletion(
+            data=self.context.data,
+            artifacts=self.context.workspace,
+            plan_folder=plan.folder,
+            journal=self.record.journal,
+            attempt=attempt,
+            namespace=self.context.namespace,
+            cutoff=self.context.header.cutoff,
+            until=until,
+            lease=self.lease.proof if self.lease else None,
+            rate=rate,
+            unknown_names=unknown_names(self.context),
+            asked_before=self.resumed,
+        )
+
+    def _came_back(self, glance: Glance, plan: Plan) -> bool:
+        """Right before a wave: does any object of the plan belong to a head or tag that appeared since the look?"""
+        if glance.rules_changed():
+            return True
+        metaranges = glance.new_metaranges()
+        if not metaranges:
+            return False
+        seen = glance.read(metaranges)
+        planned = read_in_tasks(self.spark, self.context.workspace, plan.folder, plan.parts, PLAN_SCHEMA)
+        with clear_errors():
+            return bool(among(self.spark, planned, seen.live(self.context)).as_frame().limit(1).count())

@@ -1,0 +1,62 @@
+"""Shared and nested namespaces, and what is known of repositories that may refer here."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from lakegc_core.config.settings import NeighbourSettings
+from lakegc_core.doctor.finding import Level
+from lakegc_core.marks.context import begin_mark, open_repository
+from lakegc_core.names import STAGES
+from tests.core.doctor.conftest import Patient, worst
+from tests.support.marks import finish
+
+
+def beside(patient: Patient, name: str, namespace: str) -> None:
+    patient.server.sandbox.create_repository(name, namespace, age=timedelta(days=5)).set_rules(7)
+
+
+def mark_by_hand(patient: Patient, name: str, **facts: object) -> None:
+    """A complete mark of a repository, written without Spark."""
+    context = begin_mark(open_repository(patient.settings, name, client=patient.client), f"{name}-1")
+    for stage in STAGES:
+        finish(context, stage, **facts if stage == STAGES[-1] else {})
+
+
+@pytest.mark.parametrize("place", ["local://lake", "local://lake/inside", "local://lake/data/inside"])
+def test_another_repository_in_the_same_place_is_an_alarm(on_folder: Patient, place: str) -> None:
+    beside(on_folder, "other", place)
+    finding = on_folder.finding("shared-namespace")
+    assert finding.level is Level.ALARM and "other" in finding.what
+
+
+def test_a_repository_of_which_nothing_is_known_is_a_warning(on_folder: Patient) -> None:
+    beside(on_folder, "other", "local://other")
+    (finding,) = worst(on_folder.examine())
+    assert (finding.name, finding.level) == ("neighbours", Level.WARNING) and "other (no complete mark)" in finding.what
+
+
+def test_it_is_an_alarm_where_it_stops_every_sweep_and_nothing_where_it_is_ignored(on_folder: Patient) -> None:
+    beside(on_folder, "other", "local://other")
+    assert on_folder.at(neighbours=NeighbourSettings(strict=True)).finding("neighbours").level is Level.ALARM
+    assert worst(on_folder.at(neighbours=NeighbourSettings(ignore=("oth*",))).examine()) == []
+
+
+def test_a_repository_that_was_marked_of_late_is_nothing(on_folder: Patient) -> None:
+    beside(on_folder, "other", "local://other")
+    mark_by_hand(on_folder, "other")
+    assert [each.name for each in on_folder.examine().findings] == ["no-mark"]
+
+
+def test_a_repository_that_may_refer_here_is_named(on_s3: Patient) -> None:
+    assert on_s3.store is not None and on_s3.s3 is not None
+    bucket = on_s3.store.bucket
+    store = on_s3.s3.config(f"{on_s3.store.prefix}-far")
+    on_s3.server.sandbox.create_repository("far", f"s3://{bucket}/{store.prefix}", store=store).set_rules(7)
+    mark_by_hand(on_s3, "far", refers_elsewhere={bucket: 3})
+    finding = on_s3.finding("referring")
+    assert finding.level is Level.NOTE and finding.what.startswith("far refer")
+    mark_by_hand(on_s3, "lake")
+    assert {each.name for each in on_s3.examine().findings} == {"slashes-folded", "referring"}

@@ -1,0 +1,145 @@
+"""What the newest complete mark knows, and lakeFS's Iceberg tables."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core import clock, pipeline
+from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.doctor.finding import Level
+from lakegc_core.doctor.newest_mark import examine_newest_mark
+from lakegc_core.marks.catalogue import list_marks
+from lakegc_core.marks.context import MarkContext, begin_mark
+from lakegc_core.names import STAGES
+from lakegc_core.views.history import history_of
+from tests.core.doctor.conftest import Patient
+from tests.support.marks import finish
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AMOUNT = {"objects": 2, "bytes": 30}
+STRANGERS = ("copy of m1", "-m1", "..m1", "m1\x1b[31m", "é", "x" * 65)
+COMMITS = {"known": 1, "retained": 1, "branches": 1}
+
+
+def marked(patient: Patient, mark_id: str = "m1", stages: int = len(STAGES), **facts: dict[str, Any]) -> MarkContext:
+    """A mark written by hand, with facts by stage."""
+    context = begin_mark(patient.open(), mark_id)
+    for stage in STAGES[:stages]:
+        finish(context, stage, **(COMMITS if stage == "retention_commits" else {}) | facts.get(stage, {}))
+    return context
+
+
+def findings(patient: Patient) -> list[tuple[str, Level]]:
+    return [(each.name, each.level) for each in examine_newest_mark(patient.open())]
+
+
+def test_on_a_sound_repository_that_was_really_marked_nothing_is_found(quick: SparkSession, on_folder: Patient) -> None:
+    pipeline.mark(quick, begin_mark(on_folder.open(), "m1"))
+    before = on_folder.files()
+    assert on_folder.examine().findings == ()
+    assert on_folder.files() == before
+
+
+def test_a_repository_without_a_complete_mark_is_a_note(on_folder: Patient) -> None:
+    marked(on_folder, stages=3)
+    assert findings(on_folder) == [("no-mark", Level.NOTE)]
+
+
+def test_foreign_objects_are_told_by_folder_with_their_bytes(on_folder: Patient) -> None:
+    folders = [{"prefix": "exports/", "objects": 2, "bytes": 30}, {"prefix": "", "objects": 1, "bytes": 5}]
+    facts = {"foreign": {"objects": 5, "bytes": 90}, "unknown": AMOUNT, "foreign_prefixes": folders}
+    marked(on_folder, expired_addresses=facts)
+    assert findings(on_folder) == [("foreign-objects", Level.NOTE), ("unknown-names", Level.NOTE)]
+    outside, below = examine_newest_mark(on_folder.open())
+    assert outside.what.startswith("3 objects (60 bytes) outside data/")
+    assert "exports/ 2 objects, 30 bytes; (root) 1 objects, 5 bytes" in outside.what
+    assert below.what.startswith("2 objects (30 bytes) below data/")
+
+
+def test_addresses_in_other_places_are_named(on_folder: Patient) -> None:
+    marked(on_folder, expired_addresses={"refers_elsewhere": {"lake-b": 3, "lake-a": 4}})
+    (finding,) = examine_newest_mark(on_folder.open())
+    assert finding.name == "refers-elsewhere" and "7 addresses" in finding.what and "lake-a, lake-b" in finding.what
+
+
+def test_on_a_folder_addresses_that_name_no_place_are_not_called_another(on_folder: Patient) -> None:
+    """There lakeFS writes whole addresses of its own objects too, and they name no bucket."""
+    marked(on_folder, expired_addresses={"refers_elsewhere": {"": 3}})
+    assert findings(on_folder) == []
+
+
+def test_what_other_repositories_refer_to_here_is_told(on_folder: Patient) -> None:
+    known = {"repositories": 1, "unknown": 0, "named": [], "within": 0.0, "addresses": 12}
+    marked(on_folder, expired_addresses={"neighbours": known})
+    (finding,) = examine_newest_mark(on_folder.open())
+    assert finding.name == "referred-to" and "12 objects" in finding.what and finding.level is Level.NOTE
+
+
+@pytest.mark.parametrize(
+    ("stage", "facts", "name", "level"),
+    [
+        ("namespace_listing", {"nested": 3}, "guard-namespace", Level.ALARM),
+        ("retention_commits", {**COMMITS, "former_heads_unknown": 1}, "guard-known-heads", Level.ALARM),
+        ("expired_addresses", {"missing": 9}, "guard-live-in-listing", Level.ALARM),
+        (
+            "retention_commits",
+            {**COMMITS, "holds": ["tag:v9"], "holds_idle": ["tag:v9"]},
+            "guard-holds",
+            Level.WARNING,
+        ),
+    ],
+)
+def test_guards_that_tell_of_the_repository_are_repeated(
+    on_folder: Patient, stage: str, facts: dict[str, Any], name: str, level: Level
+) -> None:
+    marked(on_folder, **{stage: facts})
+    assert findings(on_folder) == [(name, level)]
+
+
+def test_guards_that_judge_the_mark_alone_are_not_repeated(on_folder: Patient) -> None:
+    """A first mark that finds much garbage is no sickness."""
+    marked(on_folder, expired_addresses={"expired": AMOUNT, "listed": AMOUNT})
+    assert findings(on_folder) == []
+
+
+def test_an_old_mark_is_named_with_its_age(on_folder: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    marked(on_folder)
+    later = clock.now() + timedelta(days=15)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    assert findings(on_folder) == [("old-mark", Level.NOTE)]
+
+
+def test_a_mark_of_a_repository_that_was_created_anew_elsewhere_does_not_count(on_folder: Patient) -> None:
+    context = marked(on_folder)
+    (on_folder.folder / context.mark.folder / "mark.json").write_text("{}") if on_folder.folder else None
+    assert findings(on_folder) == [("no-mark", Level.NOTE)]
+
+
+def test_tables_of_lakefs_iceberg_catalog_are_named_as_not_judged(on_folder: Patient) -> None:
+    on_folder.repository.upload("main", "_lakefs_tables/iceberg/namespaces/a/tables/t", b"pointer")
+    assert findings(on_folder.at(repositories=(RepositoryPolicy(match="*"),))) == [
+        ("iceberg-tables", Level.NOTE),
+        ("no-mark", Level.NOTE),
+    ]
+
+
+def test_folders_among_the_marks_that_are_no_marks_are_named_and_stop_nothing(
+    quick: SparkSession, on_folder: Patient
+) -> None:
+    context = begin_mark(on_folder.open(), "m1")
+    assert on_folder.folder is not None
+    for name in STRANGERS:
+        stranger = on_folder.folder / context.home / "marks" / name
+        stranger.mkdir(parents=True)
+        (stranger / "mark.json").write_text("{}")
+    pipeline.mark(quick, context)
+    (finding,) = examine_newest_mark(on_folder.open())
+    assert (finding.name, finding.level) == ("strangers", Level.NOTE)
+    assert all(repr(name) in finding.what for name in STRANGERS), finding.what
+    assert [mark["state"] for mark in list_marks(on_folder.open())] == ["complete"]
+    assert [mark["mark_id"] for mark in history_of(on_folder.open())["marks"]] == ["m1"]

@@ -1,0 +1,156 @@
+"""What follows from how a store keeps objects: on a real S3 server, and for answers that no server here gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from lakegc_core.doctor.finding import Finding, Level
+from lakegc_core.doctor.store_settings import examine_settings
+from lakegc_core.marks.artifacts import HOME
+from lakegc_core.store.s3.store import S3Store
+from lakegc_core.store.settings import Effect, LifecycleRule, StoreSettings, Untold, Uploads
+from tests.core.doctor.conftest import Patient, worst
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+PLAIN = StoreSettings(False, timedelta(0), "", "", (), Uploads(0, None))
+UNTOLD = Untold("the key may not ask", "the:Right")
+
+
+def findings(told: StoreSettings) -> list[Finding]:
+    return examine_settings(told, home=HOME, metadata="_lakefs", now=NOW)
+
+
+def told(**more: Any) -> list[tuple[str, Level]]:
+    return [(each.name, each.level) for each in findings(replace(PLAIN, **more))]
+
+
+def rule(effect: Effect, prefix: str, *, narrowed: bool = False) -> LifecycleRule:
+    return LifecycleRule("r", effect, prefix, "after 3 days", narrowed)
+
+
+def test_a_plain_store_has_no_findings() -> None:
+    assert told() == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ("versioning", "versioning"),
+        ("soft_delete", "soft-delete"),
+        ("lock", "lock"),
+        ("encryption", "encryption"),
+        ("lifecycle", "lifecycle"),
+        ("uploads", "open-uploads"),
+    ],
+)
+def test_what_cannot_be_told_is_a_note_that_names_the_right_and_never_reads_as_fine(setting: str, name: str) -> None:
+    (found,) = findings(replace(PLAIN, **{setting: UNTOLD}))
+    assert (found.name, found.level) == (name, Level.NOTE)
+    assert "cannot be told: the key may not ask (needs the:Right)" in found.what and "the:Right" in found.do
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "d", "data/", "data/x/", "_lakefs/", "_lakefs/retention/gc/rules/", "_lakefs/re"]
+)
+def test_a_rule_that_expires_what_lakefs_needs_is_an_alarm(prefix: str) -> None:
+    assert told(lifecycle=(rule(Effect.EXPIRES, prefix),)) == [("lifecycle-expires-data", Level.ALARM)]
+    assert told(lifecycle=(rule(Effect.EXPIRES, prefix, narrowed=True),)) == [("lifecycle-expires-data", Level.ALARM)]
+
+
+def test_a_rule_that_expires_metadata_where_the_server_keeps_it_is_an_alarm() -> None:
+    (found,) = examine_settings(
+        replace(PLAIN, lifecycle=(rule(Effect.EXPIRES, "meta/x/"),)), home=HOME, metadata="meta/x", now=NOW
+    )
+    assert found.level is Level.ALARM
+
+
+def test_rules_on_other_things_are_told_apart() -> None:
+    assert told(lifecycle=(rule(Effect.EXPIRES, f"{HOME}/"),)) == [("lifecycle-expires-marks", Level.WARNING)]
+    assert told(lifecycle=(rule(Effect.EXPIRES, "exports/"),)) == [("lifecycle-expires-foreign", Level.NOTE)]
+    assert told(lifecycle=(rule(Effect.EXPIRES, "_lakefs/retention/gc/commits/"),)) == []
+    assert told(lifecycle=(rule(Effect.ARCHIVES, "data/"),)) == [("lifecycle-archives", Level.WARNING)]
+    assert told(lifecycle=(rule(Effect.ARCHIVES, "exports/"),)) == []
+    assert told(lifecycle=(rule(Effect.MOVES, ""),)) == [("lifecycle-moves", Level.NOTE)]
+    assert told(lifecycle=(rule(Effect.ENDS_UPLOADS, ""), rule(Effect.OLD_VERSIONS, "data/"))) == []
+
+
+def test_old_versions_are_a_warning_unless_a_rule_deletes_them() -> None:
+    ends = rule(Effect.OLD_VERSIONS, "")
+    assert told(versioning=True) == [("versioning", Level.WARNING)]
+    assert told(versioning=True, lifecycle=(ends,)) == [("versioning", Level.NOTE)]
+    assert told(versioning=True, lifecycle=(rule(Effect.OLD_VERSIONS, "data/x/"),)) == [("versioning", Level.WARNING)]
+    narrowed = rule(Effect.OLD_VERSIONS, "", narrowed=True)
+    assert told(versioning=True, lifecycle=(narrowed,)) == [("versioning", Level.WARNING)]
+    assert ("versioning", Level.NOTE) in told(versioning=True, lifecycle=UNTOLD)
+
+
+def test_soft_delete_locks_and_keys_are_told() -> None:
+    (soft,) = findings(replace(PLAIN, soft_delete=timedelta(days=7)))
+    assert soft.level is Level.NOTE and "7 days" in soft.what
+    assert told(lock="object lock is on") == [("lock", Level.WARNING)]
+    (key,) = findings(replace(PLAIN, encryption="aws:kms"))
+    assert key.level is Level.NOTE and "kms:Decrypt" in key.do
+
+
+def test_uploads_that_were_left_open_are_a_warning_unless_a_rule_ends_them() -> None:
+    old, new = Uploads(3, NOW - timedelta(days=8)), Uploads(3, NOW - timedelta(days=6))
+    (found,) = findings(replace(PLAIN, uploads=old))
+    assert found.level is Level.WARNING and "3 uploads" in found.what and "8 days" in found.what
+    assert told(uploads=new) == told(uploads=None) == []
+    assert told(uploads=old, lifecycle=(rule(Effect.ENDS_UPLOADS, ""),)) == []
+    assert told(uploads=old, lifecycle=(rule(Effect.ENDS_UPLOADS, "exports/"),)) == [("open-uploads", Level.WARNING)]
+    (many,) = findings(replace(PLAIN, uploads=replace(old, whole=False)))
+    assert many.what.startswith("More than 3")
+
+
+# --- on a real server ---
+
+
+def test_a_rule_on_a_real_bucket_that_expires_data_is_an_alarm(on_bucket: Patient) -> None:
+    assert on_bucket.s3 is not None and on_bucket.store is not None
+    client, where = on_bucket.s3.client(), {"Bucket": on_bucket.store.bucket}
+    expiring = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "ns/data/"}, "Expiration": {"Days": 30}}
+    client.put_bucket_lifecycle_configuration(**where, LifecycleConfiguration={"Rules": [expiring]})
+    found = on_bucket.examine()
+    (finding,) = worst(found)
+    assert finding.level is Level.ALARM and found.is_alarming
+    assert finding.what == "Lifecycle rule tidy deletes objects below data/ after 30 days."
+    elsewhere = expiring | {"Filter": {"Prefix": "logs/"}}
+    client.put_bucket_lifecycle_configuration(**where, LifecycleConfiguration={"Rules": [elsewhere]})
+    assert worst(on_bucket.examine()) == []
+
+
+def test_a_real_versioned_bucket_is_a_warning_until_a_rule_deletes_old_versions(on_bucket: Patient) -> None:
+    assert on_bucket.s3 is not None and on_bucket.store is not None
+    client, where = on_bucket.s3.client(), {"Bucket": on_bucket.store.bucket}
+    client.put_bucket_versioning(**where, VersioningConfiguration={"Status": "Enabled"})
+    assert on_bucket.finding("versioning").level is Level.WARNING
+    ends = {
+        "ID": "old",
+        "Status": "Enabled",
+        "Filter": {"Prefix": "ns/"},
+        "NoncurrentVersionExpiration": {"NoncurrentDays": 30},
+    }
+    client.put_bucket_lifecycle_configuration(**where, LifecycleConfiguration={"Rules": [ends]})
+    assert "after 30 days" in on_bucket.finding("versioning").what
+
+
+def test_uploads_that_stay_open_on_a_real_bucket_are_counted(
+    on_bucket: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert on_bucket.s3 is not None and on_bucket.store is not None
+    on_bucket.s3.client().create_multipart_upload(Bucket=on_bucket.store.bucket, Key="ns/data/x")
+    assert worst(on_bucket.examine()) == [], "an upload of today may be under way"
+    real = S3Store.settings
+
+    def later(store: S3Store) -> StoreSettings:
+        found = real(store)
+        assert isinstance(found.uploads, Uploads) and found.uploads.oldest is not None
+        return replace(found, uploads=replace(found.uploads, oldest=found.uploads.oldest - timedelta(days=10)))
+
+    monkeypatch.setattr(S3Store, "settings", later)
+    assert on_bucket.finding("open-uploads").what.startswith("1 uploads")

@@ -1,0 +1,147 @@
+"""What a mark is compared with, and what became of the objects that were staged at the mark before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.judging.compared import previous_of
+from lakegc_core.marks.context import MarkContext, begin_mark
+from lakegc_core.marks.findings import KEPT
+from lakegc_core.names import Stage
+from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_sandbox import Repository
+from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick, saved
+from tests.support.old_marks import Made, maker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY, HOUR = timedelta(days=1), 3600
+STAGED, OLD = 80, 60
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return maker(tmp_path)
+
+
+def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept(made: Made) -> None:
+    """Otherwise a short answer of the server, given twice, would pass the guard the second time."""
+    made("m1", 0)
+    first = previous_of(made("none", 0.5, stages=0))
+    assert first and first.mark_id == "m1"
+    short = made("m2", 1, live=10, previous=first)
+    assert previous_of(made("m3", 2, stages=0)) == first
+    short.mark.store.write(f"{short.mark.folder}/sweeps/1/plan.json", b"{}")  # somebody has accepted it
+    found = previous_of(made("m4", 3, stages=0))
+    assert found and found.mark_id == "m2"
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A repository of which the mark `m1` was made, and `rewind`, which makes it again what it was."""
+
+    spark: SparkSession
+    lake: Lake
+    repository: Repository
+    m1: MarkContext
+    rewind: Callable[[], None]
+
+
+@pytest.fixture(scope="module")
+def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Marked]:
+    """A hundred committed objects, sixty more that a tag keeps, and eighty staged ones."""
+    with lake(tmp_path_factory.mktemp("measure")) as served, quick(spark):
+        repository = filled(served)
+        m1 = marked(spark, served, "m1")
+        yield Marked(spark, served, repository, m1, saved(served, "lake"))
+
+
+@pytest.fixture
+def here(once: Marked) -> Marked:
+    """The repository right after its mark."""
+    once.rewind()
+    return once
+
+
+def filled(served: Lake) -> Repository:
+    found = served.create("lake")
+    found.set_rules(7)
+    fill(found, "main", "old", OLD)
+    found.commit("main", "old", date=NOW - 30 * DAY)
+    found.tag("v1", "main")
+    for number in range(OLD):
+        found.delete("main", f"old/{number}")
+    fill(found, "main", "new", 100)
+    found.commit("main", "new", date=NOW - 20 * DAY)
+    found.create_branch("bulk", "main")
+    fill(found, "bulk", "staged", STAGED)
+    return found
+
+
+def fill(repository: Repository, branch: str, folder: str, files: int) -> None:
+    for number in range(files):
+        repository.upload(branch, f"{folder}/{number}", f"{folder} {number}".encode(), age=20 * DAY)
+
+
+def marked(spark: SparkSession, served: Lake, mark_id: str) -> MarkContext:
+    """A mark, an hour after the one before."""
+    os.environ["LAKEGC_NOW"] = str(float(os.environ["LAKEGC_NOW"]) + HOUR)
+    mark = begin_mark(served.open("lake"), mark_id, min_age=MIN_AGE, mode="clean")
+    pipeline.mark(spark, mark)
+    return mark
+
+
+def shrink_of(mark: MarkContext) -> Any:
+    (found,) = [verdict for verdict in pipeline.review(mark).verdicts if verdict.name == "shrink"]
+    return found
+
+
+def test_a_bulk_of_staged_objects_is_committed_in_the_night_in_which_other_commits_run_out(here: Marked) -> None:
+    """The sums alone say that 60 staged objects are lost: commits gained 80 and lost 60."""
+    assert here.m1.mark.facts(ExpiredFacts).uncommitted.objects == STAGED
+    here.repository.commit("bulk", "all at once")
+    here.repository.delete_tag("v1")
+    mark = marked(here.spark, here.lake, "m2")
+    facts = mark.mark.facts(ExpiredFacts)
+    assert (facts.uncommitted.objects, facts.expired.objects) == (0, OLD)
+    assert facts.staged_lost == 0
+    assert shrink_of(mark).passed
+
+
+def test_staged_objects_that_are_dropped_in_that_night_are_missed(here: Marked) -> None:
+    for number in range(STAGED // 2):
+        here.repository.delete("bulk", f"staged/{number}")
+    here.repository.commit("bulk", "the other half")
+    here.repository.delete_tag("v1")
+    mark = marked(here.spark, here.lake, "m2")
+    assert mark.mark.facts(ExpiredFacts).staged_lost == STAGED // 2
+    assert "staged objects went from 80 to 0" in shrink_of(mark).description
+    assert not shrink_of(mark).passed
+
+
+def test_where_the_mark_before_does_not_say_what_was_staged_the_sums_decide(here: Marked) -> None:
+    before = here.m1
+    folder = before.mark.stage_folder(Stage.EXPIRED_ADDRESSES, KEPT)
+    for part in before.mark.require(Stage.EXPIRED_ADDRESSES).datasets[KEPT]:
+        before.mark.store.write(f"{folder}/{part.name}", b"damaged")
+    here.repository.commit("bulk", "all at once")
+    here.repository.delete_tag("v1")
+    mark = marked(here.spark, here.lake, "m2")
+    assert mark.mark.facts(ExpiredFacts).staged_lost is None
+    assert not shrink_of(mark).passed
+
+
+def test_nothing_is_counted_where_the_sums_say_that_nothing_is_missed(here: Marked) -> None:
+    here.repository.commit("bulk", "all at once")
+    mark = marked(here.spark, here.lake, "m2")
+    assert mark.mark.facts(ExpiredFacts).staged_lost is None
+    assert shrink_of(mark).passed

@@ -1,0 +1,107 @@
+"""Since when an object has been unreferenced, without a break."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakegc_core.judging import since as findings
+from lakegc_core.marks import sweeps
+from lakegc_core.names import STAGES
+from lakegc_core.spark.session import Mapped
+from tests.support.lake import NOW, Lake
+from tests.support.marks import Marked, finish, marker, parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ADDRESS = pa.schema([findings.SCHEMA.field("address")])
+
+
+@pytest.fixture
+def marked(served: Lake, monkeypatch: pytest.MonkeyPatch) -> Marked:
+    return marker(served, monkeypatch)
+
+
+@pytest.mark.parametrize("held", [findings.MOST_CARRIED, -1], ids=["looked up by workers", "joined by Spark"])
+def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
+    spark: SparkSession, marked: Marked, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    monkeypatch.setattr(findings, "MOST_CARRIED", held)
+    first = marked(1, len(STAGES) - 1)
+    long_ago, now = NOW - timedelta(days=5), NOW + timedelta(days=2)
+    found = {
+        "garbage": "unreferenced",
+        "young": "young",
+        "staged": "staged",
+        "rescued": "unreferenced",
+        "rescued before": "unreferenced",
+        "far": "foreign",
+    }
+    told = [
+        {"address": name, "size": 1, "last_modified": long_ago, "etag": None, "reason": reason, "since": long_ago}
+        for name, reason in found.items()
+    ]
+    schema = findings.SCHEMA
+    kept = [row for row in told if row["reason"] != "unreferenced"]
+    expired = [row for row in told if row["reason"] == "unreferenced"]
+    finish(first, STAGES[-1], {"expired_addresses": (schema, expired), "kept": (schema, kept)})
+    earlier = long_ago - timedelta(days=1)
+    journal = [("rescued", NOW), ("rescued", earlier), ("rescued before", earlier)]
+    parts(
+        first,
+        sweeps.rescues_folder(first),
+        sweeps.RESCUES_SCHEMA,
+        [{"address": name, "at": at} for name, at in journal],
+    )
+
+    rows = Mapped(spark.createDataFrame([(name,) for name in (*found, "new")], "address string"), ADDRESS)
+    second = findings.with_since(spark, marked(2, 0), rows, now.timestamp()).as_frame()
+    since = {row[0]: row[1] / 1e6 for row in second.selectExpr("address", "unix_micros(since)").collect()}
+    assert {name for name, at in since.items() if at == long_ago.timestamp()} == {"garbage", "rescued before"}
+    assert {name for name, at in since.items() if at == now.timestamp()} == {"young", "far", "staged", "rescued", "new"}
+
+
+def test_addresses_whose_hashes_collide_do_not_lend_one_another_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "hash_strings", lambda rows: np.array([len(row) for row in rows.to_pylist()]))
+    known = {"a": 5, "bb": 7, "cc": 6, "dddd": 8}
+    schema = pa.schema([findings.SCHEMA.field("address"), findings.SCHEMA.field("since")])
+    rows = [pa.array(list(known)), pa.array(list(known.values()), pa.int64()).cast(schema.field("since").type)]
+    asked = ["a", "b", "bb", "cc", "dddd", "eeeee", ""]
+    numbers, since = findings._Carried(pa.Table.from_arrays(rows, schema=schema)).find(pa.array(asked))
+    assert dict(zip((asked[number] for number in numbers), since.tolist(), strict=True)) == {"a": 5, "bb": 7, "dddd": 8}
+
+
+def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_it_dead_again(
+    spark: SparkSession, marked: Marked
+) -> None:
+    """However long ago it was seen live: when it ceased to be, nobody has seen."""
+    own = marked(1)
+    seen_again = NOW + timedelta(days=3)
+    theirs = {"garbage": NOW, "began anew": seen_again}
+    rows = [
+        {"address": name, "size": 1, "last_modified": NOW, "etag": None, "reason": "unreferenced", "since": since}
+        for name, since in theirs.items()
+    ]
+    rescue = {"address": "rescued", "at": NOW + timedelta(days=1.5)}
+    parts(own, sweeps.rescues_folder(own), sweeps.RESCUES_SCHEMA, [rescue])
+
+    def since() -> dict[str, float]:
+        candidates = [(name, NOW) for name in ("garbage", "rescued", "found live", "began anew")]
+        frame = spark.createDataFrame(candidates, "address string, since timestamp")
+        after = findings.with_later_findings(spark, own, frame)
+        return {row[0]: row[1] / 1e6 for row in after.selectExpr("address", "unix_micros(since)").collect()}
+
+    now, long_ago = own.header.started_at, NOW.timestamp()
+    assert since() == {"garbage": long_ago, "rescued": now, "found live": long_ago, "began anew": long_ago}
+    later = marked(3, len(STAGES) - 1)
+    rows.append({**rows[0], "address": "rescued"})
+    finish(later, STAGES[-1], {"expired_addresses": (findings.SCHEMA, rows), "kept": (findings.SCHEMA, [])})
+    now = later.header.started_at
+    assert since() == {"garbage": long_ago, "rescued": now, "found live": now, "began anew": seen_again.timestamp()}
+    marked(4, 2)
+    assert set(since().values()) == {(NOW + timedelta(days=4)).timestamp()}

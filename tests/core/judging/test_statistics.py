@@ -1,0 +1,78 @@
+"""Ages and sizes of what is expired, counted part by part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakegc_core.judging import statistics
+from lakegc_core.policy.facts import Folder
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables import gather as gathering
+from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.parts import PartWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+EXPIRED = pa.schema([("address", pa.string()), ("size", pa.int64())])
+
+
+def table(*rows: tuple[float, int]) -> pa.Table:
+    """Rows of (age in days, size in bytes)."""
+    return pa.table(
+        {
+            "last_modified": pa.array([NOW - timedelta(days=days) for days, _ in rows], pa.timestamp("us", tz="UTC")),
+            "size": pa.array([size for _, size in rows], pa.int64()),
+        }
+    )
+
+
+def test_each_object_is_in_one_class_of_age_and_one_of_size_and_parts_add_up() -> None:
+    one = statistics.sums(table((6.9, 999), (7, 1000), (800, 10**9)), NOW.timestamp())
+    two = statistics.sums(table((7.1, 5)), NOW.timestamp())
+    ages, sizes = (
+        {
+            each.name: (each.objects, each.bytes)
+            for each in statistics.by_class(Counter(one) + Counter(two), kind)
+            if each.objects
+        }
+        for kind in ("age", "size")
+    )
+    assert ages == {"under a week": (1, 999), "1–4 weeks": (2, 1005), "over 2 years": (1, 10**9)}
+    assert sizes == {"under 1 kB": (2, 1004), "1–100 kB": (1, 1000), "1 GB and more": (1, 10**9)}
+
+
+def test_no_objects_are_in_no_class() -> None:
+    assert statistics.sums(table(), NOW.timestamp()) == {}
+    assert [each.objects for each in statistics.by_class({}, "age")] == [0] * (len(statistics.AGES) + 1)
+
+
+@pytest.mark.parametrize(("together", "few"), [(250_000, 250_000), (1, 250_000), (1, 0)])
+def test_the_largest_prefixes_are_folders_by_bytes(
+    quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, few: int
+) -> None:
+    monkeypatch.setattr(gathering, "_ROWS_PER_PARTITION", together)
+    monkeypatch.setattr(gathering, "_FEW_ROWS", few)
+    config = LocalConfig(str(tmp_path))
+    rows = [("data/a/1", 5), ("data/a/2", 6), ("data/b/1", 10), ("0123", 3), ("data/a\n/x", 4)]
+    rows += [(f"more/{number}/x", 1) for number in range(20)]
+    sources = []
+    for share in (rows[:2], rows[2:]):
+        writer = PartWriter(config, "parts", EXPIRED)
+        writer.write(pa.RecordBatch.from_arrays(list(map(list, zip(*share, strict=True))), schema=EXPIRED))
+        sources += [Source(config, "parts", part, "m1") for part in writer.close()]
+    found, _ = statistics.largest(quick, sources, [], ())
+    assert found[:4] == (
+        Folder("data/a/", 2, 11),
+        Folder("data/b/", 1, 10),
+        Folder("data/a\n/", 1, 4),
+        Folder("", 1, 3),
+    )
+    assert [each.prefix for each in found[4:]] == sorted(f"more/{number}/" for number in range(20))[:6]

@@ -1,0 +1,111 @@
+"""The stage reads everything that retained commits refer to, each range once; what it cannot read whole is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core.errors import IncompleteError, LakegcError, MarkError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import STAGES
+from lakegc_core.policy.facts import CommittedFacts
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS_SCHEMA
+from lakegc_core.stages import committed_addresses
+from lakegc_core.tables.parts import read_part
+from lakegc_sandbox import Repository
+from lakegc_sandbox.files.graveler_writer import Commit
+from tests.support.lake import Lake, lake
+from tests.support.marks import Rows, finish
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class World:
+    """Two commits that share most of what they show, and a mark that has come as far as their retention."""
+
+    served: Lake
+    repository: Repository
+    commits: tuple[Commit, Commit]
+    context: MarkContext
+
+    def retain(self, *commits: Commit, others: tuple[Commit, ...] = (), stated: int | None = None) -> MarkContext:
+        rows, idle = (
+            [{"commit_id": each.id, "metarange_id": each.meta_range_id, "kept_by": "rules"} for each in some]
+            for some in (commits, others)
+        )
+        datasets: dict[str, tuple[object, Rows]] = {
+            STAGES[2]: (COMMITS_SCHEMA, rows),
+            OTHERS: (COMMITS_SCHEMA, idle),
+            "refs": (REFS_SCHEMA, []),
+        }
+        finish(self.context, STAGES[2], datasets, retained_metaranges=len(rows) if stated is None else stated)  # type: ignore[arg-type]
+        return self.context
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Range and address of all that was read."""
+        parts = self.context.mark.require(STAGES[3]).datasets[STAGES[3]]
+        folder = self.context.mark.stage_folder(STAGES[3])
+        return sorted(
+            (row["range_id"], row["address"])
+            for part in parts
+            for batch in read_part(self.context.workspace, folder, part)
+            for row in batch.to_pylist()
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        for number in range(6):
+            repository.upload("main", f"a/{number}", bytes(number + 1), age=timedelta(days=9))
+        first = repository.commit("main", "six")
+        repository.upload("main", "z", b"new", age=timedelta(days=8))
+        second = repository.commit("main", "seven")
+        context = served.begin("lake", "m1")
+        finish(context, STAGES[0])
+        finish(context, STAGES[1])
+        yield World(served, repository, (first, second), context)
+
+
+def test_what_two_commits_share_is_read_once_and_all_of_it_is_there(quick: SparkSession, world: World) -> None:
+    committed_addresses(quick, world.retain(*world.commits))
+    rows = world.rows()
+    live = {entry.address for _, entry in world.repository.objects("main")}
+    assert {address for _, address in rows} == live and len(live) == 7
+    assert len(rows) == len(set(rows)), "a range that both commits hold is read once"
+    facts = world.context.mark.facts(CommittedFacts)
+    assert (facts.metaranges, facts.addresses) == (2, len(rows))
+    assert facts.references == facts.references_read > facts.ranges
+    assert facts.checksum == facts.checksum_read != 0
+
+
+def test_a_range_that_is_missing_or_damaged_ends_the_stage_with_an_error(quick: SparkSession, world: World) -> None:
+    context = world.retain(*world.commits)
+    metadata = world.served.files("lake") / "_lakefs"
+    file = max((each for each in metadata.iterdir() if len(each.name) == 64), key=lambda each: each.stat().st_size)
+    whole = file.read_bytes()
+    for damage in (whole[:-1], b"", None):
+        file.unlink() if damage is None else file.write_bytes(damage)
+        with pytest.raises(LakegcError, match=file.name):
+            committed_addresses(quick, context)
+    assert context.mark.manifest(STAGES[3]) is None, "what is half read does not count"
+    file.write_bytes(whole)
+    committed_addresses(quick, context)
+
+
+def test_fewer_metaranges_than_were_retained_are_an_error(quick: SparkSession, world: World) -> None:
+    with pytest.raises(IncompleteError):
+        committed_addresses(quick, world.retain(*world.commits, stated=3))
+
+
+def test_without_the_stage_before_it_nothing_is_read(world: World) -> None:
+    with pytest.raises(MarkError, match="retention_commits of mark m1 is not finished"):
+        committed_addresses(None, world.context)  # type: ignore[arg-type]

@@ -1,0 +1,34 @@
+"""Which holds by path hold nothing: what was not looked through to its end is not called idle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core.references.ranges import idle_paths
+from tests.support.path_world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_hold_whose_paths_only_retained_commits_show_is_not_idle(spark: SparkSession, world: World) -> None:
+    globs = ["lgeal/**", "legal/**", "tables/4", "**/3", "**/nothing", "legal/2024/??b.pdf"]
+    found = idle_paths.idle_paths(spark, world.context, globs)
+    assert found.idle == ("**/nothing", "lgeal/**", "tables/4")
+    assert found.untold == ()
+    assert idle_paths.idle_paths(spark, world.context, []).idle == ()
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "idle"), [("MOST_RANGES", 1, ("lgeal/**",)), ("MOST_METARANGES", 0, ()), ("MOST_RANGES", 0, ())]
+)
+def test_what_was_not_looked_through_to_the_end_is_not_called_idle(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, idle: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(idle_paths, limit, most)
+    monkeypatch.setattr(idle_paths, "run_tasks", lambda spark, items, task, width: list(task(items[0])))
+    found = idle_paths.idle_paths(spark, world.context, ["**/nothing", "lgeal/**"])
+    assert found.idle == idle
+    assert set(found.untold) == {"**/nothing", "lgeal/**"} - set(idle)

@@ -1,0 +1,102 @@
+"""What becomes of a range follows from what the mark below and the metaranges say of it; contradictions are errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.references.ranges.range_counts import (
+    _BEFORE,
+    _COUNTED,
+    _JUDGED,
+    _NOW,
+    _ChangedRanges,
+    _Counted,
+    _Judging,
+)
+from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, RangeReader
+from lakegc_core.store.local import LocalConfig
+
+ID = "a" * 64
+Said = dict[str, Any]
+
+
+def before(references: int, count: int = 5, read_in: str = "m1") -> Said:
+    return {"kind": _BEFORE, "references": references, "count": count, "most": count, "read_in": read_in}
+
+
+def now(references: int, count: int = 5, most: int = 0) -> Said:
+    keys = {"min_key": b"a", "max_key": b"b"}
+    return {"kind": _NOW, "references": references, "count": count, "most": most or count} | keys
+
+
+def judged(*said: Said) -> pa.Table:
+    rows = [{"hash": 1, "range_id": ID} | each for each in said]
+    (found,) = _Judging(("m2", "m1"))(pa.Table.from_pylist(rows, _COUNTED))
+    return found.select(_JUDGED.names).cast(_JUDGED)
+
+
+def changing(folder: Path) -> _ChangedRanges:
+    home = LocalConfig(str(folder))
+    reading = RangeReader(home, home, "here", "_lakefs", Namespace("s3://bucket/lake"), "m3")
+    return _ChangedRanges(reading, home, "here/ranges")
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "references"),
+    [
+        ([before(2)], "ranges", 2),
+        ([before(2), now(1), now(-1), now(1)], "ranges", 3),
+        ([before(2), now(-1), now(-1)], "ranges_dropped", 0),
+        ([now(1), now(1)], "ranges_added", 2),
+    ],
+)
+def test_a_range_is_held_still_or_added_or_dropped(said: list[Said], verdict: str, references: int) -> None:
+    (row,) = judged(*said).to_pylist()
+    assert (row["verdict"], row["references"]) == (verdict, references)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [before(1), now(-1), now(-1)],
+        [before(1), now(1, count=6)],
+        [before(1, read_in="m0")],
+        [now(1), now(-1)],
+        [now(-1)],
+    ],
+    ids=["dropped twice", "of another size", "read in no layer", "came and went", "dropped and never held"],
+)
+def test_what_contradicts_the_mark_below_is_an_error(tmp_path: Path, said: list[Said]) -> None:
+    with pytest.raises(
+        CorruptFileError, match=r"Ranges such as a{64} do not agree .* Make a new mark: it will be a clean one"
+    ):
+        list(changing(tmp_path)(iter(judged(*said).to_batches())))
+
+
+@pytest.mark.parametrize("said", [[now(1), now(1, count=6)], [now(2, most=6)]], ids=["in two parts", "in one part"])
+def test_metaranges_that_disagree_on_a_new_range_are_an_error(tmp_path: Path, said: list[Said]) -> None:
+    with pytest.raises(CorruptFileError, match=f"Two metaranges disagree on range {ID}"):
+        list(changing(tmp_path)(iter(judged(*said).to_batches())))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_of_a_range_that_many_metaranges_hold_one_row_is_told(sign: int) -> None:
+    own = {"metarange_id": "m", "checksum": 0, "min_key": b"a", "max_key": b"b"}
+    rows = [own | {"range_id": name, "count": count} for name in ("x", "y") for count in (3, 4, 3)]
+    said = _Counted(sign)(pa.RecordBatch.from_pylist([own | {"range_id": "", "count": 2}, *rows], METARANGES_SCHEMA))
+    told = {name: value if isinstance(value, int) else value.tolist() for name, value in said.items()}
+    assert sorted(told.pop("range_id")) == ["x", "y"] and len(set(told.pop("hash"))) == 2
+    assert told == {
+        "kind": _NOW,
+        "references": [3 * sign] * 2,
+        "count": [3, 3],
+        "most": [4, 4],
+        "min_key": [b"a"] * 2,
+        "max_key": [b"b"] * 2,
+    }

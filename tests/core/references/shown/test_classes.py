@@ -1,0 +1,53 @@
+"""Which class of candidates lakeFS is asked about first."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakegc_core.references.shown.classes import EVERY, SIZES, ranked, total
+
+
+def ranks(*rows: tuple[int, int, bool]) -> list[int]:
+    """The ranks of classes of (size, bytes in all, waited)."""
+    columns = {
+        "size": [size for size, _, _ in rows],
+        "objects": [1] * len(rows),
+        "bytes": [whole for _, whole, _ in rows],
+        "waited": [waited for _, _, waited in rows],
+    }
+    (batch,) = ranked(iter(pa.table(columns).to_batches()))
+    assert batch.schema == SIZES
+    found: list[int] = batch.column(SIZES.names[-1]).to_pylist()
+    return found
+
+
+def in_order(*rows: tuple[int, int, bool]) -> bool:
+    found = ranks(*rows)
+    return found == sorted(found) and len(set(found)) == len(found)
+
+
+def test_what_waited_comes_first_then_what_frees_most_and_empty_objects_last() -> None:
+    assert in_order((8, 1, True), (16, 1 << 60, False), (24, 1 << 20, False), (32, 2, False), (0, 0, False))
+    assert in_order((8, 1 << 30, True), (16, 1 << 20, True), (24, 1 << 30, False))
+
+
+def test_empty_objects_come_last_though_they_have_waited() -> None:
+    assert in_order((8, 1, False), (0, 0, True))
+    assert ranks((0, 0, True)) == ranks((0, 0, False))
+
+
+def test_no_class_has_the_rank_of_entries_that_are_alike_to_all() -> None:
+    every = [
+        (size, whole, waited) for size in (0, 1, 7, 1 << 62) for whole in (0, 1, (1 << 63) - 1) for waited in (0, 1)
+    ]
+    assert min(ranks(*((size, whole, bool(waited)) for size, whole, waited in every))) > EVERY
+
+
+def test_classes_of_like_bytes_are_told_apart_by_their_sizes_so_that_a_budget_can_end_between_them() -> None:
+    assert len(set(ranks(*((size, 1 << 20, False) for size in range(8, 16))))) == 8
+
+
+def test_totals_are_of_all_classes_and_zero_of_none() -> None:
+    table = pa.table({"objects": [2, 3], "bytes": [10, 1 << 40]})
+    assert total(table) == {"objects": 5, "bytes": 10 + (1 << 40)}
+    assert total(table.slice(0, 0)) == {"objects": 0, "bytes": 0}

@@ -1,0 +1,149 @@
+"""The staged dump is read whole, or not at all; every branch is listed where the dump is blind."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Stage
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.references.staged import _files, _no_files, dump_staged, objects_of, protect_listed, read_dump_file
+from lakegc_core.tables.parts import read_part
+from tests.support.lake import NO_SPARK, lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def dump_file(*addresses: str | None, column: str = "physical_address") -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({column: pa.array(addresses, pa.string())}), sink)
+    return sink.getvalue()
+
+
+def test_a_file_of_the_dump_gives_all_its_addresses() -> None:
+    found = [batch.column(0).to_pylist() for batch in read_dump_file(dump_file("data/a", "data/b"), "f")]
+    assert found == [["data/a", "data/b"]]
+    assert [batch.num_rows for batch in read_dump_file(dump_file(), "f")] in ([], [0])
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "does not read as parquet"),
+        (b"[]", "does not read as parquet"),
+        (dump_file("data/a")[:-1], "does not read as parquet"),
+        (dump_file("data/a")[4:], "does not read as parquet"),
+        (dump_file("data/a", column="address"), "no column physical_address"),
+        (dump_file("data/a", None), "empty address"),
+    ],
+)
+def test_a_file_of_the_dump_that_is_not_whole_is_an_error(data: bytes, sentence: str) -> None:
+    with pytest.raises(CorruptFileError, match=sentence):
+        list(read_dump_file(data, "f"))
+
+
+def test_a_dump_of_fewer_files_than_pages_is_not_whole(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        repository.upload("main", "a", b"1")
+        context = served.begin("lake", "m1")
+        (location,) = context.client.prepare_uncommitted("lake").locations
+        assert len(_files(context, [location])) == 1
+        with pytest.raises(IncompleteError, match=r"2 pages .* only 1 files"):
+            _files(context, [location, location])
+
+
+def test_a_server_that_says_that_nothing_is_staged_must_have_written_nothing(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        served.create("lake")
+        context = served.begin("lake", "m1")
+        assert _no_files(context, "run") == []
+        file = served.files("lake") / "_lakefs/retention/gc/uncommitted/run/part-0"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"x")
+        with pytest.raises(IncompleteError, match="nothing is staged, and yet wrote"):
+            _no_files(context, "run")
+
+
+def test_a_dump_that_is_damaged_is_an_error_and_one_of_nothing_staged_has_no_rows(
+    quick: SparkSession, tmp_path: Path
+) -> None:
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        context = served.begin("lake", "m1")
+        nothing = dump_staged(NO_SPARK, context, "nothing")
+        assert (nothing.datasets[Stage.UNCOMMITTED_ADDRESSES], nothing.facts.rows) == ([], 0)
+        address = repository.upload("main", "a", b"1")
+        found = dump_staged(quick, context, "whole")
+        rows = [
+            row
+            for part in found.datasets[Stage.UNCOMMITTED_ADDRESSES]
+            for batch in read_part(context.workspace, "whole", part)
+            for row in batch.to_pylist()
+        ]
+        assert rows == [{"address": address, "exact": True}] and found.facts.rows == 1
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(context.client), "prepare_uncommitted", damaging(served.files("lake"), context))
+            with pytest.raises(CorruptFileError, match="does not read as parquet"):
+                dump_staged(quick, context, "damaged")
+
+
+def damaging(folder: Path, context: MarkContext) -> Callable[..., object]:
+    """A dump of which each file lost its end once the server had written it."""
+    prepare = type(context.client).prepare_uncommitted
+
+    def prepared(client: LakeFSClient, repository: str) -> object:
+        found = prepare(client, repository)
+        for key in _files(context, found.locations):
+            (folder / key).write_bytes((folder / key).read_bytes()[:-3])
+        return found
+
+    return prepared
+
+
+def test_every_reading_of_a_listed_address_is_protected_and_none_outside_the_namespace() -> None:
+    namespace = Namespace("s3://bucket/lake")
+    shown = ["s3://bucket/lake/data/a%20b", "s3://bucket/lake2/data/x", "s3://bucket/lake/data/c"]
+    found = {row["address"]: row["exact"] for row in protect_listed(namespace, shown).to_pylist()}
+    assert {"data/a b", "data/a%20b", "data/c"} <= found.keys() and found["data/c"] is True
+    assert not any("lake2" in address or address == "data/x" for address in found)
+    assert protect_listed(namespace, []).num_rows == 0
+
+
+# --- branches, where every one is listed ---
+
+
+def test_a_branch_that_is_deleted_meanwhile_shows_nothing_more(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        repository.upload("main", "a", b"1")
+        repository.commit("main", "one")
+        assert [stats.path for page in objects_of(served.client, "lake", "main") for stats in page] == ["a"]
+        assert list(objects_of(served.client, "lake", "deleted-meanwhile")) == []
+
+
+@pytest.mark.parametrize(
+    "answer", [{"message": "not found"}, {"message": "invalid API endpoint"}, b"<html>proxy</html>"]
+)
+@pytest.mark.parametrize("branch", ["main", "deleted-meanwhile"])
+def test_any_other_404_about_a_branch_is_an_error(tmp_path: Path, answer: object, branch: str) -> None:
+    with lake(tmp_path) as served:
+        served.create("lake")
+        served.server.fault = lambda method, path, query: (404, answer) if path.endswith("/objects/ls") else None
+        gone = branch != "main" and answer == {"message": "not found"}
+        if gone:
+            assert list(objects_of(served.client, "lake", branch)) == []
+        else:
+            with pytest.raises(LakeFSError):
+                list(objects_of(served.client, "lake", branch))

@@ -1,0 +1,131 @@
+"""Whether a mark may be swept, and from when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.errors import MarkError, RefusedError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import STAGES
+from lakegc_core.policy.guards import GUARDS, Verdict
+from lakegc_core.policy.safety import FULL, STANDARD, Level
+from lakegc_core.sweep.authorize import check_look_delay, confirmed_at, judge, ready_at, refusal
+from lakegc_core.sweep.read_sample import Sample
+from tests.support.lake import NOW, Lake
+from tests.support.marks import finish
+from tests.support.old_marks import DAY, Made, maker
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return maker(tmp_path)
+
+
+def test_the_gap_begins_when_the_commits_had_been_read(made: Made) -> None:
+    """What was referred to while they were being read may have been let go before the end."""
+    context = made("m1", 0)
+    context.policy = SimpleNamespace(safety=None)
+    read = context.mark.require("retention_commits")
+    assert confirmed_at(context) == read.finished_at + FULL.gap.total_seconds() > read.started_at + DAY
+
+
+# --- a served mark ---
+
+
+def whole(served: Lake, level: Level = FULL, **expired: Any) -> MarkContext:
+    """A mark, all of whose stages were done at NOW."""
+    context = served.begin("lake", "m1", safety_level=level.name, min_age=timedelta(hours=25))
+    for stage in STAGES:
+        finish(context, stage, **expired) if stage == STAGES[-1] else finish(context, stage)
+    return context
+
+
+def test_the_sweep_judges_only_a_whole_and_unaltered_mark(served: Lake) -> None:
+    context = whole(served)
+    assert [verdict.name for verdict in judge(context)] == [guard.name for guard in GUARDS]
+    (served.files("lake") / context.mark.stage_folder(STAGES[1]) / "manifest.json").unlink()
+    with pytest.raises(MarkError, match="uncommitted_addresses of mark m1 is not finished"):
+        judge(context)
+
+
+def test_what_is_learnt_at_the_sweep_counts_and_a_backup_that_lakegc_yaml_demands(served: Lake) -> None:
+    context = whole(served)
+
+    def failed(context: MarkContext = context, **more: Any) -> set[str]:
+        return {verdict.name for verdict in judge(context, **more) if verdict.stops}
+
+    before = failed()
+    assert not before & {"reads", "clocks", "backup"}
+    assert failed(sample=Sample((("main", "a"),), {"main/a": 410})) - before == {"reads"}
+    assert failed(skew=7200.0) - before == {"clocks"}
+    assert failed(replace(context, policy=RepositoryPolicy(match="*", backup=True))) - before == {"backup"}
+
+
+def test_a_look_waits_until_uploads_of_the_time_of_the_listing_are_staged(
+    served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = whole(served, STANDARD)
+    delay = STANDARD.look_delay.total_seconds()
+    assert delay > 60
+    for late, refused in ((0, True), (delay - 1, True), (delay, False)):
+        monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + late))
+        if refused:
+            with pytest.raises(RefusedError, match=r"listed too short a time ago.*Sweep it in \d+ minutes"):
+                check_look_delay(context)
+        else:
+            check_look_delay(context)
+
+
+@pytest.mark.parametrize(
+    ("expired", "confirmed", "waits"), [(5, 0, True), (5, 2, False), (0, 0, False)], ids=["new", "some old", "none"]
+)
+def test_a_mark_is_ready_when_the_gap_of_what_it_found_is_over(
+    served: Lake, expired: int, confirmed: int, waits: bool
+) -> None:
+    context = whole(
+        served, expired={"objects": expired, "bytes": 1}, confirmed={"objects": confirmed, "bytes": 0}, asked_at=None
+    )
+    gap = FULL.gap.total_seconds()
+    assert ready_at(context) - NOW.timestamp() == (gap if waits else FULL.look_delay.total_seconds())
+
+
+def test_a_stricter_lakegc_yaml_lengthens_the_gap(served: Lake) -> None:
+    context = whole(served, STANDARD)
+    said = replace(context, policy=RepositoryPolicy(match="*", safety="full"))
+    assert confirmed_at(said) - confirmed_at(context) == pytest.approx(
+        FULL.gap.total_seconds() - context.level.look_delay.total_seconds()
+    )
+
+
+def test_a_refusal_names_every_guard_that_stops_and_says_whether_anything_was_deleted(served: Lake) -> None:
+    context = whole(served)
+    verdicts = [
+        Verdict("order", False, "ERROR", "out of order"),
+        Verdict("shrink", False, "ERROR", "half is gone", accepted_because="dropped"),
+        Verdict("holds", False, "WARN", "a hold holds nothing"),
+        Verdict("namespace", True, "ERROR", "fine"),
+    ]
+    said = refusal(context, verdicts)
+    assert said == "Mark m1 of lake is not swept. Nothing was deleted.\n  order: out of order"
+    assert "broke off. Nothing more was deleted." in refusal(context, verdicts, begun=True)
+
+
+def test_a_stricter_lakegc_yaml_sets_the_limits_of_the_guards(served: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lakegc_core.policy.safety import NONE
+
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    context = whole(served, NONE)
+    monkeypatch.setenv("LAKEGC_NOW", str(context.header.started_at + 15 * DAY))
+
+    def failed(safety: str | None) -> set[str]:
+        policy = RepositoryPolicy(match="*", safety=safety)
+        return {verdict.name for verdict in judge(replace(context, policy=policy)) if verdict.stops}
+
+    assert failed("full") - failed(None) == {"mark-age"}

@@ -1,0 +1,158 @@
+"""The look and the glances after it: another server, moved heads, new refs and changed rules do not pass unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core.errors import IncompleteError, RefusedError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.references.commits.commit_walk import REFS_SCHEMA
+from lakegc_core.references.commits.retained import heads_digest
+from lakegc_core.references.of_neighbours import KEYS_SCHEMA
+from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.staged import STAGED_SCHEMA as STAGED_SCHEMA
+from lakegc_core.spark.session import Mapped
+from lakegc_core.sweep.look import Glance, Look, Reads, take_look
+from lakegc_core.tables.joins import among
+from lakegc_sandbox import Repository
+from tests.support.lake import NO_SPARK, Lake, lake
+from tests.support.marks import parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class World:
+    served: Lake
+    repository: Repository
+    context: MarkContext
+
+    def look(self, **seen: Any) -> Look:
+        """A look that saw the refs of now, and nothing else but what is said."""
+        client = self.context.client
+        refs = [
+            {"kind": kind, "name": ref.name, "commit_id": ref.commit_id}
+            for kind, every in (("branch", client.branches("lake")), ("tag", client.tags("lake")))
+            for ref in every
+        ]
+        nothing = dict.fromkeys(("staged", "commits", "committed"), ())
+        told: dict[str, Any] = {"refs": parts(self.context, "look/commits/refs", REFS_SCHEMA, refs)}
+        told["reads"] = Reads.below("read")
+        return Look(began_at=1.0, finished_at=2.0, folder="look", **{**nothing, **told, **seen})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        repository.set_rules(7)
+        repository.upload("main", "a", b"1")
+        repository.commit("main", "one")
+        yield World(served, repository, served.begin("lake", "m1"))
+
+
+# --- the look ---
+
+
+@pytest.mark.parametrize(
+    "other", [{"repository_created": 1}, {"storage_namespace": "s3://bucket/else"}], ids=["created anew", "moved"]
+)
+def test_a_repository_that_is_not_the_one_that_was_marked_is_not_swept(world: World, other: dict[str, Any]) -> None:
+    context = replace(world.context, header=replace(world.context.header, **other))
+    with pytest.raises(RefusedError, match="not the one that was marked"):
+        take_look(NO_SPARK, context, "look", Reads.below("read"))
+
+
+def test_a_namespace_that_is_shared_by_now_is_not_swept(world: World) -> None:
+    own = world.context.client.repository("lake")
+    inside = replace(own, id="other", storage_namespace="s3://bucket/lake/data/x")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(world.context.client), "repositories", lambda client: iter([own, inside]))
+        with pytest.raises(RefusedError, match="shared with, or nested in or around, that of other"):
+            take_look(NO_SPARK, world.context, "look", Reads.below("read"))
+
+
+def test_a_look_at_a_server_that_lists_no_branch_is_an_error(world: World) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(world.context.client), "branches", lambda *_: iter(()))
+        with pytest.raises(IncompleteError, match="lists no branch"):
+            take_look(NO_SPARK, world.context, "look", Reads.below("read"))
+
+
+def test_heads_that_moved_before_the_staged_dump_or_after_it_are_noticed(world: World) -> None:
+    now = heads_digest(world.context.client.branches("lake"))
+    assert not world.look(heads=(now, now)).heads_moved(world.context)
+    assert world.look(heads=("other", now)).heads_moved(world.context)
+    world.repository.upload("main", "b", b"2")
+    world.repository.commit("main", "two")
+    assert world.look(heads=(now, now)).heads_moved(world.context)
+
+
+def test_live_is_what_is_staged_newly_committed_or_referred_to_by_neighbours(quick: SparkSession, world: World) -> None:
+    row = {"range_id": "r", "address": "committed", "exact": False, "size": 1, "e_tag": "t"}
+    look = world.look(
+        staged=parts(world.context, "look/uncommitted", STAGED_SCHEMA, [{"address": "staged", "exact": True}]),
+        committed=parts(world.context, "read/committed", ROWS_SCHEMA, [row]),
+        neighbours=parts(world.context, "look/neighbours", KEYS_SCHEMA, [{"address": "theirs"}]),
+    )
+    every = ("staged", "committed", "theirs", "garbage")
+    planned = Mapped(quick.createDataFrame([(name,) for name in every], "address string"), KEYS_SCHEMA)
+    found = among(quick, planned, look.live(world.context)).as_frame()
+    assert found.columns == ["address"]
+    assert {each[0] for each in found.collect()} == {"staged", "committed", "theirs"}
+
+
+# --- the glances ---
+
+
+def test_a_head_or_a_tag_that_appears_is_told_once(quick: SparkSession, world: World) -> None:
+    glance = Glance(quick, world.context, world.look())
+    assert glance.new_metaranges() == []
+    world.repository.upload("main", "b", b"2")
+    second = world.repository.commit("main", "two")
+    assert glance.new_metaranges() == [second.meta_range_id]
+    assert glance.new_metaranges() == []
+    world.repository.tag("v1", second.id)
+    assert glance.new_metaranges() == [], "its commit is known"
+    world.repository.upload("main", "c", b"3")
+    third = world.repository.commit("main", "three")
+    world.repository.tag("v2", third.id)
+    world.repository.delete("main", "a")
+    fourth = world.repository.commit("main", "four")
+    assert glance.new_metaranges() == sorted({third.meta_range_id, fourth.meta_range_id})
+
+
+@pytest.mark.parametrize("days", [6, 8, None])
+def test_rules_that_are_others_than_the_look_saw_are_noticed(
+    quick: SparkSession, world: World, days: int | None
+) -> None:
+    seen = SimpleNamespace(retention_commits=SimpleNamespace(rules={"default": 7, "branches": {}}))
+    glance = Glance(quick, world.context, world.look(facts=seen))
+    assert not glance.rules_changed()
+    if days is None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(world.context.client), "gc_rules", lambda *_: None)
+            assert glance.rules_changed()
+    else:
+        world.repository.set_rules(days)
+        assert glance.rules_changed()
+
+
+def test_a_look_at_a_server_that_was_restored_since_the_mark_is_an_error(world: World) -> None:
+    from types import SimpleNamespace
+
+    from lakegc_core.sweep import look as looks
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(looks, "dump_staged", lambda *_: None)
+        facts = SimpleNamespace(former_heads_unknown=2)
+        patch.setattr(looks, "find_retained", lambda *_, **__: SimpleNamespace(facts=facts))
+        with pytest.raises(RefusedError, match="2 heads that the mark saw are unknown to lakeFS now"):
+            take_look(NO_SPARK, world.context, "look", Reads.below("read"))

@@ -1,0 +1,80 @@
+"""Lost objects: the store is asked, and only its own "there is none" makes an object lost."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakegc_core.errors import StoreError
+from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.sweep.lost import absent, present, seen_again, told_apart
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalConfig:
+    """A store that holds `data/there` alone."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/there").write_bytes(b"x")
+    return LocalConfig(str(tmp_path))
+
+
+def table(*rows: tuple[str, str]) -> pa.Table:
+    return pa.table({"address": [row[0] for row in rows], "size": [1] * len(rows), "outcome": [row[1] for row in rows]})
+
+
+def test_what_is_live_again_and_yet_gone_is_lost_and_what_is_there_is_rescued(store: LocalConfig) -> None:
+    found = told_apart(
+        table(("data/gone", "rescued"), ("data/there", "rescued"), ("data/gone too", "rescued"), ("data/x", "planned")),
+        store,
+    )
+    assert found["outcome"].to_pylist() == ["lost", "rescued", "lost", "planned"]
+    assert found.column_names == ["address", "size", "outcome"]
+
+
+def test_what_another_mark_deleted_is_gone_only_if_the_store_lacks_it(quick: SparkSession, store: LocalConfig) -> None:
+    there = LocalStore(store).head("data/there").last_modified
+    before = there - timedelta(seconds=2)
+    rows = [("data/gone", 1, there), ("data/there", 1, there), ("data/there", 1, before), ("data/there", 2, there)]
+    frame = quick.createDataFrame(rows, "address string, size long, last_modified timestamp")
+    told = [(row["address"], row["outcome"]) for row in seen_again(frame.coalesce(1), store).collect()]
+    seen, other = ("data/there", "seen_again"), ("data/there", "unconfirmed")
+    assert told == [("data/gone", "already_gone"), seen, seen, other, seen, other]
+
+
+def test_the_store_is_asked_only_for_what_is_rescued(store: LocalConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    head = LocalStore.head
+    monkeypatch.setattr(LocalStore, "head", lambda own, key: (asked.append(key), head(own, key))[1])
+    told_apart(table(("data/a", "unconfirmed"), ("data/there", "rescued"), ("data/b", "planned")), store)
+    assert asked == ["data/there"]
+    assert told_apart(table(), store).num_rows == 0
+
+
+def test_a_store_that_does_not_answer_ends_the_sweep_and_calls_nothing_lost_or_rescued(
+    store: LocalConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(own: LocalStore, key: str) -> None:
+        raise StoreError("503")
+
+    monkeypatch.setattr(LocalStore, "head", fails)
+    with pytest.raises(StoreError, match="503"):
+        told_apart(table(("data/there", "rescued")), store)
+
+
+def test_of_rows_those_are_absent_that_the_store_does_not_hold(quick: SparkSession, store: LocalConfig) -> None:
+    rows = quick.createDataFrame([("data/gone", 1), ("data/there", 2)], "address string, size long")
+    assert [tuple(row) for row in absent(rows, store).collect()] == [("data/gone", 1)]
+    assert [tuple(row) for row in present(rows, store).collect()] == [("data/there", 2)]
+
+
+@pytest.mark.parametrize("address", ["data/./x", "data/../x", "data//x", "data/\0", "data/" + "n" * 300])
+def test_an_address_that_the_store_cannot_hold_is_gone_and_stops_no_sweep(store: LocalConfig, address: str) -> None:
+    found = told_apart(table((address, "rescued"), ("data/there", "rescued")), store)
+    assert found["outcome"].to_pylist() == ["lost", "rescued"]

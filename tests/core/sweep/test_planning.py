@@ -1,0 +1,111 @@
+"""The plan of a sweep: what is young, of a strange name, live or not known well enough is not planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakegc_core.config.settings import NeighbourSettings
+from lakegc_core.errors import RefusedError
+from lakegc_core.judging.reasons import MinimumAge
+from lakegc_core.policy.facts import NeighbourFacts
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.xids import xid_times
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.planning import _PLANNED, Planner, _parts, _SplitPlan
+from tests.support.lake import NO_SPARK
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+DAY = timedelta(days=1)
+NAME = "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900"
+CUTOFF = (NOW - DAY).timestamp()
+AGE = MinimumAge(CUTOFF, CUTOFF, xid_times)
+UNKNOWN = Namespace("s3://bucket/lake").unknown
+
+
+def table(*rows: tuple[str, str, timedelta]) -> pa.Table:
+    """Rows of (address, outcome, age)."""
+    return pa.table(
+        {
+            "address": [row[0] for row in rows],
+            "outcome": [row[1] for row in rows],
+            "last_modified": pa.array([NOW - row[2] for row in rows], pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+def split(*rows: tuple[str, str, timedelta], **how: Any) -> dict[str, dict[str, str]]:
+    """Addresses with outcomes, by where they are written."""
+    work = replace(_SplitPlan(None, AGE, None), **how)
+    return {
+        name: dict(zip(part["address"].to_pylist(), part["outcome"].to_pylist(), strict=True))
+        for name, part in work(table(*rows)).items()
+    }
+
+
+def test_every_row_is_planned_or_has_its_outcome_on_record_and_rescues_are_remembered() -> None:
+    found = split((NAME, _PLANNED, 9 * DAY), ("r", "rescued", 9 * DAY), ("u", "unconfirmed", 9 * DAY))
+    assert found == {
+        "plan": {NAME: _PLANNED},
+        "outcomes": {"r": "rescued", "u": "unconfirmed"},
+        "rescues": {"r": "rescued"},
+    }
+
+
+def test_what_is_too_young_by_the_stricter_of_both_is_not_planned() -> None:
+    assert split((NAME, _PLANNED, DAY), ("r", "rescued", DAY))["outcomes"] == {NAME: "unconfirmed", "r": "rescued"}
+    young_by_name = replace(AGE, times=lambda names: np.full(len(names), NOW.timestamp()))
+    assert split((NAME, _PLANNED, 9 * DAY), age=young_by_name)["plan"] == {}
+
+
+def test_a_name_that_lakefs_never_gives_is_refused_unless_both_want_it_collected() -> None:
+    strange = ("data/raw/customers.csv", _PLANNED, 9 * DAY)
+    assert split(strange, (NAME, _PLANNED, 9 * DAY), unknown=UNKNOWN) == {
+        "plan": {NAME: _PLANNED},
+        "outcomes": {strange[0]: "refused:foreign"},
+        "rescues": {},
+    }
+    assert set(split(strange, unknown=None)["plan"]) == {strange[0]}
+    assert split((strange[0], "rescued", 9 * DAY), unknown=UNKNOWN)["rescues"], "live again whatever its name"
+
+
+def test_where_something_may_have_been_deleted_what_is_live_and_gone_is_lost_and_not_rescued(tmp_path: Path) -> None:
+    found = split(("gone", "rescued", 9 * DAY), (NAME, _PLANNED, 9 * DAY), store=LocalConfig(str(tmp_path)))
+    assert found == {"plan": {NAME: _PLANNED}, "outcomes": {"gone": "lost"}, "rescues": {}}
+
+
+@dataclass
+class Neighbours:
+    """A look that knows so much of other repositories."""
+
+    unknown: int
+
+    @property
+    def found(self) -> Any:
+        named = (("far", "its newest mark does not read"),) * self.unknown
+        return SimpleNamespace(neighbours=NeighbourFacts(3, self.unknown, named, 7 * 86_400.0, 0))
+
+
+def checked(look: Any, *, strict: bool, accepted: dict[str, str]) -> None:
+    settings = SimpleNamespace(neighbours=NeighbourSettings(strict=strict))
+    context: Any = SimpleNamespace(settings=settings)
+    Planner(NO_SPARK, context, None, None, accepted)._check_neighbours(look)  # type: ignore[arg-type]
+
+
+def test_a_strict_sweep_stops_where_a_look_cannot_read_what_a_neighbour_noted() -> None:
+    with pytest.raises(RefusedError, match=r"does not read.*Nothing more was deleted"):
+        checked(Neighbours(1), strict=True, accepted={})
+    checked(Neighbours(1), strict=True, accepted={"neighbours": "it is an archive"})
+    checked(Neighbours(1), strict=False, accepted={})
+    checked(Neighbours(0), strict=True, accepted={})
+
+
+def test_a_plan_has_a_part_at_least_and_not_more_than_tasks_can_take() -> None:
+    assert [_parts(rows) for rows in (0, 1, 10_000, 10_001, 10**9)] == [1, 1, 1, 2, 1_000]

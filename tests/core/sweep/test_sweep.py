@@ -1,0 +1,205 @@
+"""A sweep deletes nothing before it may, and a second one nothing again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.errors import MarkError, RefusedError, StoreError
+from lakegc_core.marks.artifacts import CLEAN
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import STAGES
+from lakegc_core.stages import swept_report
+from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.sweep import sweep
+from lakegc_core.sweep.deletion import Deletion, Piece, run_wave
+from lakegc_core.sweep.sweep import _keeps, close_sweep
+from lakegc_core.views.history import history_of
+from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
+from tests.support.marks import finish
+from tests.support.night_stores import MIDWAY, UNWAVED, SilentConfig, dying
+from tests.support.swept import ACCEPTED, GARBAGE, ForgetfulConfig, Swept
+from tests.support.towns import Crash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def folders(swept: Swept) -> set[str]:
+    """What lies in the mark's folder beside its stages."""
+    mark = swept.lake.files("lake") / swept.context.mark.folder
+    return {path.name for path in mark.iterdir() if path.is_dir()} - set(STAGES) - {"deleted.text"}
+
+
+def test_a_mark_whose_stages_are_not_all_finished_is_not_swept(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        served.create("lake")
+        context = served.begin("lake", "m1")
+        for each in STAGES[:-1]:
+            finish(context, each)
+        with pytest.raises(MarkError, match="expired_addresses of mark m1 is not finished"):
+            swept_report(NO_SPARK, context)
+
+
+def test_what_a_guard_refuses_is_not_deleted_and_leaves_no_plan(swept: Swept, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = SimpleNamespace(stops=True, name="blast-radius", description="too much")
+    monkeypatch.setattr(sweep, "judge", lambda *_: [refusing])
+    with pytest.raises(RefusedError, match=r"Nothing was deleted\.\n  blast-radius: too much"):
+        swept.sweep()
+    assert swept.left() == GARBAGE and folders(swept) == set() and swept.looks == 0
+
+
+def test_a_dry_run_deletes_nothing_and_is_no_sweep(swept: Swept) -> None:
+    found = swept_report(swept.spark, swept.context, accepted=ACCEPTED, dry_run=True)
+    assert (found.planned, found.dry_run, found.bytes_deleted) == (3, True, 0)
+    assert found.planned_bytes == sum((swept.lake.files("lake") / name).stat().st_size for name in GARBAGE) > 0
+    assert swept.left() == GARBAGE and folders(swept) == {"dry-runs"}
+
+
+def test_a_sweep_deletes_its_plan_and_the_next_one_finds_nothing_left(swept: Swept) -> None:
+    found = swept.sweep()
+    assert found.outcomes["deleted"] == found.planned == 3 and swept.left() == []
+    again = swept.sweep()
+    assert (again.sweep, again.planned, sum(again.outcomes.values()), again.report) == (1, 0, 0, None)
+
+
+def test_what_was_lost_before_is_said_again_when_nothing_is_left_to_delete(swept: Swept) -> None:
+    swept.sweep()
+    (report,) = (swept.lake.files("lake") / swept.context.mark.folder).glob("sweeps/1/report.json")
+    report.write_text(report.read_text().replace('"deleted": 3', '"deleted": 1, "lost": 2'))
+    assert swept.sweep().lost == 2
+
+
+def test_a_store_that_does_not_say_what_it_keeps_does_not_fail_a_sweep_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = connect(LocalConfig(str(tmp_path)))
+    assert _keeps(store) == {"versioned": False, "recoverable_until": None}
+
+    def fails(own: LocalStore) -> None:
+        raise StoreError("403")
+
+    monkeypatch.setattr(LocalStore, "probe", fails)
+    assert _keeps(store) == {}
+
+
+def test_what_two_marks_name_is_freed_once_even_where_the_store_calls_every_delete_done(swept: Swept) -> None:
+    """As S3 does, which does not tell what was there."""
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+
+    def wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None) -> list[Piece]:
+        forgetful = ForgetfulConfig(cast(LocalConfig, work.data).path)
+        return run_wave(spark, pieces, replace(work, data=forgetful), tasks)
+
+    swept.each_wave(wave)
+    first, second = swept.sweep(), swept_report(swept.spark, other, accepted=ACCEPTED)
+    assert (first.outcomes["deleted"], first.bytes_deleted) == (3, 33)
+    assert (second.outcomes["deleted"], second.outcomes["already_gone"], second.bytes_deleted) == (0, 3, 0)
+    assert second.planned == 0 and swept.left() == []
+
+
+@pytest.mark.parametrize("days", [30, 20])
+def test_what_came_back_since_another_marks_sweep_is_not_called_gone(swept: Swept, days: float) -> None:
+    """The same object is a candidate like any other. Another one is left to the next mark."""
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+    assert swept.sweep().outcomes["deleted"] == 3
+    leave(swept.lake.sandbox.repository("lake"), GARBAGE[0], days)
+    found = swept_report(swept.spark, other, accepted=ACCEPTED)
+    outcome = "deleted" if days == 30 else "unconfirmed"
+    assert found.outcomes | {"already_gone": 2, outcome: 1} == found.outcomes
+    assert (found.gone_by_sweeps, found.gone_by_others) == (2, 0)
+    assert swept.left() == ([] if days == 30 else GARBAGE[:1])
+    totals = history_of(swept.lake.open("lake"))["totals"]
+    assert (totals["deleted"], totals["bytes_deleted"]) == (3 - len(swept.left()), 11 * (3 - len(swept.left())))
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_the_other_one(
+    swept: Swept, closed: bool
+) -> None:
+    """A night after the one that was killed; then the first sweep is gone on with, or closed."""
+    with pytest.raises(Crash), dying(MIDWAY):
+        swept.sweep()
+    assert len(swept.left()) == 1
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+    assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["deleted"] == 1
+    first = close_sweep(swept.spark, swept.context) if closed else swept.sweep()
+    assert (first.outcomes["deleted"], first.outcomes["already_gone"], first.bytes_deleted) == (2, 1, 22)
+
+
+@pytest.mark.safety
+@pytest.mark.slow
+def test_what_the_sweep_of_another_mark_found_gone_after_a_delete_without_an_answer_counts_there_alone(
+    swept: Swept,
+) -> None:
+    """Two sweeps are planned before either deletes; the one that deletes dies before it says so."""
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+    with pytest.raises(Crash), dying(UNWAVED):
+        swept.sweep()
+    with pytest.raises(Crash), dying(MIDWAY):
+        swept_report(swept.spark, other, accepted=ACCEPTED)
+    for part in (swept.lake.files("lake") / other.mark.folder / "sweeps/1/outcomes").iterdir():
+        part.unlink()
+    second = swept_report(swept.spark, other, accepted=ACCEPTED)
+    first = swept.sweep()
+    assert (second.outcomes["deleted"], first.outcomes["deleted"], swept.left()) == (3, 0, [])
+    assert (second.bytes_deleted, first.bytes_deleted) == (33, 0)
+
+
+@pytest.mark.safety
+@pytest.mark.slow
+def test_a_delete_without_an_answer_counts_once_where_the_store_calls_every_delete_done(swept: Swept) -> None:
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+    silent = replace(swept.context, data=SilentConfig(str(swept.lake.files("lake"))))
+    assert swept_report(swept.spark, silent, accepted=ACCEPTED).outcomes["failed:no_answer"] == 2
+    forgetful = replace(other, data=ForgetfulConfig(str(swept.lake.files("lake"))))
+    second = swept_report(swept.spark, forgetful, accepted=ACCEPTED)
+    first = swept.sweep()
+    assert second.outcomes["deleted"] + first.outcomes["deleted"] + 1 == 3 and swept.left() == []
+
+
+@pytest.mark.parametrize("told", ["nobody", "no answer"])
+def test_what_went_before_the_next_mark_and_nobody_was_told_counts_as_deleted_when_the_sweep_goes_on_after_it(
+    spark: SparkSession, tmp_path: Path, told: str
+) -> None:
+    """At level full: the next mark does not name it any more, so that it is not confirmed either."""
+    with lake(tmp_path) as found, quick(spark):
+        repository = found.create("lake")
+        repository.set_rules(7)
+        for number in range(3):
+            leave(repository, f"data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii54909{number}0", 30)
+        contexts = [nightly_mark(spark, found, night) for night in (0, 1)]
+        if told == "nobody":
+            with pytest.raises(Crash), dying(MIDWAY):
+                swept_report(spark, contexts[1], accepted=ACCEPTED)
+            for part in (found.files("lake") / contexts[1].mark.folder / "sweeps/1/outcomes").iterdir():
+                part.unlink()
+        else:
+            silent = replace(contexts[1], data=SilentConfig(str(found.files("lake"))))
+            assert swept_report(spark, silent, accepted=ACCEPTED).outcomes["failed:no_answer"] == 2
+        nightly_mark(spark, found, 2)
+        result = swept_report(spark, contexts[1], accepted=ACCEPTED)
+        assert (result.outcomes["deleted"], result.outcomes["unconfirmed"]) == ({"nobody": 3, "no answer": 2}[told], 0)
+
+
+def nightly_mark(spark: SparkSession, found: Lake, night: int) -> MarkContext:
+    """A mark at level full; an hour and a half later it can be swept."""
+    os.environ["LAKEGC_NOW"] = str(NOW.timestamp() + 86_400 * (night + 1))  # until the lake ends
+    context = found.begin("lake", f"night-{night}", safety_level="full", min_age=timedelta(hours=25), mode=CLEAN)
+    pipeline.mark(spark, context)
+    os.environ["LAKEGC_NOW"] = str(NOW.timestamp() + 86_400 * (night + 1) + 5_400)
+    return context

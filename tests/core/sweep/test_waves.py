@@ -1,0 +1,134 @@
+"""The waves of a sweep: when one is sent, and executors whose clocks are hours wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core.errors import RefusedError
+from lakegc_core.spark.session import run_tasks
+from lakegc_core.sweep import deletion, waves
+from lakegc_core.sweep.deletion import Deletion, Piece
+from lakegc_core.sweep.planning import Plan
+from lakegc_core.sweep.spinning import Spinning
+from lakegc_core.tables.parts import Part
+from tests.support.lake import NO_SPARK, NOW, lake
+from tests.support.swept import Swept
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize("ahead", [-2 * HOUR, 2 * HOUR])
+def test_a_sweep_on_executors_whose_clocks_are_two_hours_wrong_takes_one_wave(swept: Swept, ahead: float) -> None:
+    there = str(NOW.timestamp() + ahead)
+
+    def elsewhere(spark: SparkSession, items: Any, task: Any, **options: Any) -> list[Any]:
+        def on_the_executor(item: Any) -> Iterator[Any]:
+            os.environ["LAKEGC_NOW"] = there  # the next task takes over the driver's again
+            yield from task(item)
+
+        return run_tasks(spark, items, on_the_executor, **options)
+
+    swept.patch.setattr(deletion, "run_tasks", elsewhere)
+    swept.each_wave(deletion.run_wave)
+    assert swept.sweep().outcomes["deleted"] == 3
+    assert (swept.left(), swept.waves, swept.looks) == ([], 1, 2)
+
+
+# --- when a wave is sent ---
+
+
+class Glances:
+    """What glances see, in order; then nothing new."""
+
+    def __init__(self, *seen: str) -> None:
+        self.seen = list(seen)
+
+    def __call__(self, *_: object) -> Glances:
+        return self
+
+    def rules_changed(self) -> bool:
+        return bool(self.seen) and self.seen.pop(0) == "rules"
+
+    def new_metaranges(self) -> list[str]:
+        return []
+
+
+@dataclass
+class Lease:
+    """A lease that is lost after so many checks."""
+
+    checks: int = 100
+    proof: None = None
+
+    def check(self) -> None:
+        self.checks -= 1
+        if self.checks < 0:
+            raise RefusedError("somebody else took the lease")
+
+
+@dataclass
+class Bench:
+    """A plan of two parts of three rows, and what is sent of it."""
+
+    patch: pytest.MonkeyPatch
+    context: Any
+    sent: list[int] = field(default_factory=list)
+
+    def delete(self, glances: Glances, *, lease: Lease | None = None, began_at: float = NOW.timestamp()) -> bool:
+        def run_wave(spark: object, pieces: list[Piece], work: Deletion, tasks: object) -> list[Piece]:
+            self.sent.append(sum(piece.rows for piece in pieces))
+            assert work.until <= NOW.timestamp() + self.context.level.watch_interval.total_seconds()
+            return pieces[1:]
+
+        self.patch.setattr(waves, "Glance", glances)
+        self.patch.setattr(waves, "run_wave", run_wave)
+        look: Any = SimpleNamespace(began_at=began_at)
+        plan = Plan("plan", [Part(name, 3, 1, "0") for name in "ab"], look, None)
+        record: Any = SimpleNamespace(journal="outcomes")
+        every = waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
+        with self.patch.context() as patch:
+            patch.setattr(waves, "spark_width", lambda spark: 2)
+            return every.delete(plan, 1)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with lake(tmp_path) as found:
+        found.create("lake")
+        yield Bench(monkeypatch, found.begin("lake", "m1"))
+
+
+def test_a_plan_is_deleted_wave_by_wave_with_a_glance_before_each(bench: Bench) -> None:
+    glances = Glances("nothing", "nothing", "rules")
+    assert bench.delete(glances, lease=Lease())
+    assert bench.sent == [6, 3]
+    assert glances.seen == ["rules"], "one glance a wave, and none after the last"
+
+
+@pytest.mark.parametrize(("seen", "sent"), [(["rules"], []), (["nothing", "rules"], [6])])
+def test_no_wave_is_sent_once_rules_or_refs_have_changed(bench: Bench, seen: list[str], sent: list[int]) -> None:
+    assert not bench.delete(Glances(*seen))
+    assert bench.sent == sent
+
+
+def test_no_wave_is_sent_on_a_look_that_is_too_old(bench: Bench) -> None:
+    validity = bench.context.level.look_validity.total_seconds()
+    assert not bench.delete(Glances(), began_at=NOW.timestamp() - validity)
+    assert bench.sent == []
+    assert bench.delete(Glances(), began_at=NOW.timestamp() - validity + 1)
+
+
+def test_no_wave_is_sent_without_the_lease(bench: Bench) -> None:
+    with pytest.raises(RefusedError, match="somebody else"):
+        bench.delete(Glances(), lease=Lease(checks=1))
+    assert bench.sent == [6]
