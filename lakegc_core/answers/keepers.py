@@ -29,9 +29,8 @@ from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.scenarios import NEVER, Columns
 from lakegc_core.references.ranges.range_files import INDEX, RANGES, RANGES_SCHEMA, RangeReader, reading
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, runs_here
-from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, only, partitions_for, rows_of_feeds
-from lakegc_core.tables.key_scan import MOST, Source, read_named, sources_of
+from lakegc_core.tables.key_scan import MOST, Names, Source, Wanted, read_named, sources_of
 from lakegc_core.tables.parts import Part, parts_of, read, rows_of, spark_width, tasks_for, write
 
 if TYPE_CHECKING:
@@ -199,38 +198,34 @@ def _rows_of_index(
 
     Every worker holds ranges and their numbers, so many at a time; the index is read once for each of these shares.
     """
-    place, shape = f"{aside.folder}/{RANGES}", rows_schema(question)
-    names = [(place, part.name, part.rows, part.bytes, part.sha256) for part in ranges]
-    shares = [_Numbered(aside.config, tuple(share), numbers_in(shape)) for share in _shares(names)]
+    shape = rows_schema(question)
+    sources = sources_of(aside.config, f"{aside.folder}/{RANGES}", ranges, "")
+    shares = [_Numbered(Wanted(share).names, numbers_in(shape)) for share in _shares(sources)]
     feeds = [Feed(source, ("range_id", "hash"), share, repeated=("range_id",)) for share in shares for source in index]
     return rows_of_feeds(spark, feeds, shape)
 
 
-_Names = tuple[tuple[Any, ...], ...]
-
-
-def _shares(names: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+def _shares(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
     """Parts in shares of at most MOST rows, one part at least."""
-    share: list[tuple[Any, ...]] = []
-    for each in names:
-        if share and sum(rows for _, _, rows, _, _ in share) + each[2] > MOST:
-            yield share
+    share: list[Source] = []
+    for each in sources:
+        if share and sum(one.part.rows for one in share) + each.part.rows > MOST:
+            yield tuple(share)
             share = []
         share.append(each)
     if share:
-        yield share
+        yield tuple(share)
 
 
 @dataclass(frozen=True)
 class _Numbered:
     """The numbers of some ranges for rows of an index; a picklable value that tasks carry."""
 
-    config: StoreConfig
-    names: _Names
+    names: Names
     columns: tuple[str, ...]
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        ids, numbers = _numbers(self.config, self.names, self.columns)
+        ids, numbers = _numbers(self.names, self.columns)
         named = rows["range_id"]
         places = pc.fill_null(pc.index_in(named.dictionary, value_set=ids), -1).take(named.indices).to_numpy()
         found = {name: numbers[name][places] for name in self.columns}
@@ -238,8 +233,8 @@ class _Numbered:
 
 
 @lru_cache(maxsize=2)
-def _numbers(config: StoreConfig, names: _Names, columns: tuple[str, ...]) -> tuple[pa.Array, Columns]:
+def _numbers(names: Names, columns: tuple[str, ...]) -> tuple[pa.Array, Columns]:
     """The ids of the ranges, and their numbers."""
     wanted = ["range_id", *columns]
-    table = pa.Table.from_batches(read_named(config, names, wanted))
+    table = pa.Table.from_batches(read_named(names, wanted))
     return table["range_id"].combine_chunks(), {name: table[name].to_numpy() for name in columns}

@@ -54,7 +54,7 @@ def objects_of(
     held = held_by_path(spark, aside.of(context), folder, commits, f"{folder}/held", f"{folder}/elsewhere")
     keepers = {
         _STAGED: own.wanted(Stage.UNCOMMITTED_ADDRESSES),
-        Reason.HELD: Wanted(aside.config, ((f"{folder}/held", held.parts),)),
+        Reason.HELD: Wanted.at(aside.config, ((f"{folder}/held", held.parts),)),
         Reason.NEIGHBOUR: own.wanted(Stage.EXPIRED_ADDRESSES, NEIGHBOURS),
         _ASIDE: own.wanted(Stage.EXPIRED_ADDRESSES, KEPT),
     }
@@ -69,11 +69,11 @@ def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside:
     """What sweeps have deleted since the mark was begun, as the ledger last knows it."""
     records = records_of(context, own.manifests[Stage.NAMESPACE_LISTING].started_at)
     if not any(record.kind == Kind.SWEPT and record.parts for record in records.found):
-        return Wanted(aside.config, ())
+        return Wanted.at(aside.config, ())
     target = f"{aside.folder}/{_DELETED}"
     found = gone(spark, context, records)
     parts = write(found, aside.config, {_DELETED: target}, _ADDRESS)[_DELETED]
-    return Wanted(aside.config, ((target, parts),))
+    return Wanted.at(aside.config, ((target, parts),))
 
 
 @dataclass(frozen=True)

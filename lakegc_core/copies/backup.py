@@ -138,7 +138,7 @@ def _close_restore(
     records = readable_records(spark, context.workspace, records_of(context))  # not this one, which has no report yet
     rows = read(spark, context.workspace, folder, parts, SCHEMA)
     back = rows.where(rows["outcome"].isin(*SAVED)).select("address").distinct()
-    found = gone(spark, context, records, Wanted(context.workspace, ((folder, parts),))).as_frame()
+    found = gone(spark, context, records, Wanted.at(context.workspace, ((folder, parts),))).as_frame()
     report = {
         "place": result.place,
         "outcomes": dict(result.outcomes),

@@ -54,7 +54,7 @@ def find_came_back(spark: SparkSession, context: MarkContext, own: Layer, learnt
     recorded = write(gone(spark, context, records), config, {_RECORDED: folder}, GONE)[_RECORDED]
     if not recorded:
         return CameBack()
-    listed = find(spark, (own,), Wanted(config, ((folder, recorded),)), gone=False).as_frame()
+    listed = find(spark, (own,), Wanted.at(config, ((folder, recorded),)), gone=False).as_frame()
     there = listed.select("address", "size")
     if learnt:
         asked = own.read(spark, Stage.EXPIRED_ADDRESSES, LEARNT, learnt, OBJECTS_SCHEMA)

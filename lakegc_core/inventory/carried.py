@@ -30,7 +30,7 @@ from lakegc_core.store.base import LISTING_SCHEMA, StoreConfig
 from lakegc_core.tables.gather import HASH, Feed, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, scan
-from lakegc_core.tables.key_scan import Source, Wanted, read_named
+from lakegc_core.tables.key_scan import Names, Source, Wanted, read_named
 from lakegc_core.tables.parts import Part, read_part, rows_of, write
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Units:
     def of(cls, config: StoreConfig, folder: str, parts: Sequence[Part], layers: Sequence[Layer]) -> Units:
         """Of these parts of a dataset UNITS; `layers`, newest first, are what `listed_in` may name."""
         ages = tuple((layer.mark_id, number) for number, layer in enumerate(layers))
-        return cls(Wanted(config, ((folder, parts),)), ages)
+        return cls(Wanted.at(config, ((folder, parts),)), ages)
 
     @classmethod
     def of_top(cls, layers: Sequence[Layer]) -> Units:
@@ -151,21 +151,17 @@ class Units:
         return self._look_up(units, "listed_at")
 
     def _look_up(self, units: pa.Array, column: str) -> np.ndarray:
-        known, columns = _known_units(self.wanted.config, self.wanted.names, self.ages)
+        known, columns = _known_units(self.wanted.names, self.ages)
         rows = pc.fill_null(pc.index_in(units, value_set=known), -1).to_numpy()
         chosen: np.ndarray = columns[column][rows]
         return chosen
 
 
 @lru_cache(maxsize=4)
-def _known_units(
-    config: StoreConfig, names: tuple[tuple[Any, ...], ...], ages: tuple[tuple[str, int], ...]
-) -> tuple[pa.Array, dict[str, np.ndarray]]:
+def _known_units(names: Names, ages: tuple[tuple[str, int], ...]) -> tuple[pa.Array, dict[str, np.ndarray]]:
     """The units, and what is known of each; a last row of -1 stands for the others."""
     wanted = ["unit", "listed_in", "listed_at"]
-    table = pa.Table.from_batches(
-        read_named(config, names, wanted), pa.schema([UNITS_SCHEMA.field(name) for name in wanted])
-    )
+    table = pa.Table.from_batches(read_named(names, wanted), pa.schema([UNITS_SCHEMA.field(name) for name in wanted]))
     numbers = dict(ages)
     listed_in = [numbers.get(mark_id, -1) for mark_id in table["listed_in"].to_pylist()]
     return table["unit"].combine_chunks(), {
@@ -231,11 +227,11 @@ def write_gone(
     found = write(gone, config, targets, GONE_SCHEMA, split=_split_sure, summarise=_bytes)
     parts = found[GONE]
     if unsure := found[_UNSURE]:
-        lying = _scan(spark, layers, units, Wanted(config, ((folders[_UNSURE], unsure),)))
+        lying = _scan(spark, layers, units, Wanted.at(config, ((folders[_UNSURE], unsure),)))
         for layer in layers:  # it was deleted before the layer listed it
             if seen := layer.manifests[Stage.EXPIRED_ADDRESSES].datasets.get(CAME_BACK):
                 place = (layer.mark.stage_folder(Stage.EXPIRED_ADDRESSES, CAME_BACK), seen)
-                lying = among(spark, lying, Wanted(config, (place,)), found=False)
+                lying = among(spark, lying, Wanted.at(config, (place,)), found=False)
         parts += write(lying, config, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
     return parts, {"objects": rows_of(parts), "bytes": sum(part.sums["bytes"] for part in parts)}
 
@@ -284,12 +280,12 @@ def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wan
 
 def _within(wanted: Wanted) -> tuple[str, Sequence[str]]:
     """The column `unit`, and in which units some addresses lie."""
-    return "unit", _units_of(wanted.config, wanted.names)
+    return "unit", _units_of(wanted.names)
 
 
 @lru_cache(maxsize=2)
-def _units_of(config: StoreConfig, names: tuple[tuple[Any, ...], ...]) -> Sequence[str]:
+def _units_of(names: Names) -> Sequence[str]:
     found: set[str] = set()
-    for batch in read_named(config, names, ["address"]):
+    for batch in read_named(names, ["address"]):
         found.update(pc.unique(unit_of(batch["address"])).to_pylist())
     return sorted(found)

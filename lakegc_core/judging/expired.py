@@ -149,7 +149,7 @@ def _judged(
     keepers = {
         Reason.STAGED: own.wanted(Stage.UNCOMMITTED_ADDRESSES),
         Reason.HELD: own.wanted(Stage.COMMITTED_ADDRESSES, HELD),
-        Reason.NEIGHBOUR: Wanted(context.workspace, ((neighbours.folder, neighbours.parts),)),
+        Reason.NEIGHBOUR: Wanted.at(context.workspace, ((neighbours.folder, neighbours.parts),)),
     }
     rows = with_since(spark, context, objects, own.manifests[Stage.RETENTION_COMMITS].finished_at)
     for reason, wanted in keepers.items():

@@ -134,7 +134,7 @@ class _ChangedAddresses:
             (layer.mark.stage_folder(stage, dataset), tuple(layer.parts(stage, dataset)))
             for _, layer, stage, dataset in told
         )
-        sought = Wanted(self.context.workspace, places)
+        sought = Wanted.at(self.context.workspace, places)
         held = self.own.wanted(Stage.COMMITTED_ADDRESSES, RANGES, columns=("range_id", "read_in"), keys=by_reading)
         index: list[Feed] = []
         for layer in every:
@@ -162,7 +162,7 @@ class _ChangedAddresses:
 
     def _ask(self, decided: Mapping[str, Sequence[Part]], found: Sequence[Part]) -> dict[str, list[Part]]:
         """Ask the store for what no listing knows: what is there, what of that nothing holds, and what is not there."""
-        known = Wanted(self.context.workspace, ((self._folder(_FOUND), found),))
+        known = Wanted.at(self.context.workspace, ((self._folder(_FOUND), found),))
         rows = self._read(ASKED, decided[ASKED], SOUGHT_SCHEMA)
         rows = rows.unionByName(self._read(SWEPT, decided[SWEPT], SOUGHT_SCHEMA))
         asked = rows_of(decided[ASKED]) + rows_of(decided[SWEPT])
@@ -183,7 +183,7 @@ class _ChangedAddresses:
 
     def _wanted(self, parts: Mapping[str, Sequence[Part]], *names: str) -> Wanted:
         places = tuple((self._folder(name), parts[name]) for name in names)
-        return Wanted(self.context.workspace, places, ("hash",))
+        return Wanted.at(self.context.workspace, places, ("hash",))
 
     def _folder(self, name: str) -> str:
         return self.context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, name)

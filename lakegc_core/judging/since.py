@@ -24,9 +24,8 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
 from lakegc_core.marks.previous import later_marks, previous_findings, read_at
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import Mapped, many, moment
-from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import Wanted, read_named
+from lakegc_core.tables.key_scan import Names, Wanted, read_named
 from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
@@ -57,7 +56,8 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
     found = [(before.stage_folder(Stage.EXPIRED_ADDRESSES, name), tuple(datasets[name])) for name in CARRIED]
     rescued = [(sweeps.rescues_folder(context), journal.parts)]
     carried = [
-        Wanted(context.workspace, tuple(places), columns) for places, columns in ((found, _ROWS), (rescued, _RESCUES))
+        Wanted.at(context.workspace, tuple(places), columns)
+        for places, columns in ((found, _ROWS), (rescued, _RESCUES))
     ]
     if sum(each.rows for each in carried) <= MOST_CARRIED:
         return rows.then(shape, _Since(read_commits_at, *carried))
@@ -87,7 +87,7 @@ class _Since:
         for batch in batches:
             since = np.full(batch.num_rows, now)
             if self.before is not None and self.rescued is not None:
-                rows, known = _carried(self.before.config, self.before.names, self.rescued.names).find(batch["address"])
+                rows, known = _carried(self.before.names, self.rescued.names).find(batch["address"])
                 since[rows] = np.minimum(known, now)
             yield batch.append_column(field, pa.array(since).cast(field.type))
 
@@ -118,12 +118,10 @@ class _Carried:
 
 
 @functools.lru_cache(maxsize=1)
-def _carried(config: StoreConfig, before: tuple[Any, ...], rescued: tuple[Any, ...]) -> _Carried:
+def _carried(before: Names, rescued: Names) -> _Carried:
     """What the mark before found unreferenced and nobody rescued since then: read once by each worker process."""
-    known = pa.Table.from_batches(
-        read_named(config, before, _ROWS), pa.schema([FINDINGS_SCHEMA.field(name) for name in _ROWS])
-    )
-    journal = pa.Table.from_batches(read_named(config, rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
+    known = pa.Table.from_batches(read_named(before, _ROWS), pa.schema([FINDINGS_SCHEMA.field(name) for name in _ROWS]))
+    journal = pa.Table.from_batches(read_named(rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
     last = journal.group_by("address").aggregate([("at", "max")])
     at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
     return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))

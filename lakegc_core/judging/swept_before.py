@@ -42,7 +42,7 @@ def told_apart(spark: SparkSession, context: MarkContext, missing: DataFrame) ->
             "counts as missing"
         )
         return told.withColumn(SWEPT, F.lit(False))
-    found = gone(spark, context, records, Wanted(config, ((folder, named),))).as_frame().where("NOT lost")
+    found = gone(spark, context, records, Wanted.at(config, ((folder, named),))).as_frame().where("NOT lost")
     # By the whole address: what is found here lets a guard pass.
     told = told.join(many(found.select("address").withColumn(SWEPT, F.lit(True))), "address", "left")
     return told.withColumn(SWEPT, F.coalesce(SWEPT, F.lit(False)))

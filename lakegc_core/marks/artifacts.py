@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+import pyarrow as pa
+
 import lakegc_core
 from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.marks.ids import check_mark_id, is_mark_id
@@ -19,6 +21,7 @@ from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import F, read_facts
 from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part
 
 FORMAT = 4
@@ -225,6 +228,25 @@ class MarkArtifacts:
                 f"{self.location}/{stage}. Run the stages in order ({' → '.join(STAGES)})."
             )
         return manifest
+
+    def out(self, stage: str) -> DatasetFolder:
+        """Where a stage puts its datasets down."""
+        return DatasetFolder(self.config, self.stage_folder(stage), self.mark_id)
+
+    def dataset(self, stage: str, schema: pa.Schema, name: str = "", *, may_lack: bool = False) -> Dataset:
+        """A dataset of a finished stage, its own one unless it is named. MarkError if the stage is not finished, or if
+        its manifest does not name the dataset; with `may_lack` such a dataset is empty."""
+        return self.dataset_of(self.require(stage), schema, name, may_lack=may_lack)
+
+    def dataset_of(self, manifest: Manifest, schema: pa.Schema, name: str = "", *, may_lack: bool = False) -> Dataset:
+        """The same by a manifest that was read before."""
+        parts = manifest.datasets.get(name or manifest.stage, () if may_lack else None)
+        if parts is None:
+            raise MarkError(
+                f"Stage {manifest.stage} of mark {self.mark_id} has no dataset {name or manifest.stage}. Make a new "
+                "mark."
+            )
+        return self.out(manifest.stage).dataset(name, parts, schema)
 
     def facts(self, kind: type[F]) -> F:
         """What a finished stage found; MarkError when it is not finished."""

@@ -20,6 +20,7 @@ from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.previous import findings_before
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.facts import ListingFacts
+from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.key_scan import Source, Wanted, sources_of
 from lakegc_core.tables.parts import Part, read, rows_of
 
@@ -58,6 +59,13 @@ class Layer:
             raise MarkError(f"Stage {stage} of mark {self.mark_id} has no dataset {dataset or stage}. Make a new mark.")
         return found
 
+    def dataset(self, stage: str, schema: pa.Schema, dataset: str = "") -> Dataset:
+        """A dataset of a stage; empty of the last stage while that is not finished. MarkError for a dataset that the
+        manifest does not name: what is missing must not pass for empty."""
+        if stage == _LAST and stage not in self.manifests:
+            return Dataset(schema)
+        return self.mark.dataset_of(self.manifests[stage], schema, dataset)
+
     def rows(self, stage: str, dataset: str = "") -> int:
         """How many rows a dataset has."""
         return rows_of(self.parts(stage, dataset))
@@ -70,7 +78,7 @@ class Layer:
     def wanted(self, stage: str, dataset: str = "", **how: Any) -> Wanted:
         """The rows of a dataset, to be looked for. `how`: which of their columns, and the keys by these."""
         place = (self.mark.stage_folder(stage, dataset), self.parts(stage, dataset))
-        return Wanted(self.mark.config, (place,), **how)
+        return Wanted.at(self.mark.config, (place,), **how)
 
     def frame(self, spark: SparkSession, stage: str, dataset: str, schema: pa.Schema) -> DataFrame:
         """A dataset of this mark."""

@@ -208,7 +208,7 @@ class _Search:
             (self.context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, name), parts[name])
             for name in (Stage.EXPIRED_ADDRESSES, KEPT)
         )
-        wanted = Wanted(self.context.workspace, places)
+        wanted = Wanted.at(self.context.workspace, places)
         folder, former = self.before.origins
         if not wanted.rows or not (ranges or former):
             return []

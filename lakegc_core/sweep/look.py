@@ -82,17 +82,17 @@ class Look:
 
     def live(self, context: MarkContext) -> Wanted:
         """The addresses of all that must not be deleted: what is referred to, and what holds keep."""
-        return Wanted(context.workspace, (*self.referred_to(context).places, *self.kept_by_holds(context).places))
+        return Wanted(self.referred_to(context).sources + self.kept_by_holds(context).sources)
 
     def referred_to(self, context: MarkContext) -> Wanted:
         """The addresses of all that is staged now or newly committed since the mark, and of what other repositories
         refer to."""
         staged, theirs = (self._staged_folder, self.staged), (f"{self.folder}/{NEIGHBOURS}", self.neighbours)
-        return Wanted(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))
+        return Wanted.at(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))
 
     def kept_by_holds(self, context: MarkContext) -> Wanted:
         """The addresses of what holds keep; something else may refer to it as well."""
-        return Wanted(context.workspace, ((self.reads.held.folder, self.held),))
+        return Wanted.at(context.workspace, ((self.reads.held.folder, self.held),))
 
     @property
     def _staged_folder(self) -> str:

@@ -136,7 +136,7 @@ class _KnownGone:
             return cls({})
         places = ((mark.stage_folder(stage, MISSING), parts),)
         keys = {Reason.SWEPT_BEFORE: _swept_before, Reason.MISSING: _missing}
-        return cls({why: Wanted(context.workspace, places, ("address", "reason"), key) for why, key in keys.items()})
+        return cls({why: Wanted.at(context.workspace, places, ("address", "reason"), key) for why, key in keys.items()})
 
     def divide(self, rows: pa.Table) -> dict[str, pa.Array]:
         """The paths of rows (columns address, path) by the reason why the object is gone; "": it lies there."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakegc_core.spark.session import Mapped, empty, many
 from lakegc_core.tables.gather import Feed, Make, rows_of_feeds
-from lakegc_core.tables.key_scan import MOST, Source, Wanted, filter_of
+from lakegc_core.tables.key_scan import MOST, Wanted, filter_of
 from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def _keyed(spark: SparkSession, rows: Mapped, wanted: Wanted, partitions: int) -
     """The rows with their keys, and the wanted keys alone, both in as many partitions as a join takes."""
     width = partitions or max(2 * spark_width(spark), -(-wanted.rows // _KEYS_PER_PARTITION))
     own = rows.then(pa.schema([*rows.schema, _KEY]), partial(_with_keys, wanted))
-    sources = [Source(wanted.config, folder, part, "") for folder, parts in wanted.places for part in parts]
-    feeds = [Feed(source, wanted.columns, partial(_keys_alone, wanted)) for source in sources]
+    feeds = [Feed(source, wanted.columns, partial(_keys_alone, wanted)) for source in wanted.sources]
     keys = rows_of_feeds(spark, feeds, pa.schema([_KEY]))
     return own.as_frame().repartition(width, _KEY.name), keys.as_frame().repartition(width, _KEY.name)
 

@@ -10,7 +10,6 @@ import functools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ import pyarrow as pa
 from lakegc_core.spark.session import Item
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.parts import Part, read_part, rows_of
+from lakegc_core.tables.parts import Part, read_part
 
 MOST = 2_000_000
 """Keys that a worker holds in memory: at most 50 MB, and it may keep four such sets. A filter of more keeps them in a
@@ -32,6 +31,8 @@ _MIN_SIEVE_BITS, _MAX_SIEVE_BITS = 24, 29
 _BITS = np.array([1 << bit for bit in range(8)], np.uint8)
 Keys = Callable[[pa.RecordBatch], np.ndarray]
 """The keys of rows, int64."""
+Names = tuple[tuple[StoreConfig, str, str, int, int, str], ...]
+"""Store, folder, name, rows, bytes and sha256 of parts."""
 
 
 def by_address(rows: pa.RecordBatch) -> np.ndarray:
@@ -59,23 +60,34 @@ def sources_of(config: StoreConfig, folder: str, parts: Sequence[Part], layer: s
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is looked for: the keys of the rows of some parts, by folder. `columns`: those that `keys` needs. Rows in
-    which it is looked for have their keys from the same columns."""
+    """What is looked for: the keys of the rows of some parts. `columns`: those that `keys` needs. Rows in which it is
+    looked for have their keys from the same columns."""
 
-    config: StoreConfig
-    places: tuple[tuple[str, Sequence[Part]], ...]
+    sources: tuple[Source, ...]
     columns: tuple[str, ...] = ("address",)
     keys: Keys = by_address
 
-    @property
-    def rows(self) -> int:
-        return sum(rows_of(parts) for _, parts in self.places)
+    @classmethod
+    def at(
+        cls,
+        config: StoreConfig,
+        places: Sequence[tuple[str, Sequence[Part]]],
+        columns: tuple[str, ...] = ("address",),
+        keys: Keys = by_address,
+    ) -> Wanted:
+        sources = (Source(config, folder, part, "") for folder, parts in places for part in parts)
+        return cls(tuple(sources), columns, keys)
 
     @property
-    def names(self) -> tuple[tuple[Any, ...], ...]:
-        """Folder, name, rows, bytes and sha256 of each part: what can be a key of a cache."""
+    def rows(self) -> int:
+        return sum(source.part.rows for source in self.sources)
+
+    @property
+    def names(self) -> Names:
+        """Which parts they are: what can be a key of a cache."""
         return tuple(
-            (folder, part.name, part.rows, part.bytes, part.sha256) for folder, parts in self.places for part in parts
+            (each.config, each.folder, each.part.name, each.part.rows, each.part.bytes, each.part.sha256)
+            for each in self.sources
         )
 
 
@@ -141,22 +153,18 @@ class Sieve:
 def filter_of(wanted: Wanted) -> Filter:
     """The filter for what is wanted, in a task: read once by each worker process. CorruptFileError for a part that is
     not what it was."""
-    return _filter(wanted.config, wanted.columns, wanted.keys, wanted.names)
+    return _filter(wanted.columns, wanted.keys, wanted.names)
 
 
 def sieve_of(wanted: Wanted) -> Filter | Sieve:
     """The same as a sieve, for any number of keys; of few a filter, whose table is quicker."""
-    return (
-        filter_of(wanted)
-        if wanted.rows <= FEW_KEYS
-        else _sieve(wanted.config, wanted.columns, wanted.keys, wanted.names)
-    )
+    return filter_of(wanted) if wanted.rows <= FEW_KEYS else _sieve(wanted.columns, wanted.keys, wanted.names)
 
 
 @functools.lru_cache(maxsize=4)
-def _filter(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Filter:
-    every = (keys(batch) for batch in read_named(config, names, columns))
-    if sum(rows for _, _, rows, _, _ in names) > MOST:
+def _filter(columns: tuple[str, ...], keys: Keys, names: Names) -> Filter:
+    every = (keys(batch) for batch in read_named(names, columns))
+    if sum(rows for _, _, _, rows, _, _ in names) > MOST:
         return Filter(_in_a_file(every))
     found = list(every)
     return Filter(np.concatenate(found) if found else np.empty(0, np.int64))
@@ -174,16 +182,14 @@ def _in_a_file(keys: Iterable[np.ndarray]) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=2)
-def _sieve(config: StoreConfig, columns: tuple[str, ...], keys: Keys, names: tuple[tuple[Any, ...], ...]) -> Sieve:
-    sieve = Sieve(sum(rows for _, _, rows, _, _ in names))
-    for batch in read_named(config, names, columns):
+def _sieve(columns: tuple[str, ...], keys: Keys, names: Names) -> Sieve:
+    sieve = Sieve(sum(rows for _, _, _, rows, _, _ in names))
+    for batch in read_named(names, columns):
         sieve.add(keys(batch))
     return sieve
 
 
-def read_named(
-    config: StoreConfig, names: tuple[tuple[Any, ...], ...], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
+def read_named(names: Names, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of the parts that `Wanted.names` names."""
-    for folder, name, rows, size, sha256 in names:
+    for config, folder, name, rows, size, sha256 in names:
         yield from read_part(config, folder, Part(name, rows, size, sha256), columns)

@@ -382,7 +382,7 @@ def look_is_blind(patch: pytest.MonkeyPatch) -> None:
     """Nothing that the sweep's look sees is believed."""
 
     def nothing(self: look.Look, context: MarkContext) -> Wanted:
-        return Wanted(context.workspace, ())
+        return Wanted.at(context.workspace, ())
 
     for name in ("referred_to", "kept_by_holds"):
         patch.setattr(look.Look, name, nothing)

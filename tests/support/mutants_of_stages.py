@@ -176,8 +176,8 @@ EXPIRED = (
         f"{_JUDGING}/test_subtraction.py",
         (
             "an index that lacks addresses is compared with",
-            "INDEX) != own.rows(committed_addresses.STAGE):",
-            "INDEX) > own.rows(committed_addresses.STAGE):",
+            "INDEX) != own.rows(Stage.COMMITTED_ADDRESSES):",
+            "INDEX) > own.rows(Stage.COMMITTED_ADDRESSES):",
         ),
         (
             "what a name without a time refers to is never missing",

@@ -114,13 +114,13 @@ PLANS = (
         ),
         (
             "what is staged now is not live",
-            "Wanted(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))",
-            "Wanted(context.workspace, ((self.reads.committed.folder, self.committed), theirs))",
+            "Wanted.at(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))",
+            "Wanted.at(context.workspace, ((self.reads.committed.folder, self.committed), theirs))",
         ),
         (
             "what neighbours refer to now is not live",
-            "Wanted(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))",
-            "Wanted(context.workspace, (staged, (self.reads.committed.folder, self.committed)))",
+            "Wanted.at(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))",
+            "Wanted.at(context.workspace, (staged, (self.reads.committed.folder, self.committed)))",
         ),
     ),
     *of(

@@ -81,7 +81,7 @@ class AlikeEntries:
 
     def sizes(self, classes: Sequence[Part]) -> list[Part]:
         """The entries of ranges that claim the sizes of candidates: _HITS."""
-        sizes = Wanted(self.context.workspace, ((self.folder("sizes"), tuple(classes)),), ("size",), _by_size)
+        sizes = Wanted.at(self.context.workspace, ((self.folder("sizes"), tuple(classes)),), ("size",), _by_size)
         # The sizes that entries claim, imported ones as well: a branch may hide a candidate behind either.
         return self.hits("hits", [*self.heads.sources, *self.heads.outside], sizes)
 
@@ -111,7 +111,9 @@ class AlikeEntries:
     def claiming(self, name: str, claims: Sequence[Part]) -> DataFrame:
         """In which ranges there are entries that claim what some parts say (CLAIMS): range_id, size, e_tag; and
         perhaps a few others."""
-        wanted = Wanted(self.context.workspace, ((self.folder(name), tuple(claims)),), tuple(CLAIMS.names), _by_claim)
+        wanted = Wanted.at(
+            self.context.workspace, ((self.folder(name), tuple(claims)),), tuple(CLAIMS.names), _by_claim
+        )
         return self._rows(wanted).as_frame().select("range_id", "size", "e_tag").distinct()
 
     def _rows(self, wanted: Wanted) -> Mapped:
@@ -126,7 +128,7 @@ class AlikeEntries:
 
     def _wanted(self, alike: Sequence[Part]) -> Wanted:
         place = (self.folder(OF_HEADS), tuple(alike))
-        return Wanted(self.context.workspace, (place,), tuple(_OF_RANGE.names), _by_range_and_size)
+        return Wanted.at(self.context.workspace, (place,), tuple(_OF_RANGE.names), _by_range_and_size)
 
     def read_candidates(self, *columns: str) -> DataFrame:
         parts = self.candidates.parts

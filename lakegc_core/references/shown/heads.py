@@ -186,4 +186,4 @@ def _misstated(context: MarkContext, layers: Sequence[Layer], new: Sequence[Part
         for layer in layers
     ]
     odd.append((context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, MISSTATED), tuple(new)))
-    return Wanted(context.workspace, tuple(odd))
+    return Wanted.at(context.workspace, tuple(odd))

@@ -76,7 +76,9 @@ def read_held(spark: SparkSession, context: MarkContext, heads: Heads) -> HeldRa
 
     branches = heads.branches().where("metarange_id != ''")
     ids = put(_WANTED, branches.select("metarange_id").distinct(), _IDS)
-    wanted = Wanted(context.workspace, ((f"{heads.folder}/{_WANTED}", tuple(ids)),), ("metarange_id",), _by_metarange)
+    wanted = Wanted.at(
+        context.workspace, ((f"{heads.folder}/{_WANTED}", tuple(ids)),), ("metarange_id",), _by_metarange
+    )
     columns = tuple(METARANGES_SCHEMA.names)
     feeds = [Feed(each, columns, columns_of, ("metarange_id",)) for each in heads.metaranges]
     known = _written(context, heads, scan(spark, feeds, METARANGES_SCHEMA, wanted))

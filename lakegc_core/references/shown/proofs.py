@@ -166,7 +166,7 @@ class Proofs:
     @cached_property
     def _listed(self) -> list[Part]:
         """What the listing shows of the objects of entries: PLANNED."""
-        wanted = Wanted(self.context.workspace, ((self.entries.folder("entries"), tuple(self._distinct)),))
+        wanted = Wanted.at(self.context.workspace, ((self.entries.folder("entries"), tuple(self._distinct)),))
         return self._put("listed", _listed(self.spark, self.context, wanted), PLANNED)
 
     @cached_property
@@ -175,7 +175,7 @@ class Proofs:
         if not self.known.is_mark or not self.known.parts:
             return list(self.known.parts)
         place = (self.known.folder, self.known.parts)
-        listed = _listed(self.spark, self.context, Wanted(self.context.workspace, (place,)))
+        listed = _listed(self.spark, self.context, Wanted.at(self.context.workspace, (place,)))
         rows = read(self.spark, self.context.workspace, *place, PROOFS_SCHEMA)
         return self._put(PROOFS, rows.join(many(listed), PLANNED.names, "left_semi"), PROOFS_SCHEMA)
 

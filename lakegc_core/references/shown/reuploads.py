@@ -258,7 +258,7 @@ class _Search:
             namespace=self.context.namespace,
             artifacts=self.context.workspace,
             folder=self.entries.folder(SHOWN),
-            candidates=Wanted(self.context.workspace, ((candidates.folder, candidates.parts),)),
+            candidates=Wanted.at(self.context.workspace, ((candidates.folder, candidates.parts),)),
             threads=max(1, self._at_once // tasks),
         )
 

@@ -35,7 +35,7 @@ def asking(tmp_path: Path) -> Make:
         LocalStore(config).write(address, b"12345")
     writer = PartWriter(LocalConfig(str(tmp_path / "marks")), "known", _ADDRESSES)
     writer.write(pa.RecordBatch.from_pylist([{"address": LISTED}], schema=_ADDRESSES))
-    known = Wanted(LocalConfig(str(tmp_path / "marks")), (("known", tuple(writer.close())),))
+    known = Wanted.at(LocalConfig(str(tmp_path / "marks")), (("known", tuple(writer.close())),))
     work = optimized._Asking(config, Namespace("local://lake"))
     make = among(NO_SPARK, Mapped(NO_SPARK, SOUGHT_SCHEMA), known, found=False).then(optimized._ANSWER, work.ask).make
     assert make is not None

@@ -62,7 +62,7 @@ def looked_up(spark: SparkSession, folder: Path, rows: Mapped) -> Mapped:
     for reason, addresses in KEPT.items():
         writer = PartWriter(config, reason, ADDRESSES)
         writer.write(pa.RecordBatch.from_arrays([pa.array(addresses)], schema=ADDRESSES))
-        rows = flagged(spark, rows, reason, Wanted(config, ((reason, writer.close()),)))
+        rows = flagged(spark, rows, reason, Wanted.at(config, ((reason, writer.close()),)))
     return rows
 
 

@@ -40,7 +40,7 @@ def written(config: LocalConfig, folder: str, schema: pa.Schema, values: list[An
 
 def wanted(config: LocalConfig, *addresses: str) -> Wanted:
     hashes = hash_strings(pa.array(addresses, pa.string())).tolist()
-    return Wanted(config, (("wanted", written(config, "wanted", HASHES, hashes)),), ("hash",))
+    return Wanted.at(config, (("wanted", written(config, "wanted", HASHES, hashes)),), ("hash",))
 
 
 def lying(config: LocalConfig, mark: str, names: list[str]) -> list[Source]:
@@ -69,7 +69,7 @@ def test_a_scan_finds_addresses_in_the_parts_of_all_marks_and_makes_of_them_what
     ]
     sought = wanted(config, "data/a/3", "data/c/49", "data/c/50")
     assert rows_of(scan(quick, feeds, LAYERS, sought)) == [("data/a/3", "a"), ("data/c/49", "c")]
-    assert rows_of(scan(quick, feeds, LAYERS, Wanted(config, ()))) == []
+    assert rows_of(scan(quick, feeds, LAYERS, Wanted.at(config, ()))) == []
 
 
 @pytest.mark.parametrize("found", [True, False])

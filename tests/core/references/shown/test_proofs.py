@@ -342,7 +342,7 @@ def test_a_digest_that_no_listing_shows_counts_as_much(quick: SparkSession, tmp_
     with lake(tmp_path) as served:
         served.create("lake").set_rules(7)
         context = served.begin("lake", "m1")
-        nothing = Wanted(context.workspace, ())
+        nothing = Wanted.at(context.workspace, ())
         heads = Heads(list, (), (), (), (), list, (), nothing, "here", 0, 0, 0, list, list)  # type: ignore[arg-type]
         entries = AlikeEntries(quick, context, heads, Candidates("here", ()), None)
         found = proofs.Proofs(entries, Known("", (), 0, GUESSED, is_mark=True), (), {})

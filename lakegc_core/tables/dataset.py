@@ -1,0 +1,124 @@
+"""Datasets: rows of one schema in parts, which lie in one folder or in several.
+
+How a part is written and checked is in `parts`, how keys are looked up in `key_scan` and `joins`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakegc_core.spark.session import Mapped
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.gather import Feed, Make, columns_of, rows_of_feeds
+from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address
+from lakegc_core.tables.parts import Part, read_part, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Summarise = Callable[[pa.Table], Mapping[str, int]]
+"""Totals of rows, which the record of a part keeps."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows of one schema. A picklable value that tasks carry.
+
+    `schema`: of all rows. `sources`: its parts, each with its store, its folder, and the mark that it belongs to.
+    """
+
+    schema: pa.Schema
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(source.part for source in self.sources)
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    def sum(self, name: str) -> int:
+        """A total over all rows, of those that the parts were written with; 0 where no part has it."""
+        return sum(part.sums.get(name, 0) for part in self.parts)
+
+    def __add__(self, other: Dataset) -> Dataset:
+        """The rows of both. ValueError if their schemas differ."""
+        if self.schema != other.schema:
+            raise ValueError(f"one dataset has the columns {self.schema.names}, the other {other.schema.names}")
+        return Dataset(self.schema, self.sources + other.sources)
+
+    def frame(self, spark: SparkSession, *columns: str) -> DataFrame:
+        """The rows, or these columns of them, for Spark. Each part is checked by the task that reads it."""
+        return self.mapped(spark, *columns).as_frame()
+
+    def mapped(self, spark: SparkSession, *columns: str) -> Mapped:
+        """The same for tasks that go on with the rows in Python: one worker reads them and goes on."""
+        wanted = pa.schema([self.schema.field(name) for name in columns]) if columns else self.schema
+        return rows_of_feeds(spark, self.feeds(*wanted.names), wanted)
+
+    def feeds(
+        self,
+        *columns: str,
+        make: Make = columns_of,
+        repeated: Sequence[str] = (),
+        within: Callable[[], tuple[str, Sequence[str]]] | None = None,
+        once: bool = False,
+    ) -> list[Feed]:
+        """The parts to be read for `gather` and `joins`; see `Feed`. No columns: all."""
+        names = columns or tuple(self.schema.names)
+        return [Feed(source, names, make, tuple(repeated), within, once) for source in self.sources]
+
+    def keys(self, *columns: str, by: Keys = by_address) -> Wanted:
+        """The keys of the rows, to be looked up; `by` makes them of these columns (the address)."""
+        return Wanted(self.sources, columns or ("address",), by)
+
+    def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
+        """The rows in this process, part by part: for datasets that are small, or in a task."""
+        for source in self.sources:
+            yield from read_part(source.config, source.folder, source.part, columns or None)
+
+
+@dataclass(frozen=True)
+class DatasetFolder:
+    """A place where datasets are put down. `layer`: the mark that they belong to."""
+
+    config: StoreConfig
+    path: str
+    layer: str = ""
+
+    def below(self, name: str) -> DatasetFolder:
+        """A folder in this one."""
+        return replace(self, path=f"{self.path}/{name}")
+
+    def at(self, name: str) -> str:
+        """Where a dataset lies: in a folder of its name; one that is named like this folder, in this folder."""
+        return self.path if name in ("", self.path.rpartition("/")[2]) else f"{self.path}/{name}"
+
+    def dataset(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Dataset:
+        """A dataset that was put down here in these parts."""
+        return Dataset(schema, tuple(Source(self.config, self.at(name), part, self.layer) for part in parts))
+
+    def put(
+        self, name: str, rows: DataFrame | Mapped, schema: pa.Schema, summarise: Summarise | None = None
+    ) -> Dataset:
+        """Write rows as one dataset."""
+        return self.dataset(
+            name, write(rows, self.config, {name: self.at(name)}, schema, summarise=summarise)[name], schema
+        )
+
+    def divide(
+        self,
+        rows: DataFrame | Mapped,
+        schemas: Mapping[str, pa.Schema],
+        split: Callable[[pa.Table], Mapping[str, pa.Table]],
+        summarise: Summarise | None = None,
+    ) -> dict[str, Dataset]:
+        """Write rows as several datasets in one pass; `split` divides a table among them."""
+        folders = {name: self.at(name) for name in schemas}
+        found = write(rows, self.config, folders, schemas, split=split, summarise=summarise)
+        return {name: self.dataset(name, found[name], schema) for name, schema in schemas.items()}

@@ -1,0 +1,89 @@
+"""Datasets give the rows that were put down, from one folder or from several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from lakegc_core.spark.session import Mapped
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.key_scan import filter_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OBJECTS = pa.schema([pa.field("address", pa.string(), nullable=False), pa.field("size", pa.int64(), nullable=False)])
+ROWS = [{"address": f"data/{number}", "size": number} for number in range(7)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DatasetFolder:
+    return DatasetFolder(LocalConfig(str(tmp_path)), "marks/m1/stage", "m1")
+
+
+def rows_of(spark: SparkSession, rows: list[dict[str, object]]) -> Mapped:
+    return Mapped(spark.createDataFrame(pa.Table.from_pylist(rows, schema=OBJECTS)), OBJECTS)
+
+
+def for_workers() -> tuple[Callable[[pa.Table], dict[str, int]], Callable[[pa.Table], dict[str, pa.Table]]]:
+    """The total of sizes, and a division by them. Inside of a function: workers cannot import this file."""
+
+    def sizes(table: pa.Table) -> dict[str, int]:
+        return {"bytes": sum(table["size"].to_pylist())}
+
+    def by_parity(table: pa.Table) -> dict[str, pa.Table]:
+        odd = pa.array([size % 2 == 1 for size in table["size"].to_pylist()])
+        return {"odd": table.filter(odd), "even": table.filter(pc.invert(odd))}
+
+    return sizes, by_parity
+
+
+SIZES, BY_PARITY = for_workers()
+
+
+def read(dataset: Dataset, *columns: str) -> list[dict[str, object]]:
+    found = [row for batch in dataset.batches(*columns) for row in batch.to_pylist()]
+    return sorted(found, key=lambda row: str(row["address"]))
+
+
+def test_what_was_put_down_is_read_back_here_and_by_spark(spark: SparkSession, folder: DatasetFolder) -> None:
+    found = folder.put("objects", rows_of(spark, ROWS), OBJECTS, SIZES)
+    assert (found.rows, found.sum("bytes"), found.sum("unknown")) == (7, 21, 0)
+    assert read(found) == ROWS
+    assert read(found, "address") == [{"address": row["address"]} for row in ROWS]
+    assert sorted((row["address"], row["size"]) for row in found.frame(spark).collect()) == [
+        tuple(row.values()) for row in ROWS
+    ]
+    assert {source.layer for source in found.sources} == {"m1"}
+
+
+def test_the_dataset_that_is_named_like_its_folder_lies_in_it_and_others_below(folder: DatasetFolder) -> None:
+    assert [folder.at(name) for name in ("", "stage", "kept")] == [folder.path, folder.path, f"{folder.path}/kept"]
+    assert folder.below("attempt-1").at("look") == f"{folder.path}/attempt-1/look"
+
+
+def test_rows_are_divided_among_datasets_in_one_pass(spark: SparkSession, folder: DatasetFolder) -> None:
+    found = folder.divide(rows_of(spark, ROWS), {"odd": OBJECTS, "even": OBJECTS}, BY_PARITY, SIZES)
+    assert {name: (each.rows, each.sum("bytes")) for name, each in found.items()} == {"odd": (3, 9), "even": (4, 12)}
+    together = found["odd"] + found["even"]
+    assert read(together) == ROWS
+    assert together.frame(spark, "size").count() == 7
+    asked = hash_strings(pa.array(["data/3", "data/9", "data/4"]))
+    assert filter_of(together.keys()).rows(asked).tolist() == [0, 2]
+
+
+def test_datasets_of_other_columns_are_not_put_together(folder: DatasetFolder) -> None:
+    with pytest.raises(ValueError, match="one dataset has the columns"):
+        Dataset(OBJECTS) + Dataset(pa.schema([OBJECTS.field("size")]))
+
+
+def test_an_empty_dataset_has_no_rows_wherever_it_is_read(spark: SparkSession) -> None:
+    nothing = Dataset(OBJECTS)
+    assert (nothing.rows, list(nothing.batches()), nothing.frame(spark).count(), nothing.keys().rows) == (0, [], 0, 0)
