@@ -75,13 +75,14 @@ def expired_addresses(spark: SparkSession, context: MarkContext) -> StageResult:
 
 
 MARKING: dict[str, Callable[[SparkSession, MarkContext], StageResult]] = {
-    Stage.NAMESPACE_LISTING: namespace_listing,
-    Stage.UNCOMMITTED_ADDRESSES: uncommitted_addresses,
-    Stage.RETENTION_COMMITS: retention_commits,
-    Stage.COMMITTED_ADDRESSES: committed_addresses,
-    Stage.EXPIRED_ADDRESSES: expired_addresses,
+    Stage.NAMESPACE_LISTING.value: namespace_listing,
+    Stage.UNCOMMITTED_ADDRESSES.value: uncommitted_addresses,
+    Stage.RETENTION_COMMITS.value: retention_commits,
+    Stage.COMMITTED_ADDRESSES.value: committed_addresses,
+    Stage.EXPIRED_ADDRESSES.value: expired_addresses,
 }
-"""The five marking stages by name, in order."""
+"""The five marking stages by name, in order. The names are plain strings: Dagster stores no enums that it does not
+know."""
 
 
 def swept_report(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
+from lakegc_core.judging.summary import Findings
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
@@ -17,12 +15,11 @@ from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.facts import Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
 from lakegc_core.spark.session import clear_errors, many
-from lakegc_core.tables.parts import Part, read
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_COLUMNS = pa.schema([FINDINGS_SCHEMA.field(name) for name in ("address", "reason")])
+_COLUMNS = ("address", "reason")
 
 
 def previous_of(context: MarkContext) -> Previous | None:
@@ -50,10 +47,9 @@ def staged_lost(
     context: MarkContext,
     previous: Previous | None,
     now: Compared,
-    parts: Mapping[str, Sequence[Part]],
+    findings: Findings,
 ) -> int | None:
-    """How many objects that were staged at the mark before are neither staged nor in a commit now. `parts`: what the
-    mark found in STAGE and KEPT.
+    """The number of objects that were staged at the mark before, and are neither staged nor in a commit now.
 
     Counted only where the sums say that too many may be: in the same night other commits may have run out, so that the
     sums hide what was committed. None where it was not counted, or the mark before does not read.
@@ -62,17 +58,11 @@ def staged_lost(
         return None
     before = context.artifacts(previous.mark_id)
     try:
-        then = _rows(spark, before, KEPT, before.require(Stage.EXPIRED_ADDRESSES).datasets[KEPT]).where(
-            f"reason = '{Reason.STAGED}'"
-        )
-        found = [_rows(spark, context.mark, name, parts[name]) for name in (Stage.EXPIRED_ADDRESSES, KEPT)]
-        left = found[0].union(found[1]).where(f"reason != '{Reason.STAGED}'")
+        then = before.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT).frame(spark, *_COLUMNS)
+        left = (findings.expired + findings.kept).frame(spark, *_COLUMNS).where(f"reason != '{Reason.STAGED}'")
+        then = then.where(f"reason = '{Reason.STAGED}'")
         with clear_errors():
             return int(then.join(many(left), "address", "left_semi").count())
     except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
         context.say(f"{Stage.EXPIRED_ADDRESSES}: mark {previous.mark_id} does not say what was staged then ({error})")
         return None
-
-
-def _rows(spark: SparkSession, mark: MarkArtifacts, name: str, parts: Sequence[Part]) -> DataFrame:
-    return read(spark, mark.config, mark.stage_folder(Stage.EXPIRED_ADDRESSES, name), parts, _COLUMNS)

@@ -2,19 +2,19 @@
 
 That is what the mark below found unreferenced, what was listed anew, and what ranges held that nothing holds any more.
 One shuffle by hash tells which of it a retained range holds. What then is not known to lie there is looked up in the
-layers' listings, and last of all in the store. The rows are those of `candidates.against_all`.
+layers' listings, and last of all in the store. The rows are those of `subtraction.against_all`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.inventory.carried import GONE, LEARNT, OBJECTS_SCHEMA, Units, find, unit_of
+from lakegc_core.inventory.carried import GONE, GONE_SCHEMA, LEARNT, OBJECTS_SCHEMA, Units, find, unit_of
 from lakegc_core.judging.address_rows import (
     ANEW,
     ASKED,
@@ -40,22 +40,33 @@ from lakegc_core.judging.address_rows import (
     IndexRows,
     decide,
 )
-from lakegc_core.judging.subtraction import ABSENT, MISSTATED_SCHEMA, Unreferenced
+from lakegc_core.judging.subtraction import ABSENT, Unreferenced
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import KEPT, MISSING, MISSTATED
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSING, MISSTATED, MISSTATED_SCHEMA
 from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Stage
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.references.ranges.range_files import DROPPED, INDEX, RANGES, by_reading
-from lakegc_core.spark.session import Mapped, empty
+from lakegc_core.references.ranges.range_files import (
+    ADDRESSES_SCHEMA,
+    DROPPED,
+    ENTRIES_SCHEMA,
+    INDEX,
+    INDEX_SCHEMA,
+    RANGES,
+    RANGES_SCHEMA,
+    by_reading,
+)
+from lakegc_core.references.staged import STAGED_SCHEMA
+from lakegc_core.spark.session import Mapped
 from lakegc_core.store.base import StoreConfig, connect, heads
-from lakegc_core.tables.gather import Feed, columns_of, feeds_of, few, gather, partitions_for, rows_in, rows_of_feeds
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import Feed, few, gather, partitions_for, rows_in, rows_of_feeds
 from lakegc_core.tables.joins import among, flagged
-from lakegc_core.tables.key_scan import Sieve, Wanted, sources_of
-from lakegc_core.tables.parts import Part, read, rows_of, spark_width, write
+from lakegc_core.tables.key_scan import Sieve, Wanted
+from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _FOUND, _LEFT, _LOOSE, _INDEXED = "found", "left", "loose", "indexed"
 _ASKED_PER_TASK = 200
@@ -83,110 +94,84 @@ class _ChangedAddresses:
 
     def run(self) -> Unreferenced:
         decided = self._decide()
-        found: dict[str, list[Part]] = {_FOUND: [], _LEFT: []}
-        parts = {CANDIDATES: decided[CANDIDATES], _LEFT: [], LEARNT: [], _LOOSE: [], ABSENT: []}
-        if decided[FREED] or decided[ASKED]:
-            lying = find(self.spark, (self.own, *self.layers), self._wanted(decided, FREED, ASKED), gone=False)
-            for name in (FREED, ASKED):
-                lying = flagged(self.spark, lying, name, self._wanted(decided, name))
-            found = self._write(lying, dict.fromkeys((_FOUND, _LEFT), OBJECTS_SCHEMA), _split_lying)
-        if decided[ASKED] or decided[SWEPT]:
-            parts |= self._ask(decided, found[_FOUND])
-        parts[_LEFT] = found[_LEFT]
-        config, own = self.context.workspace, self.own.mark_id
-        objects = [
-            source
-            for name in (CANDIDATES, _LEFT, _LOOSE)
-            for source in sources_of(config, self._folder(name), parts[name], own)
-        ]
-
-        def absent(which: str) -> DataFrame:
-            return self._read(ABSENT, parts[ABSENT], _ABSENT_SCHEMA).where(which)
-
+        found, left = self._lying(decided)
+        asked = {LEARNT: Dataset(OBJECTS_SCHEMA), _LOOSE: Dataset(OBJECTS_SCHEMA), ABSENT: Dataset(_ABSENT_SCHEMA)}
+        if decided[ASKED].rows or decided[SWEPT].rows:
+            asked = self._ask(decided[ASKED] + decided[SWEPT], found)
+        absent = asked[ABSENT].frame(self.spark)
         return Unreferenced(
-            objects=rows_of_feeds(self.spark, feeds_of(objects, OBJECTS_SCHEMA), OBJECTS_SCHEMA),
-            missing=absent("live").select("address") if parts[ABSENT] else None,
-            holding=lambda: absent("range_id is not null").select("address", "range_id"),
-            learnt=parts[LEARNT],
+            objects=(decided[CANDIDATES] + left + asked[_LOOSE]).mapped(self.spark),
+            missing=absent.where("live").select("address") if asked[ABSENT].rows else None,
+            holding=lambda: absent.where("range_id is not null").select("address", "range_id"),
+            learnt=asked[LEARNT],
             misstated=decided[MISSTATED],
         )
 
-    def _decide(self) -> dict[str, list[Part]]:
-        """Everything that may have changed, in parts by what has to be done about it."""
-        base, every = self.layers[0], (self.own, *self.layers)
+    def _lying(self, decided: Mapping[str, Dataset]) -> tuple[Dataset, Dataset]:
+        """What the listings know of objects that were asked for, and of those that were freed."""
+        both = decided[FREED] + decided[ASKED]
+        if not both.rows:
+            return Dataset(OBJECTS_SCHEMA), Dataset(OBJECTS_SCHEMA)
+        lying = find(self.spark, (self.own, *self.layers), both.keys("hash"), gone=False)
+        for name in (FREED, ASKED):
+            lying = flagged(self.spark, lying, name, decided[name].keys("hash"))
+        found = self._out.divide(lying, dict.fromkeys((_FOUND, _LEFT), OBJECTS_SCHEMA), _split_lying, _sizes)
+        return found[_FOUND], found[_LEFT]
+
+    def _decide(self) -> dict[str, Dataset]:
+        """Everything that may have changed, by what has to be done about it."""
+        changes, every = self._changes(), (self.own, *self.layers)
         units = Units.of_top(every)
-        told = [
-            (BEFORE, base, Stage.EXPIRED_ADDRESSES, ""),
-            (BEFORE, base, Stage.EXPIRED_ADDRESSES, KEPT),
-            (MISSED, base, Stage.EXPIRED_ADDRESSES, MISSING),
-            (ANEW, self.own, Stage.NAMESPACE_LISTING, ""),
-            (GONE_SINCE, self.own, Stage.NAMESPACE_LISTING, GONE),
-            (DROPPED_SINCE, self.own, Stage.COMMITTED_ADDRESSES, DROPPED),
-            (NEW, self.own, Stage.COMMITTED_ADDRESSES, ""),
-            (STAGED, self.own, Stage.UNCOMMITTED_ADDRESSES, ""),
-        ]
         feeds = [
-            Feed(source, COLUMNS[kind], AddressRows(kind, units, self.listed_from), once=kind == NEW)
-            for kind, layer, stage, dataset in told
-            for source in layer.sources(stage, dataset)
+            feed
+            for kind, dataset in changes
+            for feed in dataset.feeds(*COLUMNS[kind], make=AddressRows(kind, units, self.listed_from), once=kind == NEW)
         ]
-        places = tuple(
-            (layer.mark.stage_folder(stage, dataset), tuple(layer.parts(stage, dataset)))
-            for _, layer, stage, dataset in told
+        sought = Wanted(tuple(source for _, dataset in changes for source in dataset.sources))
+        held = self.own.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).keys(
+            "range_id", "read_in", by=by_reading
         )
-        sought = Wanted.at(self.context.workspace, places)
-        held = self.own.wanted(Stage.COMMITTED_ADDRESSES, RANGES, columns=("range_id", "read_in"), keys=by_reading)
         index: list[Feed] = []
         for layer in every:
             make = IndexRows(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought)
-            sources = layer.sources(Stage.COMMITTED_ADDRESSES, INDEX)
-            index += [Feed(source, ("range_id", "hash"), make, ("range_id",), once=True) for source in sources]
+            hashes = layer.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX)
+            index += hashes.feeds("range_id", "hash", make=make, repeated=("range_id",), once=True)
         # Of what is sought ranges hold about as much again, and some of the index comes along.
         rows = 2 * sought.rows + int(rows_in(index) * Sieve.share(sought.rows))
-        if rows_in(index) > _INDEX_ROWS and few(rows):
-            index = self._put_down(index)
+        if rows_in(index) > _INDEX_ROWS and few(rows):  # the few rows that count, in parts that all workers can read
+            index = self._out.put(_INDEXED, rows_of_feeds(self.spark, index, COUNTED_SCHEMA), COUNTED_SCHEMA).feeds()
         feeds += index
         partitions = self.context.settings.scale.address_num_partitions or partitions_for(rows)
-        frame = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
+        decided = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
         schemas = {CANDIDATES: OBJECTS_SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), SOUGHT_SCHEMA)}
-        schemas[MISSTATED] = MISSTATED_SCHEMA
-        return self._write(frame, schemas, _by_verdict)
+        return self._out.divide(decided, schemas | {MISSTATED: MISSTATED_SCHEMA}, _by_verdict, _sizes)
 
-    def _put_down(self, index: Sequence[Feed]) -> list[Feed]:
-        """The few rows of a large index that count, in parts that all workers can read."""
-        folder, own = self._folder(_INDEXED), self.own.mark_id
-        rows = rows_of_feeds(self.spark, index, COUNTED_SCHEMA)
-        parts = write(rows, self.context.workspace, {_INDEXED: folder}, COUNTED_SCHEMA)
-        sources = sources_of(self.context.workspace, folder, parts[_INDEXED], own)
-        return [Feed(source, tuple(COUNTED_SCHEMA.names), columns_of) for source in sources]
+    def _changes(self) -> list[tuple[int, Dataset]]:
+        """All datasets that tell of addresses which may have changed, by kind."""
+        base, own = self.layers[0], self.own
+        return [
+            (BEFORE, base.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
+            (BEFORE, base.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
+            (MISSED, base.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, MISSING)),
+            (ANEW, own.dataset(Stage.NAMESPACE_LISTING, OBJECTS_SCHEMA)),
+            (GONE_SINCE, own.dataset(Stage.NAMESPACE_LISTING, GONE_SCHEMA, GONE)),
+            (DROPPED_SINCE, own.dataset(Stage.COMMITTED_ADDRESSES, ADDRESSES_SCHEMA, DROPPED)),
+            (NEW, own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA)),
+            (STAGED, own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)),
+        ]
 
-    def _ask(self, decided: Mapping[str, Sequence[Part]], found: Sequence[Part]) -> dict[str, list[Part]]:
+    def _ask(self, asked: Dataset, found: Dataset) -> dict[str, Dataset]:
         """Ask the store for what no listing knows: what is there, what of that nothing holds, and what is not there."""
-        known = Wanted.at(self.context.workspace, ((self._folder(_FOUND), found),))
-        rows = self._read(ASKED, decided[ASKED], SOUGHT_SCHEMA)
-        rows = rows.unionByName(self._read(SWEPT, decided[SWEPT], SOUGHT_SCHEMA))
-        asked = rows_of(decided[ASKED]) + rows_of(decided[SWEPT])
-        width = min(4 * spark_width(self.spark), 1 + asked // _ASKED_PER_TASK)
-        unknown = among(self.spark, Mapped(rows.repartition(width), SOUGHT_SCHEMA), known, found=False)
+        rows = asked.frame(self.spark)
+        width = min(4 * spark_width(self.spark), 1 + asked.rows // _ASKED_PER_TASK)
+        unknown = among(self.spark, Mapped(rows.repartition(width), SOUGHT_SCHEMA), found.keys(), found=False)
         answers = unknown.then(_ANSWER, _Asking(self.context.data, self.context.namespace).ask)
         schemas = {LEARNT: OBJECTS_SCHEMA, _LOOSE: OBJECTS_SCHEMA, ABSENT: _ABSENT_SCHEMA}
-        return self._write(answers, schemas, _by_answer)
+        return self._out.divide(answers, schemas, _by_answer, _sizes)
 
-    def _write(self, rows: Mapped, schemas: Mapping[str, pa.Schema], split: Any) -> dict[str, list[Part]]:
-        folders = {name: self._folder(name) for name in schemas}
-        return write(rows, self.context.workspace, folders, schemas, split=split, summarise=_sizes)
-
-    def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> DataFrame:
-        if not parts:
-            return empty(self.spark, schema)
-        return read(self.spark, self.context.workspace, self._folder(name), parts, schema)
-
-    def _wanted(self, parts: Mapping[str, Sequence[Part]], *names: str) -> Wanted:
-        places = tuple((self._folder(name), parts[name]) for name in names)
-        return Wanted.at(self.context.workspace, places, ("hash",))
-
-    def _folder(self, name: str) -> str:
-        return self.context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, name)
+    @property
+    def _out(self) -> DatasetFolder:
+        return self.context.mark.out(Stage.EXPIRED_ADDRESSES)
 
 
 def _by_verdict(table: pa.Table) -> dict[str, pa.Table]:
@@ -200,7 +185,7 @@ def _split_lying(table: pa.Table) -> dict[str, pa.Table]:
 
 @dataclass(frozen=True)
 class _Asking:
-    """Asks a store for objects; a picklable value that tasks carry."""
+    """Asks a store for objects."""
 
     data: StoreConfig
     namespace: Namespace

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import instant
-from lakegc_core.names import Reason
+from lakegc_core.marks.findings import KEPT, instant
+from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.namespace import UPLOAD_PART
 
 LOOKED_UP = (Reason.STAGED, Reason.HELD, Reason.NEIGHBOUR)
@@ -24,10 +24,17 @@ Times = Callable[[pa.Array], np.ndarray]
 Names = Callable[[pa.Array], pa.Array]
 
 
+def divide(judge: Callable[[pa.Table], pa.Table], rows: pa.Table) -> dict[str, pa.Table]:
+    """Divide rows between what is expired and what is kept, by the column `reason` that `judge` gives them."""
+    judged = judge(rows)
+    expired = pc.equal(judged["reason"], Reason.UNREFERENCED)
+    return {Stage.EXPIRED_ADDRESSES: judged.filter(expired), KEPT: judged.filter(pc.invert(expired))}
+
+
 @dataclass(frozen=True)
 class MinimumAge:
     """Says what is too young. `cutoff`, `part_cutoff`: unix seconds; what is not older is young. `times`: see
-    `xid_times`. A picklable value that tasks carry."""
+    `xid_times`."""
 
     cutoff: float
     part_cutoff: float
@@ -51,7 +58,7 @@ class MinimumAge:
 @dataclass(frozen=True)
 class Judge:
     """Adds the column `reason` to rows (address, last_modified, foreign, and a column of each reason in LOOKED_UP): the
-    first that keeps the object, or `unreferenced`. A picklable value that tasks carry.
+    first that keeps the object, or `unreferenced`.
 
     `unknown`: which addresses bear a name that keeps them; None where no name does. It comes last: what is young gets
     no verdict by it.

@@ -7,10 +7,9 @@ mark in between, a look, and also a mark or a look that came after the mark that
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +23,9 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
 from lakegc_core.marks.previous import later_marks, previous_findings, read_at
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import Mapped, many, moment
+from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Names, Wanted, read_named
-from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,10 +33,13 @@ if TYPE_CHECKING:
 MOST_CARRIED = 200_000
 """Rows of what the mark before found that a worker may hold: some 25 MB. Spark joins more."""
 _ROWS, _RESCUES = ("address", "since"), ("address", "at")
-CARRIED = (Stage.EXPIRED_ADDRESSES,)
-"""Datasets that begin or go on with a series: what is kept interrupts it. A young object does not begin one: an upload
-may still be linked, as most are, and what refers to it then may be hidden from the next mark and its look by one
-commit."""
+
+
+def in_series(mark: MarkArtifacts) -> Dataset:
+    """What begins or continues a series at a mark: its expired objects. What is kept interrupts a series. A young
+    object does not begin one: most young objects are uploads that a client will still link, and one commit may hide
+    from the next mark and its look what refers to them then."""
+    return mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
 
 
 def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_commits_at: float) -> Mapped:
@@ -52,18 +54,15 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
     before, journal = previous_findings(context), sweeps.rescues(spark, context)
     if before is None or read_at(before) <= journal.unread_until:
         return rows.then(shape, _Since(read_commits_at))
-    datasets = before.require(Stage.EXPIRED_ADDRESSES).datasets
-    found = [(before.stage_folder(Stage.EXPIRED_ADDRESSES, name), tuple(datasets[name])) for name in CARRIED]
-    rescued = [(sweeps.rescues_folder(context), journal.parts)]
-    carried = [
-        Wanted.at(context.workspace, tuple(places), columns)
-        for places, columns in ((found, _ROWS), (rescued, _RESCUES))
-    ]
+    found = in_series(before)
+    rescued = Wanted.at(context.workspace, ((sweeps.rescues_folder(context), journal.parts),), _RESCUES)
+    carried = (found.keys(*_ROWS), rescued)
     if sum(each.rows for each in carried) <= MOST_CARRIED:
         return rows.then(shape, _Since(read_commits_at, *carried))
     now = moment(read_commits_at)
     frame = (
-        _unreferenced(spark, context, before, "before")
+        found.frame(spark, "address", "since")
+        .withColumnRenamed("since", "before")
         .join(many(sweeps.last_rescues(spark, context, journal.parts)), "address", "left")
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
         .select("address", "before")
@@ -74,8 +73,8 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
 
 @dataclass(frozen=True)
 class _Since:
-    """Adds the column `since` to rows with an address: `now` (unix seconds), or since when the mark before knows it. A
-    picklable value that tasks carry. `before`: what that mark found unreferenced; `rescued`: the journal of rescues."""
+    """Adds the column `since` to rows with an address: `now` (unix seconds), or since when the mark before knows it.
+    `before`: what that mark found unreferenced; `rescued`: the journal of rescues."""
 
     now: float
     before: Wanted | None = None
@@ -144,21 +143,8 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: D
         "since", F.when(rescued, now).otherwise(F.col("since"))
     )
     if later.finished is not None:
-        theirs = many(_unreferenced(spark, context, later.finished, "later"))
-        found = found.join(theirs, "address", "left").withColumn("since", F.greatest("since", F.coalesce("later", now)))
-    return found.select(*candidates.columns)
-
-
-def _unreferenced(spark: SparkSession, context: MarkContext, mark: MarkArtifacts, since: str) -> DataFrame:
-    """What a mark found unreferenced: address, and its `since` under another name."""
-    from pyspark.sql import DataFrame
-    from pyspark.sql import functions as F
-
-    datasets: Mapping[str, Any] = mark.require(Stage.EXPIRED_ADDRESSES).datasets
-    parts = [
-        read(
-            spark, context.workspace, mark.stage_folder(Stage.EXPIRED_ADDRESSES, name), datasets[name], FINDINGS_SCHEMA
+        theirs = in_series(later.finished).frame(spark, "address", "since")
+        found = found.join(many(theirs.withColumnRenamed("since", "later")), "address", "left").withColumn(
+            "since", F.greatest("since", F.coalesce("later", now))
         )
-        for name in CARRIED
-    ]
-    return reduce(DataFrame.unionByName, parts).select("address", F.col("since").alias(since))
+    return found.select(*candidates.columns)

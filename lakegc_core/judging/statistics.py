@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from lakegc_core.inventory.carried import unit_of
 from lakegc_core.policy.facts import AgeOrSize, Folder
 from lakegc_core.spark.session import run_on_rows
-from lakegc_core.tables.gather import HASH, KIND, Feed, gather, partitions_for, rows_in
+from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.gather import HASH, KIND, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,15 +70,15 @@ def by_class(total: Mapping[str, int], kind: str) -> tuple[AgeOrSize, ...]:
 
 
 def largest(
-    spark: SparkSession, expired: Sequence[Source], kept: Sequence[Source], reasons: Sequence[str]
+    spark: SparkSession, expired: Dataset, kept: Dataset, reasons: Sequence[str]
 ) -> tuple[tuple[Folder, ...], tuple[Folder, ...]]:
     """The folders with the most expired bytes, and the units with the most bytes of
     those that are kept for one of these reasons; at most PREFIXES of each.
 
-    `expired`: parts with address and size; `kept`: with reason too.
+    `expired`: rows with address and size; `kept`: with reason too.
     """
-    feeds = [Feed(source, ("address", "size"), _folders) for source in expired]
-    feeds += [Feed(source, ("address", "size", "reason"), _Units(tuple(reasons))) for source in kept]
+    feeds = expired.feeds("address", "size", make=_folders)
+    feeds += kept.feeds("address", "size", "reason", make=_Units(tuple(reasons)))
     made = gather(spark, feeds, _FOLDERS, _largest, _LARGEST, partitions_for(rows_in(feeds)))
     rows = run_on_rows(made, lambda batches: (row for batch in batches for row in batch.to_pylist())) if feeds else []
     rows = sorted(rows, key=lambda row: (-row["bytes"], row["prefix"]))
@@ -95,7 +95,7 @@ def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Units:
-    """The units of what is kept for some reasons; a picklable value that tasks carry."""
+    """The units of what is kept for some reasons."""
 
     reasons: tuple[str, ...]
 

@@ -5,7 +5,7 @@ The two are compared by hash, as `tables.joins` finds best. What an optimized ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,23 +17,23 @@ import pyarrow.compute as pc
 from lakegc_core.errors import MarkError
 from lakegc_core.inventory.carried import OBJECTS_SCHEMA
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import MISSTATED
+from lakegc_core.marks.findings import MISSTATED, MISSTATED_SCHEMA
 from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Stage
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.policy.xids import xid_times
-from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA, INDEX
+from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA, INDEX, INDEX_SCHEMA
+from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Mapped
-from lakegc_core.tables.gather import Feed, columns_of, feeds_of
+from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.joins import flagged, scan
-from lakegc_core.tables.parts import Part, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ABSENT = "absent"
-MISSTATED_SCHEMA = pa.schema([OBJECTS_SCHEMA.field("address"), ENTRIES_SCHEMA.field("size")])
 _ADDRESS = pa.schema([OBJECTS_SCHEMA.field("address")])
 _NAMED = pa.schema([_ADDRESS.field("address"), pa.field("size", pa.int64())])  # of staged entries nobody tells it
 _LIES = "lies"
@@ -43,60 +43,55 @@ _LIES = "lies"
 class Unreferenced:
     """What a mark has to judge.
 
-    `objects`: address, size, last_modified, etag, foreign, of what no retained commit refers to. `missing`: address of
-    live objects that do not lie there, if there are any. `holding` gives address and range_id of entries, for any that
-    are missing. `learnt`: parts of objects that turned out to lie in units that were taken over. `misstated`: parts of
-    MISSTATED_SCHEMA, of entries that no mark below has read.
+    - `objects`: what no retained commit refers to (OBJECTS_SCHEMA)
+    - `missing`: addresses of live objects that do not lie there; None where there are none
+    - `holding`: gives address and range_id of entries, for any that are missing
+    - `learnt`: objects that turned out to lie in units that were taken over (OBJECTS_SCHEMA)
+    - `misstated`: entries that no mark below has read (MISSTATED_SCHEMA)
     """
 
     objects: Mapped
     missing: DataFrame | None
     holding: Callable[[], DataFrame]
-    learnt: Sequence[Part] = ()
-    misstated: Sequence[Part] = ()
+    learnt: Dataset
+    misstated: Dataset
 
 
 def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_from: float) -> Unreferenced:
     """All that the mark listed, without all that it read. What was named since `listed_from` (unix seconds) is not
     missing where it does not lie there, but new."""
-    if own.rows(Stage.COMMITTED_ADDRESSES, INDEX) != own.rows(Stage.COMMITTED_ADDRESSES):
+    index = own.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX)
+    entries = own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA)
+    if index.rows != entries.rows:
         raise MarkError(f"The index of mark {own.mark_id} does not hold every address that was read. Make a new mark.")
-    live = own.wanted(Stage.COMMITTED_ADDRESSES, INDEX, columns=("hash",))
-    listed = feeds_of(own.sources(Stage.NAMESPACE_LISTING), OBJECTS_SCHEMA)
+    listed = own.dataset(Stage.NAMESPACE_LISTING, OBJECTS_SCHEMA)
     partitions = context.settings.scale.address_num_partitions
-    objects = scan(spark, listed, OBJECTS_SCHEMA, live, found=False, partitions=partitions)
-    parts = _write_named(spark, context, own, listed_from)
-    missing = parts[ABSENT]
+    objects = scan(spark, listed.feeds(), OBJECTS_SCHEMA, index.keys("hash"), found=False, partitions=partitions)
+    staged = own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)
+    named = _named(spark, context, listed, entries, staged, listed_from)
+    absent = named[ABSENT]
     return Unreferenced(
         objects=objects,
-        missing=own.read(spark, Stage.EXPIRED_ADDRESSES, ABSENT, missing, _ADDRESS).distinct() if missing else None,
-        holding=lambda: _held_by_ranges(spark, own),
-        misstated=parts[MISSTATED],
+        missing=absent.frame(spark).distinct() if absent.rows else None,
+        holding=lambda: entries.frame(spark, "address", "range_id"),
+        learnt=Dataset(OBJECTS_SCHEMA),
+        misstated=named[MISSTATED],
     )
 
 
-def _held_by_ranges(spark: SparkSession, own: Layer) -> DataFrame:
-    rows = own.frame(spark, Stage.COMMITTED_ADDRESSES, "", ENTRIES_SCHEMA)
-    return rows.select("address", "range_id")
-
-
-def _write_named(spark: SparkSession, context: MarkContext, own: Layer, listed_from: float) -> dict[str, list[Part]]:
-    """What is referred to and does not lie there (ABSENT), or lies there with another size (MISSTATED), in parts."""
-    feeds = [Feed(each, ("address", "exact", "size"), _exact) for each in own.sources(Stage.COMMITTED_ADDRESSES)]
-    feeds += [Feed(each, ("address", "exact"), _exact) for each in own.sources(Stage.UNCOMMITTED_ADDRESSES)]
+def _named(
+    spark: SparkSession, context: MarkContext, listed: Dataset, entries: Dataset, staged: Dataset, listed_from: float
+) -> dict[str, Dataset]:
+    """What is referred to and does not lie there (ABSENT), or lies there with another size (MISSTATED)."""
+    feeds = [*entries.feeds("address", "exact", "size", make=_exact), *staged.feeds("address", "exact", make=_exact)]
     if not feeds:
-        return {ABSENT: [], MISSTATED: []}
+        return {ABSENT: Dataset(_ADDRESS), MISSTATED: Dataset(MISSTATED_SCHEMA)}
     partitions = context.settings.scale.address_num_partitions
-    sized = own.wanted(Stage.NAMESPACE_LISTING, columns=("address", "size"), keys=_with_size)
+    sized = listed.keys("address", "size", by=_with_size)
     rows = scan(spark, feeds, _NAMED, sized, found=False, partitions=partitions)
-    rows = flagged(spark, rows, _LIES, own.wanted(Stage.NAMESPACE_LISTING), partitions=partitions)
-    return write(
-        rows,
-        context.workspace,
-        {name: context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, name) for name in (ABSENT, MISSTATED)},
-        {ABSENT: _ADDRESS, MISSTATED: MISSTATED_SCHEMA},
-        split=partial(_split_named, listed_from),
-    )
+    rows = flagged(spark, rows, _LIES, listed.keys(), partitions=partitions)
+    out, schemas = context.mark.out(Stage.EXPIRED_ADDRESSES), {ABSENT: _ADDRESS, MISSTATED: MISSTATED_SCHEMA}
+    return out.divide(rows, schemas, partial(_split_named, listed_from))
 
 
 def _exact(rows: pa.RecordBatch) -> Mapping[str, Any]:

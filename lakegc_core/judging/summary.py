@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,11 +13,16 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.judging import statistics
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import instant
-from lakegc_core.names import Reason
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSING, instant
+from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.facts import Amount, Groups, ListingFacts
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.spark.session import Mapped
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 STRANGE = (Reason.FOREIGN, Reason.UNKNOWN)
 """Why objects are kept that are not lakeFS's."""
@@ -54,23 +61,48 @@ class Summary:
         return found | statistics.sums(expired, self.now)
 
 
-def sums_of(parts: Mapping[str, list[Part]]) -> dict[str, int]:
-    """The totals of all parts."""
-    sums: dict[str, int] = {}
-    for part in (part for dataset in parts.values() for part in dataset):
-        for name, value in part.sums.items():
-            sums[name] = sums.get(name, 0) + value
-    return sums
+@dataclass(frozen=True)
+class Findings:
+    """Objects by what becomes of them: expired, kept, and missing in the store. All have FINDINGS_SCHEMA."""
+
+    expired: Dataset
+    kept: Dataset
+    missing: Dataset
+
+    @classmethod
+    def put(
+        cls,
+        out: DatasetFolder,
+        rows: DataFrame | Mapped,
+        split: Callable[[pa.Table], Mapping[str, pa.Table]],
+        summarise: Summary,
+    ) -> Findings:
+        """Write rows, which `split` divides between the expired and the kept ones."""
+        schemas = dict.fromkeys((Stage.EXPIRED_ADDRESSES, KEPT), FINDINGS_SCHEMA)
+        parts = out.divide(rows, schemas, split, summarise)
+        return cls(parts[Stage.EXPIRED_ADDRESSES], parts[KEPT], Dataset(FINDINGS_SCHEMA))
+
+    @property
+    def parts(self) -> dict[str, tuple[Part, ...]]:
+        """Their parts, by the names of their datasets."""
+        return {Stage.EXPIRED_ADDRESSES: self.expired.parts, KEPT: self.kept.parts, MISSING: self.missing.parts}
+
+    def sums(self) -> Counter[str]:
+        """The totals of all parts (see `Summary`)."""
+        found = Counter[str]()
+        for part in (part for parts in self.parts.values() for part in parts):
+            found.update(part.sums)
+        return found
 
 
-def amount_of(sums: Mapping[str, int], reason: str) -> Amount:
-    return Amount(sums.get(f"{reason}:objects", 0), sums.get(f"{reason}:bytes", 0))
+def amount_of(sums: Counter[str], reason: str) -> Amount:
+    return Amount(sums[f"{reason}:objects"], sums[f"{reason}:bytes"])
 
 
-def groups_of(sums: Mapping[str, int], listing: ListingFacts, learnt: Sequence[Part]) -> Groups:
+def groups_of(sums: Counter[str], listing: ListingFacts, learnt: Dataset) -> Groups:
     """The listed objects by what became of them; what is in no other group is committed."""
     listed = Amount(listing.objects, listing.bytes)
-    listed += Amount(sum(part.rows for part in learnt), sum(part.sums["bytes"] for part in learnt))
+    listed += Amount(learnt.rows, learnt.sum("bytes"))
     groups = {
         "expired": amount_of(sums, Reason.UNREFERENCED),
         "uncommitted": amount_of(sums, Reason.STAGED),

@@ -15,8 +15,6 @@ from lakegc_core.marks.last_known import gone, readable_records
 from lakegc_core.marks.ledger import records_of
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import many
-from lakegc_core.tables.key_scan import Wanted
-from lakegc_core.tables.parts import read, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,19 +28,18 @@ def told_apart(spark: SparkSession, context: MarkContext, missing: DataFrame) ->
     """The missing objects (column address), with the column SWEPT."""
     from pyspark.sql import functions as F
 
-    config, folder = context.workspace, context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, _NAMED)
-    named = write(missing, config, {_NAMED: folder}, ADDRESSES)[_NAMED]
-    told = read(spark, config, folder, named, ADDRESSES)
-    records = readable_records(spark, config, records_of(context)) if named else None
+    named = context.mark.out(Stage.EXPIRED_ADDRESSES).put(_NAMED, missing, ADDRESSES)
+    rows = named.frame(spark)
+    records = readable_records(spark, context.workspace, records_of(context)) if named.rows else None
     if records is None:
-        return told.withColumn(SWEPT, F.lit(False))
+        return rows.withColumn(SWEPT, F.lit(False))
     if not records.whole:
         context.say(
             f"{Stage.EXPIRED_ADDRESSES}: which objects sweeps have lost is not known, so that all that is missing "
             "counts as missing"
         )
-        return told.withColumn(SWEPT, F.lit(False))
-    found = gone(spark, context, records, Wanted.at(config, ((folder, named),))).as_frame().where("NOT lost")
+        return rows.withColumn(SWEPT, F.lit(False))
+    swept = gone(spark, context, records, named.keys()).as_frame().where("NOT lost")
     # By the whole address: what is found here lets a guard pass.
-    told = told.join(many(found.select("address").withColumn(SWEPT, F.lit(True))), "address", "left")
-    return told.withColumn(SWEPT, F.coalesce(SWEPT, F.lit(False)))
+    rows = rows.join(many(swept.select("address").withColumn(SWEPT, F.lit(True))), "address", "left")
+    return rows.withColumn(SWEPT, F.coalesce(SWEPT, F.lit(False)))

@@ -5,27 +5,42 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lakegc_core.marks.address_lists import as_lines
-from lakegc_core.spark.session import Json
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.tables.parts import Part, read_part
+from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.parts import remove_leftovers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TEXT_FOLDER = "deleted.text"
 """Where the documented rclone recipes find one address a line."""
 
 
-class TextLists:
-    """Writes the expired addresses, one a line, beside the parts; a picklable value that tasks carry."""
+def write_text(spark: SparkSession, context: MarkContext, expired: Dataset) -> tuple[str, ...]:
+    """Write the addresses of garbage into files of the mark's folder `deleted.text`. Returns their names."""
+    work = _TextLists(context.workspace, f"{context.mark.folder}/{TEXT_FOLDER}")
+    # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
+    remove_leftovers(context.workspace, work.target)
+    parts = [Dataset(expired.schema, (source,)) for source in expired.sources]
+    return tuple(sorted(each["list"] for each in run_tasks(spark, parts, work.write)))
 
-    def __init__(self, config: StoreConfig, source: str, target: str) -> None:
-        self._config, self._source, self.target = config, source, target
 
-    def write(self, part: Part) -> Iterator[Json]:
+@dataclass(frozen=True)
+class _TextLists:
+    config: StoreConfig
+    target: str
+
+    def write(self, part: Dataset) -> Iterator[Json]:
         lines: list[str] = []
-        for batch in read_part(self._config, self._source, part, ["address"]):
+        for batch in part.batches("address"):
             lines += batch.column(0).to_pylist()
         name = f"part-{uuid.uuid4().hex}.txt"
         data = as_lines(lines)
-        connect(self._config).write(f"{self.target}/{name}", data)
+        connect(self.config).write(f"{self.target}/{name}", data)
         yield {"list": name, "sha256": hashlib.sha256(data).hexdigest()}

@@ -22,6 +22,7 @@ MISSING = "missing"
 """Dataset of live objects that the store lacks."""
 MISSTATED = "misstated"
 """Dataset of addresses whose entry claims another size than the object has that lies there, or was not listed yet."""
+MISSTATED_SCHEMA = pa.schema([FINDINGS_SCHEMA.field("address"), FINDINGS_SCHEMA.field("size")])
 
 
 def instant(seconds: float) -> pa.Scalar:

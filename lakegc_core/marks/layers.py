@@ -91,6 +91,11 @@ class Layer:
         return read(spark, self.mark.config, self.mark.stage_folder(stage, dataset), parts, schema)
 
 
+def of_all(layers: Sequence[Layer], stage: str, schema: pa.Schema, dataset: str = "") -> Dataset:
+    """A dataset of all layers together."""
+    return Dataset(schema, tuple(source for each in layers for source in each.dataset(stage, schema, dataset).sources))
+
+
 @dataclass(frozen=True)
 class Basis:
     """The layers that a mark rests on, newest first; none, and the reason, where it is a clean one."""

@@ -48,8 +48,9 @@ def standing(stage: str, context: MarkContext) -> StageResult | None:
 
 def run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody[F]) -> StageResult:
     """Run one marking stage, unless its manifest stands. MarkError if the stage before it is not finished."""
-    with context.lease(stage), read_once():
-        return _run_stage(stage, spark, context, body)
+    name = str(stage)  # Dagster stores no enums that it does not know
+    with context.lease(name), read_once():
+        return _run_stage(name, spark, context, body)
 
 
 def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: StageBody[F]) -> StageResult:
@@ -70,7 +71,7 @@ def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: Stag
             started_at=started,
             finished_at=clock.now().timestamp(),
             seconds=round(time.monotonic() - stopwatch, 3),
-            datasets=output.datasets,
+            datasets={str(name): parts for name, parts in output.datasets.items()},
             facts=output.facts.as_json(),
             rows=sum(part.rows for part in own),
             bytes=sum(part.bytes for part in own),

@@ -18,17 +18,18 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.elsewhere import ELSEWHERE, authorities, may_refer
-from lakegc_core.marks.layers import Layer, layers_of
+from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, may_refer
+from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.marks.neighbours import Neighbour, Sighting, neighbours_of, sight, sightings, unread, what_is_known
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.references.ranges.range_files import RANGES, by_reading, reading_keys
+from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, by_reading, reading_keys
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source, Wanted, dealt, filter_of
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read_part, rows_of, spark_width
+from lakegc_core.tables.parts import PartWriter, part_results, parts_of, read_part, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,36 +41,35 @@ _FULL = 2
 
 
 @dataclass(frozen=True)
-class References:
-    """What neighbours refer to here (parts of KEYS_SCHEMA in `folder`), and what the guard `neighbours` judges by."""
+class NeighbourReferences:
+    """What neighbours refer to here (KEYS_SCHEMA), and what the guard `neighbours` judges by."""
 
-    parts: Sequence[Part]
+    keys: Dataset
     facts: NeighbourFacts
-    folder: str
 
 
-def read_references(spark: SparkSession, context: MarkContext, folder: str) -> References:
-    """Read what the newest complete mark of each neighbour notes, into parts in `folder`.
+def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolder) -> NeighbourReferences:
+    """Read what the newest complete mark of each neighbour notes, and put it down.
 
     ServerError if lakeFS does not list its repositories; nothing that lies with a neighbour is an error.
     """
     neighbours = {each.name: each for each in neighbours_of(context)}
     seen = {each.name: each for each in sightings(spark, list(neighbours.values()))}
-    parts: list[Part] = []
+    keys = Dataset(KEYS_SCHEMA)
     left = seen
     for _ in range(_MARKS):
         wanted = [each for each in left.values() if may_refer(context.namespace, each.refers)]
-        found, problems = _read(spark, context, folder, [(neighbours[each.name], each) for each in wanted])
-        parts += found
+        found, problems = _read(spark, context, out, [(neighbours[each.name], each) for each in wanted])
+        keys += found
         # What could be read of a mark counts all the same: keeping more is safe.
         left = {name: sight(neighbours[name], seen[name].marked_at) for name in problems}
         seen |= {name: replace(left[name], problem=problem) for name, problem in problems.items()}
         if not left:
             break
-    facts = what_is_known(list(seen.values()), context.settings.neighbours, clock.now().timestamp(), rows_of(parts))
+    facts = what_is_known(list(seen.values()), context.settings.neighbours, clock.now().timestamp(), keys.rows)
     if broken := [each for each in seen.values() if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
-    return References(parts, facts, folder)
+    return NeighbourReferences(keys, facts)
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class _Piece:
 
 
 def _read(
-    spark: SparkSession, context: MarkContext, folder: str, wanted: Sequence[tuple[Neighbour, Sighting]]
-) -> tuple[list[Part], dict[str, str]]:
+    spark: SparkSession, context: MarkContext, out: DatasetFolder, wanted: Sequence[tuple[Neighbour, Sighting]]
+) -> tuple[Dataset, dict[str, str]]:
     """The keys that these marks refer to, and the problems by neighbour."""
     pieces: list[_Piece] = []
     problems: dict[str, str] = {}
@@ -94,27 +94,29 @@ def _read(
         except LakegcError as error:
             problems[neighbour.name] = unread(error)
     if not pieces:
-        return [], problems
+        return Dataset(KEYS_SCHEMA), problems
     slices = min(len(pieces), 2 * max(2, spark_width(spark)))
     shares = dealt(pieces, slices, lambda piece: piece.source.part.rows)
-    results = run_tasks(spark, shares, _NeighbourReader(context.namespace, context.workspace, folder))
+    results = run_tasks(spark, shares, _NeighbourReader(context.namespace, out.config, out.at(NEIGHBOURS)))
     problems |= {each["neighbour"]: each["problem"] for each in results if "problem" in each}
-    return parts_of(results, [NEIGHBOURS])[NEIGHBOURS], problems
+    return out.dataset(NEIGHBOURS, parts_of(results, [NEIGHBOURS])[NEIGHBOURS], KEYS_SCHEMA), problems
 
 
 def _pieces(namespace: Namespace, neighbour: Neighbour, layers: Sequence[Layer]) -> Iterator[_Piece]:
     newest = layers[0]
-    held = newest.wanted(Stage.COMMITTED_ADDRESSES, RANGES, columns=("range_id", "read_in"), keys=by_reading)
-    noted = [(held, each.sources(Stage.COMMITTED_ADDRESSES, ELSEWHERE)) for each in layers]
-    for wanted, sources in (*noted, (None, newest.sources(Stage.UNCOMMITTED_ADDRESSES, ELSEWHERE))):
-        for source in sources:
+    counted = newest.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES)
+    held = counted.keys("range_id", "read_in", by=by_reading)
+    noted = of_all(layers, Stage.COMMITTED_ADDRESSES, ELSEWHERE_SCHEMA, ELSEWHERE)
+    always = newest.dataset(Stage.UNCOMMITTED_ADDRESSES, ELSEWHERE_SCHEMA, ELSEWHERE)
+    for wanted, dataset in ((held, noted), (None, always)):
+        for source in dataset.sources:
             if may_refer(namespace, authorities([source.part])):
                 yield _Piece(neighbour.name, source, wanted, newest.mark_id)
 
 
 @dataclass(frozen=True)
 class _NeighbourReader:
-    """Reads what neighbours noted, and writes the keys here that it names. A picklable value that tasks carry."""
+    """Reads what neighbours noted, and writes the keys here that it names."""
 
     namespace: Namespace
     artifacts: StoreConfig

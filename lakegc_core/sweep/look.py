@@ -3,14 +3,14 @@
 A look is one whole staged dump, then everything that counts as of now; only ranges that the mark did not know are read.
 It is believed for `look_validity`, then taken again; a glance looks at refs and rules alone, right before the first
 delete and every minute or so after it.
-What is done with what they see is decided in `swept_report`.
+What is done with what they see is decided in `sweep`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from lakegc_core import clock
 from lakegc_core.errors import RefusedError
@@ -22,17 +22,18 @@ from lakegc_core.policy.namespace import overlapping
 from lakegc_core.policy.retention import HOLD, Rules, rules_json
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.references.commits.retained import fetch_commit, find_retained, heads_digest, write_heads
-from lakegc_core.references.of_neighbours import NEIGHBOURS, read_references
+from lakegc_core.references.of_neighbours import KEYS_SCHEMA, read_references
 from lakegc_core.references.ranges.held_paths import HELD, held_by_path
+from lakegc_core.references.ranges.protected import ROWS_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
-from lakegc_core.references.shown.heads import Since, branches_of
+from lakegc_core.references.shown.heads import LOOK, BranchHeads, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Wanted
-from lakegc_core.tables.parts import Part, read, read_part
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,10 @@ class Reads:
     held: ReadSince
 
     @classmethod
-    def below(cls, folder: str) -> Reads:
+    def below(cls, context: MarkContext, folder: str) -> Reads:
         """Nothing yet; to lie in folders below this one."""
-        return cls(ReadSince(f"{folder}/committed"), ReadSince(f"{folder}/{HELD}"))
+        out = DatasetFolder(context.workspace, folder, LOOK)
+        return cls(ReadSince(out.below("committed")), ReadSince(out.below(HELD)))
 
 
 @dataclass(frozen=True)
@@ -64,39 +66,35 @@ class Look:
 
     began_at: float
     finished_at: float
-    folder: str
-    staged: Sequence[Part]
-    commits: Sequence[Part]
-    refs: Sequence[Part]
-    committed: Sequence[Part]
-    """Of what the looks of this sweep have read: all of it, or, of a glance, what is new."""
+    staged: Dataset
+    commits: Dataset
+    """The commits that the look found retained (COMMITS_SCHEMA)."""
+    refs: Dataset
+    """Heads and tags as the look saw them (REFS_SCHEMA)."""
+    committed: Dataset
+    """Of what the looks of this sweep have read: all of it, or, of a glance, what is new (ENTRIES_SCHEMA)."""
     reads: Reads
-    held: Sequence[Part] = ()
+    held: Dataset
     """What holds keep; nothing else may."""
-    neighbours: Sequence[Part] = ()
+    neighbours: Dataset
     """What other repositories refer to here."""
     heads: Sequence[str] = ()
     """Digests of all heads, as they were before the staged dump and after it."""
     facts: LookFacts | None = None
     """None of a glance."""
 
-    def live(self, context: MarkContext) -> Wanted:
+    def live(self) -> Wanted:
         """The addresses of all that must not be deleted: what is referred to, and what holds keep."""
-        return Wanted(self.referred_to(context).sources + self.kept_by_holds(context).sources)
+        return Wanted(self.referred_to().sources + self.kept_by_holds().sources)
 
-    def referred_to(self, context: MarkContext) -> Wanted:
+    def referred_to(self) -> Wanted:
         """The addresses of all that is staged now or newly committed since the mark, and of what other repositories
         refer to."""
-        staged, theirs = (self._staged_folder, self.staged), (f"{self.folder}/{NEIGHBOURS}", self.neighbours)
-        return Wanted.at(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))
+        return Wanted(self.staged.sources + self.committed.sources + self.neighbours.sources)
 
-    def kept_by_holds(self, context: MarkContext) -> Wanted:
+    def kept_by_holds(self) -> Wanted:
         """The addresses of what holds keep; something else may refer to it as well."""
-        return Wanted.at(context.workspace, ((self.reads.held.folder, self.held),))
-
-    @property
-    def _staged_folder(self) -> str:
-        return f"{self.folder}/uncommitted"
+        return self.held.keys()
 
     @property
     def found(self) -> LookFacts:
@@ -104,34 +102,26 @@ class Look:
         assert self.facts is not None, "a glance reads neither the dump nor the rules"
         return self.facts
 
-    def since(self, spark: SparkSession, context: MarkContext) -> Since:
-        """What this look read, for a search through what the heads of branches hold."""
-        read, facts = self.reads.committed, self.found
-        return Since(
-            branches=lambda: branches_of(self.read_refs(spark, context), self.read_commits(spark, context)),
-            refs=(f"{self.folder}/commits/{REFS}", self.refs),
-            index=(f"{read.folder}/{INDEX}", read.parts[INDEX]),
-            rows=(read.folder, read.parts[Stage.COMMITTED_ADDRESSES]),
-            outside=(f"{read.folder}/{ELSEWHERE}", read.parts[ELSEWHERE]),
-            ranges=(f"{read.folder}/{RANGES}", read.parts[RANGES]),
-            names=facts.retention_commits.branches,
-            entries=facts.committed_addresses.entries,
-            staged=facts.uncommitted_addresses.rows,
-            dumped=lambda: _read(spark, context, self._staged_folder, self.staged, STAGED_SCHEMA),
+    def branch_heads(self, context: MarkContext) -> BranchHeads:
+        """What the heads of branches held when this look read them: their ranges are the mark's, or its own."""
+        marked, read = heads_of_mark(context), self.reads.committed.datasets
+        return replace(
+            marked,
+            refs=self.refs,
+            commits=self.commits,
+            index=marked.index + read[INDEX],
+            entries=marked.entries + read[Stage.COMMITTED_ADDRESSES],
+            outside=marked.outside + read[ELSEWHERE],
+            new_ranges=read[RANGES],
+            staged=self.staged,
+            names=self.found.retention_commits.branches,
+            most=marked.most + self.found.committed_addresses.entries,
         )
 
     def heads_moved(self, context: MarkContext) -> bool:
         """Whether heads of branches are others now than before the staged dump or after it."""
         now = heads_digest(context.client.branches(context.header.repository))
         return any(seen != now for seen in self.heads)
-
-    def read_refs(self, spark: SparkSession, context: MarkContext) -> DataFrame:
-        """Heads and tags as the look saw them: kind, name, commit_id."""
-        return _read(spark, context, f"{self.folder}/commits/{REFS}", self.refs, REFS_SCHEMA)
-
-    def read_commits(self, spark: SparkSession, context: MarkContext) -> DataFrame:
-        """The commits that the look found retained: commit_id, metarange_id, kept_by."""
-        return _read(spark, context, f"{self.folder}/commits", self.commits, COMMITS_SCHEMA)
 
 
 def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Reads) -> Look:
@@ -141,34 +131,36 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
     RefusedError if the server is not the one that was marked, or another repository shares the namespace by now.
     """
     began = clock.now().timestamp()
+    out = DatasetFolder(context.workspace, folder, LOOK)
+    at_commits = out.below("commits")
     _check_same_server(context)
-    heads = write_heads(context, f"{folder}/commits/{REFS}")
-    staged = dump_staged(spark, context, f"{folder}/uncommitted")
-    commits = find_retained(spark, context, f"{folder}/commits", former=context.mark, heads=heads.parts)
+    heads = write_heads(context, at_commits.at(REFS))
+    staged = dump_staged(spark, context, out.at("uncommitted"))
+    commits = find_retained(spark, context, at_commits.path, former=context.mark, heads=heads.parts)
     if commits.facts.former_heads_unknown:
         raise RefusedError(
             f"{commits.facts.former_heads_unknown:,} heads that the mark saw are unknown to lakeFS now: the server "
             "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole."
         )
-    retained = _read(spark, context, f"{folder}/commits", commits.datasets[Stage.RETENTION_COMMITS], COMMITS_SCHEMA)
-    by_hold = retained["kept_by"].startswith(f"{HOLD}:")
-    read_unknown(spark, context, retained.where(~by_hold), reads.committed)
-    target = reads.held.folder
-    held = held_by_path(spark, context, f"{folder}/commits", commits.datasets[OTHERS], target, f"{target}/{ELSEWHERE}")
+    retained = at_commits.dataset("", commits.datasets[Stage.RETENTION_COMMITS], COMMITS_SCHEMA)
+    rows = retained.frame(spark)
+    by_hold = rows["kept_by"].startswith(f"{HOLD}:")
+    read_unknown(spark, context, rows.where(~by_hold), reads.committed)
+    target = reads.held.out
+    held = held_by_path(spark, context, at_commits.path, commits.datasets[OTHERS], target.path, target.at(ELSEWHERE))
     if commits.facts.kept_by.get(HOLD):
-        read_unknown(spark, context, retained.where(by_hold), reads.held)
-    neighbours = read_references(spark, context, f"{folder}/{NEIGHBOURS}")
+        read_unknown(spark, context, rows.where(by_hold), reads.held)
+    neighbours = read_references(spark, context, out)
     return Look(
         began_at=began,
         finished_at=clock.now().timestamp(),
-        folder=folder,
-        staged=staged.datasets[Stage.UNCOMMITTED_ADDRESSES],
-        commits=commits.datasets[Stage.RETENTION_COMMITS],
-        refs=commits.datasets[REFS],
-        committed=tuple(reads.committed.parts[Stage.COMMITTED_ADDRESSES]),
+        staged=out.dataset("uncommitted", staged.datasets[Stage.UNCOMMITTED_ADDRESSES], STAGED_SCHEMA),
+        commits=retained,
+        refs=at_commits.dataset(REFS, commits.datasets[REFS], REFS_SCHEMA),
+        committed=reads.committed.datasets[Stage.COMMITTED_ADDRESSES],
         reads=reads,
-        neighbours=neighbours.parts,
-        held=[*reads.held.parts[Stage.COMMITTED_ADDRESSES], *held.parts],
+        neighbours=neighbours.keys,
+        held=reads.held.datasets[Stage.COMMITTED_ADDRESSES] + target.dataset("", held.parts, ROWS_SCHEMA),
         heads=(heads.digest, commits.facts.heads),
         facts=LookFacts(staged.facts, commits.facts, reads.committed.facts, neighbours.facts),
     )
@@ -184,10 +176,8 @@ class Glance:
     _known: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        folder = f"{self.look.folder}/commits/{REFS}"
-        for part in self.look.refs:
-            for rows in read_part(self.context.workspace, folder, part, ["commit_id"]):
-                self._known.update(rows.column(0).to_pylist())
+        for rows in self.look.refs.batches("commit_id"):
+            self._known.update(rows.column(0).to_pylist())
 
     def rules_changed(self) -> bool:
         """True when the rules in force are other ones than the look saw: a whole look is due."""
@@ -209,17 +199,14 @@ class Glance:
         return Look(
             began_at=self.look.began_at,
             finished_at=clock.now().timestamp(),
-            folder=self.look.folder,
-            staged=(),
-            commits=(),
-            refs=(),
+            staged=Dataset(STAGED_SCHEMA),
+            commits=Dataset(COMMITS_SCHEMA),
+            refs=Dataset(REFS_SCHEMA),
+            held=Dataset(ROWS_SCHEMA),
+            neighbours=Dataset(KEYS_SCHEMA),
             committed=read_unknown(self.spark, self.context, retained, self.look.reads.committed),
             reads=self.look.reads,
         )
-
-
-def _read(spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], schema: Any) -> DataFrame:
-    return read(spark, context.workspace, folder, parts, schema)
 
 
 def _check_same_server(context: MarkContext) -> None:

@@ -24,8 +24,7 @@ from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_core.policy.safety import LOOKS
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.of_neighbours import NEIGHBOURS
-from lakegc_core.references.shown.alike import Candidates
-from lakegc_core.references.shown.heads import heads_of_mark
+from lakegc_core.references.shown.classes import SIZES
 from lakegc_core.references.shown.remembered import Known, known
 from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
 from lakegc_core.spark.session import Mapped, many, moment
@@ -36,13 +35,14 @@ from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import seen_again, told_apart, told_of_unconfirmed
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.what_counts import unknown_names
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.joins import flagged
 from lakegc_core.tables.parts import Part, read, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PLANNED, _TOLD = "planned", "told"
+_PLANNED, _CANDIDATES, _TOLD = "planned", "candidates", "told"
 _JUDGED = PLAN_SCHEMA.append(OUTCOMES_SCHEMA.field("outcome"))
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
 _SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
@@ -120,8 +120,8 @@ class Planner:
         from pyspark.sql import functions as F
 
         ready = look.began_at - self.context.level.gap.total_seconds()
-        rows = flagged(self.spark, Mapped(judged, _JUDGED), "live", look.referred_to(self.context))
-        rows = flagged(self.spark, rows, "held", look.kept_by_holds(self.context))
+        rows = flagged(self.spark, Mapped(judged, _JUDGED), "live", look.referred_to())
+        rows = flagged(self.spark, rows, "held", look.kept_by_holds())
         outcome = (
             # It was gone before this sweep. If something refers to it, the next mark names it as missing.
             F.when(F.col("outcome") == Outcome.ALREADY_GONE, Outcome.ALREADY_GONE)
@@ -131,22 +131,17 @@ class Planner:
             .otherwise(F.col("outcome"))
         )
         judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
-        folders = {_PLANNED: f"{folder}/candidates", _TOLD: f"{folder}/told"}
-        parts = write(judged, self.context.workspace, folders, _JUDGED, split=_split_planned)
-        planned, told = (self._read(folders[name], parts[name]) for name in folders)
-        heads = heads_of_mark(self.spark, self.context, folder, look.since(self.spark, self.context))
-        waiting = self.context.mark.require(Stage.EXPIRED_ADDRESSES).datasets.get(WAITING, ())
-        waited = (self.context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, WAITING), waiting)
-        candidates = Candidates(folders[_PLANNED], parts[_PLANNED])
-        asked = find_reuploads(self.spark, self.context, heads, candidates, waited, self._known)
+        out = DatasetFolder(self.context.workspace, folder)
+        split = out.divide(judged, dict.fromkeys((_CANDIDATES, _TOLD), _JUDGED), _split_planned)
+        planned, told = (split[name].frame(self.spark) for name in (_CANDIDATES, _TOLD))
+        heads = look.branch_heads(self.context)
+        waited = self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, SIZES, WAITING, may_lack=True)
+        asked = find_reuploads(self.spark, self.context, heads, split[_CANDIDATES], out, waited, self._known)
         if asked is None:
             return planned.unionByName(told), None
         shown = planned.join(many(asked.verdicts), "address", "left")
         planned = shown.withColumn("outcome", F.coalesce("verdict", "outcome")).drop("verdict")
         return planned.unionByName(told), asked.left
-
-    def _read(self, folder: str, parts: Sequence[Part]) -> DataFrame:
-        return read(self.spark, self.context.workspace, folder, parts, _JUDGED)
 
     def _known(self) -> Known:
         """What marks proved of contents."""
@@ -194,7 +189,7 @@ def _stamped(rows: DataFrame, attempt: int) -> DataFrame:
 
 def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
     planned = pc.equal(table["outcome"], _PLANNED)
-    return {_PLANNED: table.filter(planned), _TOLD: table.filter(pc.invert(planned))}
+    return {_CANDIDATES: table.filter(planned), _TOLD: table.filter(pc.invert(planned))}
 
 
 def _split_seen(table: pa.Table) -> dict[str, pa.Table]:

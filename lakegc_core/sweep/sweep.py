@@ -118,7 +118,7 @@ class _Sweep:
         self.call, self.spark, self.context, self.only = call, call.spark, call.context, call.only
         self.spinning = Spinning(self.context)
         self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run, lenient=call.closing)
-        self.reads = Reads.below(f"{self.record.folder}/read")
+        self.reads = Reads.below(self.context, f"{self.record.folder}/read")
         self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted)
         self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
         self.waiting: Mapping[str, int] = {}  # objects and bytes: see `SweepResult`
@@ -270,7 +270,7 @@ class _Sweep:
     def _record_lost(self, look: Look, attempt: int) -> None:
         from pyspark.sql import functions as F
 
-        referred = among(self.spark, self.record.planned(), look.live(self.context))
+        referred = among(self.spark, self.record.planned(), look.live())
         lost = absent(referred.as_frame(), self.context.data)
         self._journal(lost.withColumn("outcome", F.lit(Outcome.LOST)), attempt)
 

@@ -98,4 +98,4 @@ class Waves:
         seen = glance.read(metaranges)
         planned = read_in_tasks(self.spark, self.context.workspace, plan.folder, plan.parts, PLAN_SCHEMA)
         with clear_errors():
-            return bool(among(self.spark, planned, seen.live(self.context)).as_frame().limit(1).count())
+            return bool(among(self.spark, planned, seen.live()).as_frame().limit(1).count())

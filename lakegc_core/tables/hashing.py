@@ -19,9 +19,13 @@ MODULUS = 2**64
 
 
 def hash_strings(strings: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """The hash of each string's bytes, int64; nulls are an error of the caller. Equal strings have equal hashes."""
+    """The hash of each string's bytes, int64; nulls are an error of the caller. Equal strings have equal hashes. A
+    dictionary of few strings is hashed once each."""
     if isinstance(strings, pa.ChunkedArray):
         strings = strings.combine_chunks()
+    if pa.types.is_dictionary(strings.type) and not strings.null_count:
+        hashes: np.ndarray = hash_strings(strings.dictionary)[strings.indices.to_numpy()]
+        return hashes
     if strings.null_count:
         raise ValueError("a null has no hash")
     strings = strings.cast(pa.binary())

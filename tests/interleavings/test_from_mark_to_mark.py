@@ -13,8 +13,12 @@ import pytest
 
 from lakegc_core.judging import since
 from lakegc_core.marks import sweeps
+from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.previous import LaterMarks
+from lakegc_core.names import Stage
 from lakegc_core.policy import safety
+from lakegc_core.tables.dataset import Dataset
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 
@@ -22,9 +26,14 @@ def _no_rescues(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sweeps, "rescues", lambda spark, context: sweeps.Rescues(()))
 
 
+def _expired_and_kept(mark: MarkArtifacts) -> Dataset:
+    names = (Stage.EXPIRED_ADDRESSES, KEPT)
+    return sum((mark.dataset(names[0], FINDINGS_SCHEMA, name) for name in names), Dataset(FINDINGS_SCHEMA))
+
+
 SERIES = Mechanism(
     "a mark that finds it live begins a new series",
-    lambda patch: patch.setattr(since, "CARRIED", (since.STAGE, since.KEPT)),
+    lambda patch: patch.setattr(since, "in_series", _expired_and_kept),
 )
 JOURNAL = Mechanism("the next mark knows what looks rescued", _no_rescues)
 JOURNAL_AT_SWEEP = Mechanism("a sweep knows what other sweeps rescued", _no_rescues)

@@ -17,17 +17,18 @@ import pytest
 from lakegc_core.judging import expired
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.policy.facts import NeighbourFacts
-from lakegc_core.references import of_neighbours as neighbour_references
-from lakegc_core.references.of_neighbours import References
+from lakegc_core.references import of_neighbours
+from lakegc_core.references.of_neighbours import KEYS_SCHEMA, NeighbourReferences
 from lakegc_core.sweep import look
+from lakegc_core.tables.dataset import Dataset
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 FAR, BROKEN = "far", "broken"
 NOTHING = NeighbourFacts(repositories=0, unknown=0, named=(), within=1.0, addresses=0)
 
 
-def _nothing(spark: object, context: object, folder: str) -> References:
-    return References((), NOTHING, folder)
+def _nothing(spark: object, context: object, out: object) -> NeighbourReferences:
+    return NeighbourReferences(Dataset(KEYS_SCHEMA), NOTHING)
 
 
 def _not_at_all(patch: pytest.MonkeyPatch) -> None:
@@ -42,17 +43,17 @@ LOOK = Mechanism(
 LAYERS = Mechanism(
     "marks that the newest one rests on count",
     lambda patch: patch.setattr(
-        neighbour_references, "layers_of", lambda newest, all_of=neighbour_references.layers_of: all_of(newest)[:1]
+        of_neighbours, "layers_of", lambda newest, all_of=of_neighbours.layers_of: all_of(newest)[:1]
     ),
 )
 READINGS = Mechanism(
     "an address counts by each of its readings",
     lambda patch: patch.setattr(
-        neighbour_references.Namespace, "may_hold", lambda self, addresses: _as_written(self.uri, addresses)
+        of_neighbours.Namespace, "may_hold", lambda self, addresses: _as_written(self.uri, addresses)
     ),
 )
 BEFORE = Mechanism(
-    "the mark before one that does not read counts", lambda patch: patch.setattr(neighbour_references, "_MARKS", 1)
+    "the mark before one that does not read counts", lambda patch: patch.setattr(of_neighbours, "_MARKS", 1)
 )
 GROUPS = {each.name: each.name for each in (MARKS, LOOK, LAYERS, READINGS, BEFORE)}
 

@@ -12,6 +12,7 @@ import pytest
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter
 from tests.support.facts import whole_facts
 from tests.support.lake import NOW, Lake
@@ -25,6 +26,11 @@ def parts(context: MarkContext, folder: str, schema: pa.Schema, rows: Rows) -> l
     writer = PartWriter(context.workspace, folder, schema)
     writer.write(pa.RecordBatch.from_pylist(rows, schema=schema))
     return writer.close()
+
+
+def dataset(context: MarkContext, folder: str, schema: pa.Schema, rows: Rows, layer: str = "") -> Dataset:
+    """The same as a dataset."""
+    return DatasetFolder(context.workspace, folder, layer).dataset("", parts(context, folder, schema, rows), schema)
 
 
 def finish(

@@ -114,13 +114,23 @@ PLANS = (
         ),
         (
             "what is staged now is not live",
-            "Wanted.at(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))",
-            "Wanted.at(context.workspace, ((self.reads.committed.folder, self.committed), theirs))",
+            "Wanted(self.staged.sources + self.committed.sources + self.neighbours.sources)",
+            "Wanted(self.committed.sources + self.neighbours.sources)",
         ),
         (
             "what neighbours refer to now is not live",
-            "Wanted.at(context.workspace, (staged, (self.reads.committed.folder, self.committed), theirs))",
-            "Wanted.at(context.workspace, (staged, (self.reads.committed.folder, self.committed)))",
+            "Wanted(self.staged.sources + self.committed.sources + self.neighbours.sources)",
+            "Wanted(self.staged.sources + self.committed.sources)",
+        ),
+        (
+            "a look asks for the heads of the mark",
+            "            refs=self.refs,\n            commits=self.commits,\n            index",
+            "            index",
+        ),
+        (
+            "a look does not search what it has read itself",
+            "index=marked.index + read[INDEX],",
+            "index=marked.index,",
         ),
     ),
     *of(

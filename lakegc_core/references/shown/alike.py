@@ -1,8 +1,9 @@
-"""Which entries of heads are alike a candidate: where a branch may hide it. `reuploads` decides where to ask."""
+"""Entries at branch heads that have the size of a candidate: at their paths a branch may show the candidate although no
+dump names it. `reuploads` decides where to ask."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,143 +14,109 @@ import pyarrow.compute as pc
 
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA, INDEX_SCHEMA
-from lakegc_core.references.shown.classes import EVERY, PLANNED, SIZES, ranked
-from lakegc_core.references.shown.heads import Heads
+from lakegc_core.references.shown.classes import EVERY, SIZES, ranked
+from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.intervals import ALIKE
 from lakegc_core.spark.session import Mapped, many
-from lakegc_core.tables.gather import Feed, columns_of
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.joins import scan
-from lakegc_core.tables.key_scan import Source, Wanted
-from lakegc_core.tables.parts import Part, read, write
+from lakegc_core.tables.key_scan import Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OF_HEADS = "alike-of-heads"
 CLAIMS = pa.schema([ENTRIES_SCHEMA.field(name) for name in ("address", "size", "e_tag")])
 """What an entry claims of its object, for each reading of its address."""
 _OF_RANGE = pa.schema([ENTRIES_SCHEMA.field(name) for name in ("range_id", "size")])
-LAYER = pa.field("layer", pa.string(), nullable=False)
-_HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), LAYER])
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Rows of PLANNED in parts."""
-
-    folder: str
-    parts: Sequence[Part]
+_LAYER = pa.field("layer", pa.string(), nullable=False)
+_HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), _LAYER])
 
 
 @dataclass(frozen=True)
 class AlikeEntries:
     """Looks through what heads hold for entries that are alike a candidate, and puts down what it finds.
 
-    `waited`: folder and parts of classes (SIZES) that were left over last time, and come first.
+    `candidates`: rows with the columns of PLANNED. `out`: where it puts things down. `waited`: classes (SIZES) that
+    were left over last time, and come first.
     """
 
     spark: SparkSession
     context: MarkContext
-    heads: Heads
-    candidates: Candidates
-    waited: tuple[str, Sequence[Part]] | None
+    heads: BranchHeads
+    candidates: Dataset
+    out: DatasetFolder
+    waited: Dataset
 
-    def classes(self) -> list[Part]:
+    def classes(self) -> Dataset:
         """The sizes of candidates: SIZES."""
         from pyspark.sql import functions as F
 
-        rows = (
-            self.read_candidates("size")
-            .groupBy("size")
-            .agg(F.count("*").alias("objects"), F.sum("size").alias("bytes"))
-        )
-        if self.waited and self.waited[1]:
-            folder, parts = self.waited
-            before = read(self.spark, self.context.workspace, folder, parts, SIZES, ["size"])
-            rows = rows.join(many(before.distinct().withColumn("waited", F.lit(True))), "size", "left")
-            rows = rows.withColumn("waited", F.coalesce("waited", F.lit(False)))
+        sizes = self.candidates.frame(self.spark, "size").groupBy("size")
+        rows = sizes.agg(F.count("*").alias("objects"), F.sum("size").alias("bytes"))
+        if self.waited.rows:
+            before = self.waited.frame(self.spark, "size").distinct().withColumn("waited", F.lit(True))
+            rows = rows.join(many(before), "size", "left").withColumn("waited", F.coalesce("waited", F.lit(False)))
         else:
             rows = rows.withColumn("waited", F.lit(False))
-        return self.put("sizes", Mapped(rows, SIZES, ranked), SIZES)
+        return self.out.put("sizes", Mapped(rows, SIZES, ranked), SIZES)
 
-    def alike(self, classes: Sequence[Part], hits: Sequence[Part]) -> DataFrame:
-        """Which retained ranges hold entries that are alike a candidate: ALIKE. `hits`: of `sizes`."""
-        ranks = self.read("sizes", classes, SIZES, ["size", "rank"])
-        found = self.of_ranges(hits, "hits").join(many(ranks), "size").select(*ALIKE.names)
-        return found.unionByName(self.misstated()) if self.heads.misstated.rows else found
+    def alike(self, classes: Dataset, hits: Dataset) -> DataFrame:
+        """The retained ranges that hold entries that are alike a candidate: ALIKE. `hits`: of `sizes`."""
+        ranks = classes.frame(self.spark, "size", "rank")
+        found = self._counted(hits).join(many(ranks), "size").select(*ALIKE.names)
+        return found.unionByName(self._misstated()) if self.heads.misstated.rows else found
 
-    def sizes(self, classes: Sequence[Part]) -> list[Part]:
-        """The entries of ranges that claim the sizes of candidates: _HITS."""
-        sizes = Wanted.at(self.context.workspace, ((self.folder("sizes"), tuple(classes)),), ("size",), _by_size)
-        # The sizes that entries claim, imported ones as well: a branch may hide a candidate behind either.
-        return self.hits("hits", [*self.heads.sources, *self.heads.outside], sizes)
+    def sizes(self, classes: Dataset) -> Dataset:
+        """The entries of ranges that claim the sizes of candidates, imported ones as well, since a branch may hide a
+        candidate behind either: range_id, size and layer."""
+        return self._hits("hits", self.heads.index, classes.keys("size", by=_by_size), self.heads.outside)
 
-    def misstated(self) -> DataFrame:
+    def _misstated(self) -> DataFrame:
         """The ranges of entries that claim another size than their object has: ALIKE, alike to every candidate."""
         from pyspark.sql import functions as F
 
-        parts = self.hits("misstated-hits", self.heads.sources, self.heads.misstated, INDEX_SCHEMA.field("hash"))
-        return self.of_ranges(parts, "misstated-hits").withColumn("rank", F.lit(EVERY)).select(*ALIKE.names)
+        found = self._hits("misstated-hits", self.heads.index, self.heads.misstated.keys(), None, "hash")
+        return self._counted(found).withColumn("rank", F.lit(EVERY)).select(*ALIKE.names)
 
-    def hits(self, name: str, sources: Sequence[Source], wanted: Wanted, *more: pa.Field) -> list[Part]:
-        """The rows of entries that are wanted, as _HITS. `more`: columns that the keys need."""
-        schema = pa.schema([*_HITS, *more])
-        columns = tuple(column for column in schema.names if column != LAYER.name)
-        feeds = [Feed(each, columns, partial(_of_layer, each.layer), ("range_id",)) for each in sources]
-        rows = scan(self.spark, feeds, schema, wanted)
-        return self.put(name, rows.then(_HITS, _distinct_hits), _HITS)
+    def _hits(self, name: str, index: Dataset, wanted: Wanted, outside: Dataset | None, *more: str) -> Dataset:
+        """The rows of entries that are wanted, as _HITS. `more`: columns of the index that the keys need."""
+        schema = pa.schema([*_HITS, *(INDEX_SCHEMA.field(column) for column in more)])
+        sources = (*index.sources, *(outside.sources if outside else ()))
+        columns = [column for column in schema.names if column != _LAYER.name]
+        feeds = [
+            feed
+            for source in sources
+            for feed in Dataset(schema, (source,)).feeds(
+                *columns, make=partial(_of_layer, source.layer), repeated=("range_id",)
+            )
+        ]
+        return self.out.put(name, scan(self.spark, feeds, schema, wanted).then(_HITS, _distinct_hits), _HITS)
 
-    def of_ranges(self, hits: Sequence[Part], name: str) -> DataFrame:
+    def _counted(self, hits: Dataset) -> DataFrame:
         """Sizes of ranges that count: range_id, count, size."""
-        return self.read(name, hits, _HITS).distinct().join(many(self.heads.ranges()), ["range_id", "layer"])
+        return hits.frame(self.spark).distinct().join(many(self.heads.counted(self.spark)), ["range_id", "layer"])
 
-    def claims(self, alike: Sequence[Part]) -> Mapped:
-        """What entries of ranges claim that are alike by their sizes (ALIKE, in parts): CLAIMS, some more than once."""
-        return self._rows(self._wanted(alike)).then(CLAIMS, _distinct_claims)
+    def claims(self, alike: Dataset) -> Mapped:
+        """What entries of ranges claim that are alike by their sizes (ALIKE): CLAIMS, some more than once."""
+        return self._entries(alike.keys(*_OF_RANGE.names, by=_by_range_and_size)).then(CLAIMS, _distinct_claims)
 
-    def claiming(self, name: str, claims: Sequence[Part]) -> DataFrame:
-        """In which ranges there are entries that claim what some parts say (CLAIMS): range_id, size, e_tag; and
-        perhaps a few others."""
-        wanted = Wanted.at(
-            self.context.workspace, ((self.folder(name), tuple(claims)),), tuple(CLAIMS.names), _by_claim
-        )
-        return self._rows(wanted).as_frame().select("range_id", "size", "e_tag").distinct()
+    def claiming(self, claims: Dataset) -> DataFrame:
+        """The ranges in which there are entries that claim what is given (CLAIMS), and perhaps a few others: range_id,
+        size, e_tag."""
+        found = self._entries(claims.keys(*CLAIMS.names, by=_by_claim))
+        return found.as_frame().select("range_id", "size", "e_tag").distinct()
 
-    def _rows(self, wanted: Wanted) -> Mapped:
+    def _entries(self, wanted: Wanted) -> Mapped:
         schema = pa.schema([_OF_RANGE.field("range_id"), *CLAIMS])
-        feeds = [Feed(each, tuple(schema.names), columns_of, ("range_id",)) for each in self.heads.rows]
-        return scan(self.spark, feeds, schema, wanted)
+        return scan(self.spark, self.heads.entries.feeds(*schema.names, repeated=("range_id",)), schema, wanted)
 
-    def away(self, alike: Sequence[Part]) -> DataFrame:
-        """Of which ranges and sizes (range_id, size) there are entries that may lie in other namespaces."""
-        feeds = [Feed(each, tuple(_OF_RANGE.names), columns_of, ("range_id",)) for each in self.heads.outside]
-        return scan(self.spark, feeds, _OF_RANGE, self._wanted(alike)).as_frame().distinct()
-
-    def _wanted(self, alike: Sequence[Part]) -> Wanted:
-        place = (self.folder(OF_HEADS), tuple(alike))
-        return Wanted.at(self.context.workspace, (place,), tuple(_OF_RANGE.names), _by_range_and_size)
-
-    def read_candidates(self, *columns: str) -> DataFrame:
-        parts = self.candidates.parts
-        return read(self.spark, self.context.workspace, self.candidates.folder, parts, PLANNED, columns)
-
-    def folder(self, name: str) -> str:
-        return f"{self.heads.folder}/{name}"
-
-    def put(
-        self,
-        name: str,
-        rows: DataFrame | Mapped,
-        schema: pa.Schema,
-        summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
-    ) -> list[Part]:
-        return write(rows, self.context.workspace, {name: self.folder(name)}, schema, summarise=summarise)[name]
-
-    def read(
-        self, name: str, parts: Sequence[Part], schema: pa.Schema, columns: Sequence[str] | None = None
-    ) -> DataFrame:
-        return read(self.spark, self.context.workspace, self.folder(name), parts, schema, columns)
+    def away(self, alike: Dataset) -> DataFrame:
+        """The ranges and sizes (range_id, size) of which there are entries that may lie in other namespaces."""
+        feeds = self.heads.outside.feeds(*_OF_RANGE.names, repeated=("range_id",))
+        wanted = alike.keys(*_OF_RANGE.names, by=_by_range_and_size)
+        return scan(self.spark, feeds, _OF_RANGE, wanted).as_frame().distinct()
 
 
 def _by_size(rows: pa.RecordBatch) -> np.ndarray:
@@ -158,24 +125,17 @@ def _by_size(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _by_claim(rows: pa.RecordBatch) -> np.ndarray:
-    told = pc.binary_join_element_wise(rows["address"], rows["e_tag"], "\n")
-    return mixed(hash_strings(told), rows["size"].to_numpy())
+    claims = pc.binary_join_element_wise(rows["address"], rows["e_tag"], "\n")
+    return mixed(hash_strings(claims), rows["size"].to_numpy())
 
 
 def _distinct_claims(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Every claim once, as far as a batch shows."""
-    for batch in batches:
-        found = pa.Table.from_batches([batch.select(CLAIMS.names)]).group_by(CLAIMS.names).aggregate([])
-        yield from found.select(CLAIMS.names).cast(CLAIMS).to_batches()
+    return _distinct(CLAIMS, batches)
 
 
 def _by_range_and_size(rows: pa.RecordBatch) -> np.ndarray:
-    ids = rows["range_id"]
-    if pa.types.is_dictionary(ids.type):
-        hashes = hash_strings(ids.dictionary.cast(pa.string()))[ids.indices.to_numpy()]
-    else:
-        hashes = hash_strings(ids)
-    return mixed(hashes, rows["size"].to_numpy())
+    return mixed(hash_strings(rows["range_id"]), rows["size"].to_numpy())
 
 
 def _of_layer(layer: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -184,6 +144,10 @@ def _of_layer(layer: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 def _distinct_hits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Every size of a range once, as far as a batch shows."""
+    return _distinct(_HITS, batches)
+
+
+def _distinct(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = pa.Table.from_batches([batch]).group_by(_HITS.names).aggregate([])
-        yield from found.select(_HITS.names).cast(_HITS).to_batches()
+        rows = pa.Table.from_batches([batch.select(schema.names)]).group_by(schema.names).aggregate([])
+        yield from rows.select(schema.names).cast(schema).to_batches()

@@ -45,7 +45,8 @@ def sizes_alike(entries: AlikeEntries, shown: DataFrame) -> DataFrame:
 
     `shown`: addresses of candidates that branches show. No dump names these, and they may hide others as well.
     """
-    sizes = entries.read_candidates("address", "size").join(many(shown), "address", "left_semi").select("size")
+    candidates = entries.candidates.frame(entries.spark, "address", "size")
+    sizes = candidates.join(many(shown), "address", "left_semi").select("size")
     return sizes.unionByName(_staged(entries)).distinct()
 
 
@@ -53,18 +54,18 @@ def _staged(entries: AlikeEntries) -> DataFrame:
     """Sizes of the objects that the dump names. Those that the mark did not list are looked for in the store."""
     from pyspark.sql import functions as F
 
-    dumped, listed = entries.heads.dumped().select("address").distinct(), entries.heads.listed_staged()
+    spark, heads = entries.spark, entries.heads
+    dumped, listed = heads.staged.frame(spark, "address").distinct(), heads.listed_staged(spark)
     known = listed.join(many(dumped), "address", "left_semi").select("size").distinct()
     new = dumped.join(many(listed.select("address")), "address", "left_anti")
-    new = new.repartition(spark_width(entries.spark), F.expr(_FOLDER))
+    new = new.repartition(spark_width(spark), F.expr(_FOLDER))
     made = Mapped(new, _SIZE, _Sizes(entries.context.data).sizes)
-    return known.unionByName(entries.read(STAGED_SIZES, entries.put(STAGED_SIZES, made, _SIZE), _SIZE))
+    return known.unionByName(entries.out.put(STAGED_SIZES, made, _SIZE).frame(spark))
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Looks for sizes in the store, by listings: who marks need not be able to read data. A picklable value that tasks
-    carry."""
+    """Looks for sizes in the store, by listings: who marks need not be able to read data."""
 
     data: StoreConfig
 

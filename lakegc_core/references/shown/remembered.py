@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,7 @@ from lakegc_core.marks.previous import newest_complete
 from lakegc_core.names import Stage
 from lakegc_core.policy.prices import Prices
 from lakegc_core.store.base import ObjectInfo, StoreConfig, connect
-from lakegc_core.tables.parts import Part
+from lakegc_core.tables.dataset import Dataset
 
 PROOFS = "proofs"
 PROOFS_SCHEMA = pa.schema(
@@ -33,11 +33,10 @@ _FAILURES = 20  # HEADs that fail in one task before it makes no more
 
 @dataclass(frozen=True)
 class Known:
-    """What HEADs of earlier marks proved: PROOFS_SCHEMA, in parts of `folder`. `heads`: how many more may be made,
-    `prices`: what they cost. `is_mark`: a mark checks what is remembered by its listing, and puts it down anew."""
+    """What HEADs of earlier marks proved (`proofs`, PROOFS_SCHEMA). `heads`: how many more may be made, `prices`: what
+    they cost. `is_mark`: a mark checks what is remembered by its listing, and puts it down anew."""
 
-    folder: str
-    parts: Sequence[Part]
+    proofs: Dataset
     heads: int
     prices: Prices
     is_mark: bool
@@ -54,21 +53,20 @@ def known(context: MarkContext, prices: Prices, seconds: float | None = None) ->
     if mark is not None and seconds is not None:
         most = min(most, prices.heads_in(context.settings.scale.asking_share * seconds))
     if mark is None:
-        return Known("", (), most, prices, is_mark)
-    stage = Stage.EXPIRED_ADDRESSES
-    return Known(mark.stage_folder(stage, PROOFS), mark.require(stage).datasets[PROOFS], most, prices, is_mark)
+        return Known(Dataset(PROOFS_SCHEMA), most, prices, is_mark)
+    return Known(mark.dataset(Stage.EXPIRED_ADDRESSES, PROOFS_SCHEMA, PROOFS), most, prices, is_mark)
 
 
 def _has_proofs(context: MarkContext, header: Header, mark: MarkArtifacts) -> bool:
     place = (header.repository, header.repository_created, header.storage_namespace)
     own = context.header
     is_here = place == (own.repository, own.repository_created, own.storage_namespace)
-    return is_here and bool(mark.require(Stage.EXPIRED_ADDRESSES).datasets.get(PROOFS))
+    return is_here and mark.dataset(Stage.EXPIRED_ADDRESSES, PROOFS_SCHEMA, PROOFS, may_lack=True).rows > 0
 
 
 @dataclass(frozen=True)
 class HeadTask:
-    """Makes HEADs; a picklable value that tasks carry."""
+    """Makes HEADs."""
 
     data: StoreConfig
 

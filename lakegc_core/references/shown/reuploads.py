@@ -27,24 +27,25 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Outcome
 from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.safety import ASKED_AT_ONCE, PAGES_BEFORE_HEADS
-from lakegc_core.references.shown.alike import OF_HEADS, AlikeEntries, Candidates
+from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
 from lakegc_core.references.shown.classes import EVERY, SIZES, total
 from lakegc_core.references.shown.compaction import may_compact, sizes_alike
-from lakegc_core.references.shown.heads import Heads
+from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
 from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, PLACES, RangePaths, WholeRanges
-from lakegc_core.references.shown.proofs import LEFT, Proofs, Proven
+from lakegc_core.references.shown.proofs import Proofs, Proven
 from lakegc_core.references.shown.remembered import Known
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.store.base import connect
-from lakegc_core.tables.key_scan import Wanted
-from lakegc_core.tables.parts import Part, parts_of, read_part, spark_width
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import parts_of, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WAITING = "waiting"
+_OF_HEADS = "alike-of-heads"
 _WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is asked for by the ranges of its head, side by side
 _LAST = 2**31 - 1  # above every rank
 _ROUNDS = 8  # classes that no budget suffices for are left out so often, to let others have their turn
@@ -64,31 +65,34 @@ class Reuploads:
     asked_at: float
     pages: int
     seconds: float
-    waiting: Sequence[Part] = ()
+    waiting: Dataset
     proven: Proven | None = None
 
     @property
     def left(self) -> Amount:
         """What waits."""
-        return Amount(*(sum(part.sums[name] for part in self.waiting) for name in ("objects", "bytes")))
+        return Amount(self.waiting.sum("objects"), self.waiting.sum("bytes"))
 
 
 def find_reuploads(
     spark: SparkSession,
     context: MarkContext,
-    heads: Heads,
-    candidates: Candidates,
-    waited: tuple[str, Sequence[Part]] | None = None,
+    heads: BranchHeads,
+    candidates: Dataset,
+    out: DatasetFolder,
+    waited: Dataset,
     known: Callable[[], Known] | None = None,
 ) -> Reuploads | None:
-    """Which candidates branches show, or may hide. None: no branch can show any that the dump does not name.
+    """Find the candidates that branches show, or may hide. None: no branch can show any that the dump does not name.
 
-    `waited`: folder and parts of classes (SIZES) that were left over last time, and come first. `known` gives what is
-    proven of contents; without it only sizes tell them apart.
+    - `candidates`: address, size and etag, among other columns
+    - `out`: where the search puts down what it finds
+    - `waited`: classes (SIZES) that were left over last time, and come first
+    - `known`: gives what is proven of contents; without it only sizes tell them apart
     """
-    if not candidates.parts:
+    if not candidates.rows:
         return None
-    return _Search(AlikeEntries(spark, context, heads, candidates, waited), known, may_compact(context)).run()
+    return _Search(AlikeEntries(spark, context, heads, candidates, out, waited), known, may_compact(context)).run()
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class _Search:
         return self.entries.context
 
     @property
-    def heads(self) -> Heads:
+    def heads(self) -> BranchHeads:
         return self.entries.heads
 
     def run(self) -> Reuploads | None:
@@ -114,28 +118,28 @@ class _Search:
         return self._answered([], None) if found is None and self.is_compacted else found
 
     @cached_property
-    def _classes(self) -> list[Part]:
+    def _classes(self) -> Dataset:
         return self.entries.classes()
 
     def _shown(self) -> Reuploads | None:
         heads, whole = self.heads, min(self.context.level.whole_pages, self._budget)
         is_small = heads.pages <= whole  # then all of it is asked for, however many ranges it is spread over
-        if is_small and heads.entries <= _WHOLE_BRANCH_ENTRIES:
+        if is_small and heads.most <= _WHOLE_BRANCH_ENTRIES:
             return self._asked_whole()
-        hits = [] if is_small else self.entries.sizes(self._classes)
-        if not (is_small or hits or heads.misstated.rows):
+        hits = Dataset(ALIKE) if is_small else self.entries.sizes(self._classes)
+        if not (is_small or hits.rows or heads.misstated.rows):
             return None
         held = self._held
         if is_small or held.pages <= whole:
-            ranges = held.read("range_id", "min_key", "max_key", "count")
+            ranges = held.ranges.frame(self.spark, "range_id", "min_key", "max_key", "count")
             return self._asked(held.on_branches(Mapped(ranges, PLACES, WholeRanges().places).as_frame()), None)
         alike = self.entries.alike(self._classes, hits).join(held.times(), "range_id").select(*ALIKE.names)
-        of_heads = self.entries.put(OF_HEADS, alike, ALIKE)
-        return self._within_budget(of_heads) if of_heads else None
+        of_heads = self.entries.out.put(_OF_HEADS, alike, ALIKE)
+        return self._within_budget(of_heads) if of_heads.rows else None
 
     @cached_property
     def _held(self) -> HeldRanges:
-        return read_held(self.spark, self.context, self.heads)
+        return read_held(self.spark, self.context, self.heads, self.entries.out)
 
     @property
     def _budget(self) -> int:
@@ -148,8 +152,7 @@ class _Search:
         width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
         work = RangePaths(self.context.data, self.context.header.block_prefix, self.context.namespace)
         made = Mapped(rows.select(*CHOSEN.names).repartition(width, "range_id"), PLACES, work.places)
-        name = f"places-{number}"
-        return self.entries.read(name, self.entries.put(name, made, PLACES), PLACES)
+        return self.entries.out.put(f"places-{number}", made, PLACES).frame(self.spark)
 
     def _chosen(self, alike: DataFrame, proven: Proven | None) -> DataFrame:
         """CHOSEN: of what is alike by its size alone, the entries that are not proven to be different."""
@@ -158,16 +161,15 @@ class _Search:
         rows = alike.withColumn("which", F.lit(ALL).cast("tinyint")).withColumn("e_tag", F.lit(None).cast("string"))
         if proven is None:
             return rows
-        left = self.entries.read(LEFT, proven.left, CHOSEN)
-        return rows.where(rows["rank"] == EVERY).unionByName(left)
+        return rows.where(rows["rank"] == EVERY).unionByName(proven.left.frame(self.spark))
 
-    def _proven(self, alike: Sequence[Part]) -> Proven | None:
+    def _proven(self, alike: Dataset) -> Proven | None:
         if self.known is None or not connect(self.context.data).proves:
             return None
         from pyspark.sql import functions as F
 
         whole = F.sum(F.ceil(F.col("count") / PAGE) * F.col("branches")).alias("pages")  # of the ranges, each whole
-        ranges = self.entries.read(OF_HEADS, alike, ALIKE).select("range_id", "rank", "count").distinct()
+        ranges = alike.frame(self.spark, "range_id", "rank", "count").distinct()
         with clear_errors():
             rows = ranges.join(self._held.times(), "range_id").groupBy("rank").agg(whole).collect()
         pages = {row["rank"]: int(row["pages"]) for row in rows}
@@ -184,10 +186,10 @@ class _Search:
             rows = places.join(self._held.times(), "range_id").groupBy("rank").agg(cost.alias("pages")).collect()
         return {row["rank"]: int(row["pages"]) for row in rows}
 
-    def _within_budget(self, of_heads: Sequence[Part]) -> Reuploads | None:
+    def _within_budget(self, of_heads: Dataset) -> Reuploads | None:
         """Ask for the classes of the least ranks for which the budget suffices."""
         proven = self._proven(of_heads)
-        rows = self._chosen(self.entries.read(OF_HEADS, of_heads, ALIKE), proven)
+        rows = self._chosen(of_heads.frame(self.spark), proven)
         without = list(proven.pending) if proven else []
         rounds = 0
         while True:
@@ -214,7 +216,7 @@ class _Search:
 
     def _waiting(self, sizes: DataFrame, last: int, without: Sequence[int]) -> DataFrame:
         """The classes above this rank or `without` of which heads hold alike entries (of these `sizes`): SIZES."""
-        rows = self.entries.read("sizes", self._classes, SIZES)
+        rows = self._classes.frame(self.spark)
         rows = rows.where((rows["rank"] > last) | rows["rank"].isin(list(without)))
         if last >= EVERY or not self.heads.misstated.rows:
             rows = rows.join(many(sizes), "size", "left_semi")
@@ -226,8 +228,7 @@ class _Search:
         """Ask for every branch from its beginning to its end."""
         names = {
             ref["name"]
-            for source in self.heads.refs
-            for batch in read_part(source.config, source.folder, source.part, ["kind", "name"])
+            for batch in self.heads.refs.batches("kind", "name")
             for ref in batch.to_pylist()
             if ref["kind"] == "branch"
         }
@@ -251,14 +252,13 @@ class _Search:
         return self.context.settings.scale.lakefs_parallelism or ASKED_AT_ONCE
 
     def _asking(self, tasks: int) -> Asking:
-        candidates = self.entries.candidates
         return Asking(
             server=self.context.settings.server,
             repository=self.context.header.repository,
             namespace=self.context.namespace,
-            artifacts=self.context.workspace,
-            folder=self.entries.folder(SHOWN),
-            candidates=Wanted.at(self.context.workspace, ((candidates.folder, candidates.parts),)),
+            artifacts=self.entries.out.config,
+            folder=self.entries.out.at(SHOWN),
+            candidates=self.entries.candidates.keys(),
             threads=max(1, self._at_once // tasks),
         )
 
@@ -267,23 +267,25 @@ class _Search:
         from pyspark.sql import functions as F
 
         asked_at = clock.now().timestamp()
-        shown = self.entries.read(SHOWN, parts_of(results, [SHOWN])[SHOWN], SHOWN_SCHEMA).distinct()
+        parts = parts_of(results, [SHOWN])[SHOWN]
+        shown = self.entries.out.dataset(SHOWN, parts, SHOWN_SCHEMA).frame(self.spark).distinct()
         waiting = self._put_waiting(unasked, shown)
         verdicts = shown.withColumn("verdict", F.lit(Outcome.RESCUED))
-        if waiting:
-            sizes = many(self.entries.read(WAITING, waiting, SIZES, ["size"]))
-            left = self.entries.read_candidates("address", "size").join(sizes, "size", "left_semi").select("address")
+        if waiting.rows:
+            sizes = many(waiting.frame(self.spark, "size"))
+            left = self.entries.candidates.frame(self.spark, "address", "size").join(sizes, "size", "left_semi")
+            left = left.select("address")
             verdicts = verdicts.unionByName(left.withColumn("verdict", F.lit(Outcome.UNCONFIRMED)))
             verdicts = verdicts.groupBy("address").agg(F.min("verdict").alias("verdict"))  # "rescued" is the lesser
         return Reuploads(verdicts, asked_at, sum(each.get("pages", 0) for each in results), seconds, waiting)
 
-    def _put_waiting(self, unasked: DataFrame | None, shown: DataFrame) -> list[Part]:
+    def _put_waiting(self, unasked: DataFrame | None, shown: DataFrame) -> Dataset:
         """The classes that were not asked for, and those that may lie in a compacted metarange."""
         if self.is_compacted:
-            classes = self.entries.read("sizes", self._classes, SIZES)
+            classes = self._classes.frame(self.spark)
             unseen = classes.join(many(sizes_alike(self.entries, shown)), "size", "left_semi").select(*SIZES.names)
             unasked = unseen if unasked is None else unasked.unionByName(unseen).distinct()
-        return [] if unasked is None else self.entries.put(WAITING, unasked, SIZES, summarise=total)
+        return Dataset(SIZES) if unasked is None else self.entries.out.put(WAITING, unasked, SIZES, total)
 
 
 def _with(found: Reuploads | None, proven: Proven | None) -> Reuploads | None:

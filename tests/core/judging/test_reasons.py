@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.judging.reasons import Judge, MinimumAge
-from lakegc_core.names import Reason
+from lakegc_core.judging.reasons import Judge, MinimumAge, divide
+from lakegc_core.marks import findings
+from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped
@@ -137,3 +138,10 @@ def test_a_row_that_does_not_say_when_it_was_written_is_no_garbage(tmp_path: Pat
     nowhen = table.set_column(1, "last_modified", pa.nulls(1, table["last_modified"].type))
     with pytest.raises(CorruptFileError, match="Make a new mark"):
         judged(tmp_path, nowhen, JUDGE)
+
+
+def test_only_what_is_unreferenced_is_expired_and_no_row_is_left_out() -> None:
+    rows = pa.table({"address": [*Reason], "reason": [*Reason]})
+    parts = divide(lambda table: table, rows)
+    assert parts[Stage.EXPIRED_ADDRESSES]["address"].to_pylist() == [Reason.UNREFERENCED]
+    assert sorted(parts[findings.KEPT]["address"].to_pylist()) == sorted(set(Reason) - {Reason.UNREFERENCED})

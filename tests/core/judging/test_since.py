@@ -11,6 +11,7 @@ import pytest
 
 from lakegc_core.judging import since as findings
 from lakegc_core.marks import sweeps
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import STAGES
 from lakegc_core.spark.session import Mapped
 from tests.support.lake import NOW, Lake
@@ -19,7 +20,7 @@ from tests.support.marks import Marked, finish, marker, parts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ADDRESS = pa.schema([findings.SCHEMA.field("address")])
+ADDRESS = pa.schema([FINDINGS_SCHEMA.field("address")])
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
         {"address": name, "size": 1, "last_modified": long_ago, "etag": None, "reason": reason, "since": long_ago}
         for name, reason in found.items()
     ]
-    schema = findings.SCHEMA
+    schema = FINDINGS_SCHEMA
     kept = [row for row in told if row["reason"] != "unreferenced"]
     expired = [row for row in told if row["reason"] == "unreferenced"]
     finish(first, STAGES[-1], {"expired_addresses": (schema, expired), "kept": (schema, kept)})
@@ -69,7 +70,7 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
 def test_addresses_whose_hashes_collide_do_not_lend_one_another_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "hash_strings", lambda rows: np.array([len(row) for row in rows.to_pylist()]))
     known = {"a": 5, "bb": 7, "cc": 6, "dddd": 8}
-    schema = pa.schema([findings.SCHEMA.field("address"), findings.SCHEMA.field("since")])
+    schema = pa.schema([FINDINGS_SCHEMA.field("address"), FINDINGS_SCHEMA.field("since")])
     rows = [pa.array(list(known)), pa.array(list(known.values()), pa.int64()).cast(schema.field("since").type)]
     asked = ["a", "b", "bb", "cc", "dddd", "eeeee", ""]
     numbers, since = findings._Carried(pa.Table.from_arrays(rows, schema=schema)).find(pa.array(asked))
@@ -100,7 +101,7 @@ def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_
     assert since() == {"garbage": long_ago, "rescued": now, "found live": long_ago, "began anew": long_ago}
     later = marked(3, len(STAGES) - 1)
     rows.append({**rows[0], "address": "rescued"})
-    finish(later, STAGES[-1], {"expired_addresses": (findings.SCHEMA, rows), "kept": (findings.SCHEMA, [])})
+    finish(later, STAGES[-1], {"expired_addresses": (FINDINGS_SCHEMA, rows), "kept": (FINDINGS_SCHEMA, [])})
     now = later.header.started_at
     assert since() == {"garbage": long_ago, "rescued": now, "found live": now, "began anew": seen_again.timestamp()}
     marked(4, 2)

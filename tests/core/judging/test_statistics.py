@@ -14,6 +14,7 @@ from lakegc_core.judging import statistics
 from lakegc_core.policy.facts import Folder
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import gather as gathering
+from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import PartWriter
 
@@ -68,7 +69,7 @@ def test_the_largest_prefixes_are_folders_by_bytes(
         writer = PartWriter(config, "parts", EXPIRED)
         writer.write(pa.RecordBatch.from_arrays(list(map(list, zip(*share, strict=True))), schema=EXPIRED))
         sources += [Source(config, "parts", part, "m1") for part in writer.close()]
-    found, _ = statistics.largest(quick, sources, [], ())
+    found, _ = statistics.largest(quick, Dataset(EXPIRED, tuple(sources)), Dataset(EXPIRED), ())
     assert found[:4] == (
         Folder("data/a/", 2, 11),
         Folder("data/b/", 1, 10),

@@ -19,7 +19,6 @@ from lakegc_core.references.ranges.protected import ROWS_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA as STAGED_SCHEMA
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.parts import read_part
 from tests.support.crowded import crowded
 from tests.support.lake import NO_SPARK, NOW, Lake
 from tests.support.marks import Rows, finish
@@ -91,13 +90,7 @@ def subtracted(spark: SparkSession, context: MarkContext) -> tuple[set[str], set
     (own,) = all_layers(context)
     found = against_all(spark, context, own, context.header.started_at)
     missing = found.missing.collect() if found.missing is not None else []
-    folder = context.mark.stage_folder(STAGES[4], MISSTATED)
-    odd = {
-        row["address"]: row["size"]
-        for part in found.misstated
-        for batch in read_part(context.workspace, folder, part)
-        for row in batch.to_pylist()
-    }
+    odd = {row["address"]: row["size"] for batch in found.misstated.batches() for row in batch.to_pylist()}
     return {row["address"] for row in found.objects.as_frame().collect()}, {row[0] for row in missing}, odd
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
-from lakegc_core.judging.summary import Summary, amount_of, groups_of, sums_of
+from lakegc_core.judging.summary import Findings, Summary, amount_of, groups_of
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import Reason
 from lakegc_core.policy.facts import Amount, ListingFacts, read_facts
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part
 from tests.support.facts import whole_facts
 
@@ -20,6 +23,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DAY = timedelta(days=1)
 NOT_STORED = (Reason.MISSING, Reason.SWEPT_BEFORE)
 NAME = "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900"
+FOLDER = DatasetFolder(LocalConfig("nowhere"), "stage")
 SUMMARY = Summary(
     Namespace("s3://bucket/lake"),
     unknown_names=False,
@@ -39,13 +43,12 @@ def table(*rows: tuple[str, int, str, timedelta, timedelta]) -> pa.Table:
 
 
 def test_rows_are_counted_by_reason_and_those_that_were_dead_for_long_enough_apart() -> None:
-    sums = SUMMARY(
-        table(
-            (NAME, 5, Reason.UNREFERENCED, 9 * DAY, DAY),
-            (NAME, 7, Reason.UNREFERENCED, 9 * DAY, DAY / 2),
-            (NAME, 1, Reason.STAGED, 9 * DAY, DAY),
-        )
+    rows = table(
+        (NAME, 5, Reason.UNREFERENCED, 9 * DAY, DAY),
+        (NAME, 7, Reason.UNREFERENCED, 9 * DAY, DAY / 2),
+        (NAME, 1, Reason.STAGED, 9 * DAY, DAY),
     )
+    sums = Counter(SUMMARY(rows))
     assert amount_of(sums, Reason.UNREFERENCED) == Amount(2, 12)
     assert amount_of(sums, "confirmed") == Amount(1, 5)
     assert amount_of(sums, Reason.STAGED) == Amount(1, 1)
@@ -76,10 +79,12 @@ def test_no_rows_are_nothing_and_no_violation() -> None:
 def test_every_listed_object_is_in_one_group_and_what_is_in_no_other_is_committed() -> None:
     reasons = (*(reason for reason in Reason if reason not in (*NOT_STORED, Reason.UNREFERENCED)),)
     rows = [(NAME, 10, reason, 9 * DAY, DAY) for reason in reasons] + [(NAME, 4, Reason.UNREFERENCED, 9 * DAY, DAY)]
-    parts = {"kept": [Part("p", 1, 1, "0", SUMMARY(table(row))) for row in rows]}
+    kept = [Part("p", 1, 1, "0", SUMMARY(table(row))) for row in rows]
+    nothing = Dataset(FINDINGS_SCHEMA)
+    findings = Findings(nothing, FOLDER.dataset("kept", kept, FINDINGS_SCHEMA), nothing)
     facts = read_facts(ListingFacts, whole_facts("namespace_listing", {"objects": 20, "bytes": 200}))
-    learnt = [Part("l", 3, 1, "0", {"bytes": 30})]
-    found = groups_of(sums_of(parts), facts, learnt)
+    learnt = FOLDER.dataset("learnt", [Part("l", 3, 1, "0", {"bytes": 30})], FINDINGS_SCHEMA)
+    found = groups_of(findings.sums(), facts, learnt)
     assert found.listed == Amount(23, 230)
     assert found.foreign == Amount(2, 20) and found.unknown == Amount(1, 10), "unknown ones are foreign as well"
     others = asdict(found)

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakegc_core import pipeline
 from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.references.commits.commit_walk import REFS_SCHEMA
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
 from lakegc_core.references.commits.retained import heads_digest
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.shown.heads import LOOK, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA as STAGED_SCHEMA
 from lakegc_core.spark.session import Mapped
 from lakegc_core.sweep.look import Glance, Look, Reads, take_look
+from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
 from lakegc_sandbox import Repository
 from tests.support.lake import NO_SPARK, Lake, lake
-from tests.support.marks import parts
+from tests.support.marks import dataset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,10 +45,14 @@ class World:
             for kind, every in (("branch", client.branches("lake")), ("tag", client.tags("lake")))
             for ref in every
         ]
-        nothing = dict.fromkeys(("staged", "commits", "committed"), ())
-        told: dict[str, Any] = {"refs": parts(self.context, "look/commits/refs", REFS_SCHEMA, refs)}
-        told["reads"] = Reads.below("read")
-        return Look(began_at=1.0, finished_at=2.0, folder="look", **{**nothing, **told, **seen})
+        empty = {"staged": STAGED_SCHEMA, "commits": COMMITS_SCHEMA, "neighbours": KEYS_SCHEMA}
+        nothing = {
+            name: Dataset(schema)
+            for name, schema in (empty | dict.fromkeys(("committed", "held"), ROWS_SCHEMA)).items()
+        }
+        told: dict[str, Any] = {"refs": dataset(self.context, "look/commits/refs", REFS_SCHEMA, refs)}
+        told["reads"] = Reads.below(self.context, "read")
+        return Look(began_at=1.0, finished_at=2.0, **{**nothing, **told, **seen})
 
 
 @pytest.fixture
@@ -67,7 +74,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_a_repository_that_is_not_the_one_that_was_marked_is_not_swept(world: World, other: dict[str, Any]) -> None:
     context = replace(world.context, header=replace(world.context.header, **other))
     with pytest.raises(RefusedError, match="not the one that was marked"):
-        take_look(NO_SPARK, context, "look", Reads.below("read"))
+        take_look(NO_SPARK, context, "look", Reads.below(context, "read"))
 
 
 def test_a_namespace_that_is_shared_by_now_is_not_swept(world: World) -> None:
@@ -76,14 +83,14 @@ def test_a_namespace_that_is_shared_by_now_is_not_swept(world: World) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(world.context.client), "repositories", lambda client: iter([own, inside]))
         with pytest.raises(RefusedError, match="shared with, or nested in or around, that of other"):
-            take_look(NO_SPARK, world.context, "look", Reads.below("read"))
+            take_look(NO_SPARK, world.context, "look", Reads.below(world.context, "read"))
 
 
 def test_a_look_at_a_server_that_lists_no_branch_is_an_error(world: World) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(world.context.client), "branches", lambda *_: iter(()))
         with pytest.raises(IncompleteError, match="lists no branch"):
-            take_look(NO_SPARK, world.context, "look", Reads.below("read"))
+            take_look(NO_SPARK, world.context, "look", Reads.below(world.context, "read"))
 
 
 def test_heads_that_moved_before_the_staged_dump_or_after_it_are_noticed(world: World) -> None:
@@ -98,15 +105,35 @@ def test_heads_that_moved_before_the_staged_dump_or_after_it_are_noticed(world: 
 def test_live_is_what_is_staged_newly_committed_or_referred_to_by_neighbours(quick: SparkSession, world: World) -> None:
     row = {"range_id": "r", "address": "committed", "exact": False, "size": 1, "e_tag": "t"}
     look = world.look(
-        staged=parts(world.context, "look/uncommitted", STAGED_SCHEMA, [{"address": "staged", "exact": True}]),
-        committed=parts(world.context, "read/committed", ROWS_SCHEMA, [row]),
-        neighbours=parts(world.context, "look/neighbours", KEYS_SCHEMA, [{"address": "theirs"}]),
+        staged=dataset(world.context, "look/uncommitted", STAGED_SCHEMA, [{"address": "staged", "exact": True}]),
+        committed=dataset(world.context, "read/committed", ROWS_SCHEMA, [row]),
+        neighbours=dataset(world.context, "look/neighbours", KEYS_SCHEMA, [{"address": "theirs"}]),
     )
     every = ("staged", "committed", "theirs", "garbage")
     planned = Mapped(quick.createDataFrame([(name,) for name in every], "address string"), KEYS_SCHEMA)
-    found = among(quick, planned, look.live(world.context)).as_frame()
+    found = among(quick, planned, look.live()).as_frame()
     assert found.columns == ["address"]
     assert {each[0] for each in found.collect()} == {"staged", "committed", "theirs"}
+
+
+def test_the_heads_of_a_look_are_those_of_now_and_their_ranges_the_marks_or_its_own(
+    quick: SparkSession, world: World
+) -> None:
+    context = world.context
+    pipeline.mark(quick, context)
+    marked = heads_of_mark(context)
+    world.repository.upload("main", "b", b"22")
+    second = world.repository.commit("main", "two")
+    world.repository.upload("main", "c", b"333")
+    reads = Reads.below(context, "read")
+    found = take_look(quick, context, "look", reads).branch_heads(context)
+    assert [tuple(row) for row in found.branches(quick).collect()] == [("main", second.meta_range_id)]
+    assert {each.layer for each in marked.index.sources} == {"m1"}
+    assert {each.layer for each in found.index.sources} == {"m1", LOOK}, "a head may hold ranges of either"
+    layers = {row["range_id"]: row["layer"] for row in found.counted(quick).collect()}
+    assert sorted(layers.values()) == [LOOK, "m1"]
+    assert (found.names, found.most, found.entries.rows) == (1, marked.most + 2, marked.entries.rows + 2)
+    assert (marked.staged.rows, found.staged.rows) == (0, 1)
 
 
 # --- the glances ---
@@ -155,4 +182,4 @@ def test_a_look_at_a_server_that_was_restored_since_the_mark_is_an_error(world: 
         facts = SimpleNamespace(former_heads_unknown=2)
         patch.setattr(looks, "find_retained", lambda *_, **__: SimpleNamespace(facts=facts))
         with pytest.raises(RefusedError, match="2 heads that the mark saw are unknown to lakeFS now"):
-            take_look(NO_SPARK, world.context, "look", Reads.below("read"))
+            take_look(NO_SPARK, world.context, "look", Reads.below(world.context, "read"))

@@ -20,6 +20,7 @@ def test_a_string_has_the_same_hash_alone_and_in_any_slice_of_any_column(strings
     alone = [int(hash_strings(pa.array([each]))[0]) for each in strings]
     assert hash_strings(pa.array(strings, pa.string())).tolist() == alone
     assert hash_strings(pa.array(strings, pa.string()).slice(start)).tolist() == alone[start:]
+    assert hash_strings(pa.array(strings, pa.string()).dictionary_encode()).tolist() == alone
     assert hash_strings(pa.chunked_array([strings[:start], strings[start:]], pa.string())).tolist() == alone
 
 

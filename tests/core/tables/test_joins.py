@@ -85,7 +85,7 @@ def test_columns_of_few_values_are_read_as_dictionaries_and_come_as_they_were(
 def test_a_damaged_part_ends_the_scan(quick: SparkSession, tmp_path: Path) -> None:
     config = LocalConfig(str(tmp_path))
     sources, sought = lying(config, "a", ["data/1"]), wanted(config, "data/1")
-    file = tmp_path / "wanted" / sought.places[0][1][0].name
+    file = tmp_path / "wanted" / sought.sources[0].part.name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(Exception, match=CorruptFileError.__name__):
         scan(quick, feeds_of(sources, ADDRESSES), ADDRESSES, sought).as_frame().collect()

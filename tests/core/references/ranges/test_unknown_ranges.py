@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +11,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.names import Stage
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
-from lakegc_core.tables.parts import Part, read_part
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from tests.support.path_world import World, path_world
 
 if TYPE_CHECKING:
@@ -29,13 +29,12 @@ def of(spark: SparkSession, *metarange_ids: str) -> DataFrame:
     return spark.createDataFrame([(each,) for each in metarange_ids], "metarange_id string")
 
 
-def addresses(world: World, reads: ReadSince, parts: Sequence[Part]) -> list[str]:
-    return sorted(
-        row["address"]
-        for part in parts
-        for batch in read_part(world.context.workspace, reads.folder, part)
-        for row in batch.to_pylist()
-    )
+def reading(world: World, folder: str) -> ReadSince:
+    return ReadSince(DatasetFolder(world.context.workspace, folder, "look"))
+
+
+def addresses(read: Dataset) -> list[str]:
+    return sorted(row["address"] for batch in read.batches() for row in batch.to_pylist())
 
 
 def test_what_the_mark_read_is_not_read_again(spark: SparkSession, world: World) -> None:
@@ -45,21 +44,21 @@ def test_what_the_mark_read_is_not_read_again(spark: SparkSession, world: World)
         < sum(part.rows for part in world.context.mark.require(Stage.COMMITTED_ADDRESSES).datasets[RANGES])
         < len(world.ranges)
     )
-    reads = ReadSince("look-1")
-    assert not read_unknown(spark, world.context, of(spark, known, known, ""), reads)
-    assert not any(reads.parts.values())
+    reads = reading(world, "look-1")
+    assert not read_unknown(spark, world.context, of(spark, known, known, ""), reads).rows
+    assert not any(each.rows for each in reads.datasets.values())
     assert reads.facts.metaranges == reads.facts.ranges == 0
 
 
 def test_of_a_new_commit_the_ranges_are_read_that_the_mark_did_not_know(spark: SparkSession, world: World) -> None:
     world.repo.upload("main", "zzz/new", b"new")
     commit = world.repo.commit("main", "one more")
-    reads = ReadSince("look-2")
-    rows = addresses(world, reads, read_unknown(spark, world.context, of(spark, commit.meta_range_id), reads))
+    reads = reading(world, "look-2")
+    rows = addresses(read_unknown(spark, world.context, of(spark, commit.meta_range_id), reads))
     shown = dict(world.repo.objects("main"))
     assert shown["zzz/new"].address in rows
     assert world.addresses["legal/2024/é b.pdf"] not in rows, "its range is one that the mark has read"
-    assert sum(part.rows for part in reads.parts[INDEX]) == len(rows)
+    assert reads.datasets[INDEX].rows == len(rows)
     assert reads.facts.metaranges == 1 and reads.facts.entries == len(rows)
 
 
@@ -67,20 +66,18 @@ def test_what_was_read_since_the_mark_is_not_read_again_and_of_a_later_commit_on
     spark: SparkSession, world: World
 ) -> None:
     """A glance that sees a head move every minute must not read all of it every minute."""
-    reads = ReadSince("look-5")
+    reads = reading(world, "look-5")
     world.repo.upload("main", "aaa/first", b"first")
     first = world.repo.commit("main", "first")
-    before = addresses(world, reads, read_unknown(spark, world.context, of(spark, first.meta_range_id), reads))
-    assert read_unknown(spark, world.context, of(spark, first.meta_range_id), reads) == ()
+    before = addresses(read_unknown(spark, world.context, of(spark, first.meta_range_id), reads))
+    assert read_unknown(spark, world.context, of(spark, first.meta_range_id), reads).rows == 0
     world.repo.upload("main", "zzzzz/second", b"second")
     second = world.repo.commit("main", "second")
-    new = addresses(
-        world, reads, read_unknown(spark, world.context, of(spark, first.meta_range_id, second.meta_range_id), reads)
-    )
+    new = addresses(read_unknown(spark, world.context, of(spark, first.meta_range_id, second.meta_range_id), reads))
     shown = dict(world.repo.objects("main"))
     assert shown["zzzzz/second"].address in new and shown["aaa/first"].address in before
     assert shown["aaa/first"].address not in new
-    assert addresses(world, reads, reads.parts[Stage.COMMITTED_ADDRESSES]) == sorted([*before, *new])
+    assert addresses(reads.datasets[Stage.COMMITTED_ADDRESSES]) == sorted([*before, *new])
     assert reads.facts.metaranges == 2 and reads.facts.entries == len(before) + len(new)
 
 
@@ -90,7 +87,7 @@ def test_a_new_range_that_is_missing_or_short_is_an_error_and_not_empty(spark: S
     world.repo.upload("main", "zzzz/newest", b"newest")
     commit = world.repo.commit("main", "and one more")
     (new,) = {each.name for each in metadata.iterdir() if len(each.name) == 64} - before - {commit.meta_range_id}
-    whole, reads = (metadata / new).read_bytes(), ReadSince("look-3")
+    whole, reads = (metadata / new).read_bytes(), reading(world, "look-3")
     for damage in (whole[: len(whole) // 2], None):
         (metadata / new).unlink() if damage is None else (metadata / new).write_bytes(damage)
         with pytest.raises(LakegcError, match=new):
@@ -99,4 +96,4 @@ def test_a_new_range_that_is_missing_or_short_is_an_error_and_not_empty(spark: S
     (metadata / commit.meta_range_id).unlink()
     with pytest.raises(LakegcError, match=commit.meta_range_id):
         read_unknown(spark, world.context, of(spark, commit.meta_range_id), reads)
-    assert not any(reads.parts.values()), "a reading that failed counts for nothing"
+    assert not any(each.rows for each in reads.datasets.values()), "a reading that failed counts for nothing"

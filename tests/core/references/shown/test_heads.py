@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,11 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core.errors import MarkError
-from lakegc_core.judging.subtraction import MISSTATED_SCHEMA
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA
 from lakegc_core.marks.findings import FINDINGS_SCHEMA as FOUND
-from lakegc_core.marks.findings import KEPT, MISSTATED
+from lakegc_core.marks.findings import KEPT, MISSTATED, MISSTATED_SCHEMA
 from lakegc_core.names import STAGES
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.references.ranges.range_files import (
@@ -26,10 +26,11 @@ from lakegc_core.references.ranges.range_files import (
     RANGES,
     RANGES_SCHEMA,
 )
-from lakegc_core.references.shown.heads import Since, branches_of, heads_of_mark
+from lakegc_core.references.shown.heads import heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA as DUMPED
-from tests.support.lake import NO_SPARK, lake
-from tests.support.marks import Rows, finish, parts
+from lakegc_core.tables.dataset import Dataset
+from tests.support.lake import lake
+from tests.support.marks import Rows, dataset, finish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,36 +69,19 @@ def context(tmp_path: Path) -> Iterator[MarkContext]:
 
 
 def test_of_a_mark_the_heads_are_in_its_own_indexes(context: MarkContext) -> None:
-    odd = parts(
-        context, context.mark.stage_folder(STAGES[4], MISSTATED), MISSTATED_SCHEMA, [{"address": "x", "size": 1}]
-    )
-    found = heads_of_mark(NO_SPARK, context, "here", misstated=odd)
-    assert (found.names, found.entries, found.staged) == (2, 4321, 7)
-    assert [(each.layer, each.part.rows) for each in found.sources] == [("m1", 1)]
-    assert [each.part.rows for each in found.outside] == [1] and [each.part.rows for each in found.refs] == [4]
+    folder = context.mark.stage_folder(STAGES[4], MISSTATED)
+    odd = dataset(context, folder, MISSTATED_SCHEMA, [{"address": "x", "size": 1}])
+    found = heads_of_mark(context, odd, Dataset(FOUND))
+    assert (found.names, found.most, found.staged.rows) == (2, 4321, 1)
+    assert [(each.layer, each.part.rows) for each in found.index.sources] == [("m1", 1)]
+    assert (found.outside.rows, found.refs.rows) == (1, 4)
     assert found.misstated.rows == 1, "what the mark has just found counts before its stage is finished"
     assert found.pages == 2 * (1 + 4321 // 1000)
 
 
-def test_a_look_adds_what_it_read_to_what_the_mark_knows(quick: SparkSession, context: MarkContext) -> None:
-    since = Since(
-        branches=lambda: quick.createDataFrame([("new", "m-n")], "name string, metarange_id string"),
-        refs=("look/refs", parts(context, "look/refs", REFS_SCHEMA, HEADS[:1])),
-        index=("look/index", parts(context, "look/index", INDEX_SCHEMA, index("r2"))),
-        rows=("look", []),
-        outside=("look/elsewhere", []),
-        ranges=("look/ranges", parts(context, "look/ranges", RANGES_SCHEMA, ranges("r2", read_in="look"))),
-        names=3,
-        entries=1000,
-        staged=9,
-        dumped=lambda: quick.createDataFrame([("data/new",)], "address string"),
-    )
-    found = heads_of_mark(quick, context, "here", since)
-    assert (found.names, found.entries, found.staged) == (3, 5321, 9)
-    assert [each.layer for each in found.sources] == ["m1", "look"], "a head may hold ranges of either"
-    assert [tuple(row) for row in found.branches().collect()] == [("new", "m-n")]
-    assert sorted(tuple(row) for row in found.ranges().collect()) == [("r1", 2, "m1"), ("r2", 2, "look")]
-    assert [tuple(row) for row in found.dumped().collect()] == [("data/new",)]
+def test_the_pages_of_a_mark_are_those_of_its_branches_and_of_what_is_staged(context: MarkContext) -> None:
+    many = dataset(context, "many", DUMPED, [{"address": f"data/{number}", "exact": True} for number in range(2500)])
+    assert replace(heads_of_mark(context, kept=Dataset(FOUND)), staged=many).pages == 2 * (1 + 4321 // 1000) + 2
 
 
 def test_what_is_staged_is_what_the_dump_names_and_its_sizes_are_those_that_the_mark_listed(
@@ -108,20 +92,16 @@ def test_what_is_staged_is_what_the_dump_names_and_its_sizes_are_those_that_the_
         {"address": address, "size": size, "last_modified": moment, "etag": None, "reason": reason, "since": moment}
         for address, size, reason in (("data/a", 1, "staged"), ("data/b", 2, "young"), ("data/c", 3, "held"))
     ]
-    kept = parts(context, context.mark.stage_folder(STAGES[4], KEPT), FOUND, rows)
-    found = heads_of_mark(quick, context, "here", kept=kept)
-    assert [row["address"] for row in found.dumped().collect()] == ["data/a"]
-    assert [tuple(row) for row in found.listed_staged().collect()] == [("data/a", 1)]
+    kept = dataset(context, context.mark.stage_folder(STAGES[4], KEPT), FOUND, rows)
+    found = heads_of_mark(context, kept=kept)
+    assert [row["address"] for row in found.staged.frame(quick).collect()] == ["data/a"]
+    assert [tuple(row) for row in found.listed_staged(quick).collect()] == [("data/a", 1)]
     finish(context, STAGES[4], {KEPT: (FOUND, rows), MISSTATED: (MISSTATED_SCHEMA, [])})
-    assert heads_of_mark(quick, context, "here").listed_staged().count() == 1, "of a finished mark"
+    assert heads_of_mark(context).listed_staged(quick).count() == 1, "of a finished mark"
 
 
 def test_every_head_of_a_branch_counts_and_no_tag(quick: SparkSession, context: MarkContext) -> None:
-    refs = quick.createDataFrame([tuple(row.values()) for row in HEADS], "kind string, name string, commit_id string")
-    retained = quick.createDataFrame(
-        [tuple(row.values())[:2] for row in COMMITS], "commit_id string, metarange_id string"
-    )
-    found = sorted(tuple(row) for row in branches_of(refs, retained).collect())
+    found = sorted(tuple(row) for row in heads_of_mark(context, kept=Dataset(FOUND)).branches(quick).collect())
     assert found == [("dev", "m-b"), ("dev", "m-c"), ("main", "m-a")]
 
 
@@ -133,7 +113,7 @@ def test_a_mark_without_an_index_has_no_heads_but_an_error(tmp_path: Path) -> No
             finish(context, stage)
         finish(context, STAGES[2], {STAGES[2]: (COMMITS_SCHEMA, COMMITS), REFS: (REFS_SCHEMA, HEADS)})
         with pytest.raises(MarkError, match="committed_addresses of mark m1 is not finished"):
-            heads_of_mark(NO_SPARK, context, "here")
+            heads_of_mark(context)
         finish(context, STAGES[3])
         with pytest.raises(MarkError, match=f"has no dataset {INDEX}"):
-            heads_of_mark(NO_SPARK, context, "here")
+            heads_of_mark(context)

@@ -14,10 +14,13 @@ import pytest
 
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.pipeline import MARKING
-from lakegc_core.references.shown.heads import Heads, heads_of_mark
+from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA
+from lakegc_core.references.shown.heads import BranchHeads, heads_of_mark
 from lakegc_core.references.shown.held_ranges import read_held
 from lakegc_core.references.shown.intervals import PLACES
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from tests.support.lake import Lake, lake
 
 if TYPE_CHECKING:
@@ -53,11 +56,11 @@ def held_by(served: Lake) -> Mapping[str, list[str]]:
     return found
 
 
-def of_mark(spark: SparkSession, served: Lake, stages: int = 4) -> tuple[MarkContext, Heads]:
+def of_mark(spark: SparkSession, served: Lake, stages: int = 4) -> tuple[MarkContext, BranchHeads]:
     context = served.begin("lake", "m1")
     for stage in list(MARKING.values())[:stages]:
         stage(spark, context)
-    return context, heads_of_mark(spark, context, "here")
+    return context, heads_of_mark(context, kept=Dataset(FINDINGS_SCHEMA))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["that the mark has read", "that no mark has read"])
@@ -67,8 +70,9 @@ def test_every_range_of_the_heads_is_there_with_the_number_of_its_branches(
     context, heads = of_mark(quick, served)
     right = held_by(served)
     assert Counter(map(len, right.values())) == Counter([3, 1])
-    held = read_held(quick, context, heads if known else replace(heads, metaranges=[]))
-    assert {row["range_id"]: row["branches"] for row in held.read().collect()} == {
+    heads = heads if known else replace(heads, metaranges=Dataset(METARANGES_SCHEMA))
+    held = read_held(quick, context, heads, DatasetFolder(context.workspace, "here"))
+    assert {row["range_id"]: row["branches"] for row in held.ranges.frame(quick).collect()} == {
         range_id: len(names) for range_id, names in right.items()
     }
     assert held.pages == 4

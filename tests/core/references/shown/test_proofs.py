@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,20 +14,23 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import ELSEWHERE_SCHEMA
 from lakegc_core.policy import safety
 from lakegc_core.policy.prices import GUESSED
+from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA
 from lakegc_core.references.shown import proofs, reuploads, sampled_etags
-from lakegc_core.references.shown.alike import OF_HEADS, AlikeEntries, Candidates
-from lakegc_core.references.shown.heads import Heads
+from lakegc_core.references.shown.alike import AlikeEntries
+from lakegc_core.references.shown.classes import PLANNED, SIZES
+from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.intervals import ALIKE
-from lakegc_core.references.shown.remembered import Known
+from lakegc_core.references.shown.remembered import PROOFS_SCHEMA, Known
 from lakegc_core.stages import swept_report
-from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import list_parts
 from tests.efficacy.site import DAY, LATER, Bucket, Site, s3_behind_proxy, site
 from tests.support.disguise import Disguise
 from tests.support.lake import lake
-from tests.support.marks import parts
+from tests.support.marks import dataset
 from tests.support.proxy import Answer, Forward, Proxy, Request, pass_on
 from tests.support.replays import rows
 
@@ -342,23 +345,25 @@ def test_a_digest_that_no_listing_shows_counts_as_much(quick: SparkSession, tmp_
     with lake(tmp_path) as served:
         served.create("lake").set_rules(7)
         context = served.begin("lake", "m1")
-        nothing = Wanted.at(context.workspace, ())
-        heads = Heads(list, (), (), (), (), list, (), nothing, "here", 0, 0, 0, list, list)  # type: ignore[arg-type]
-        entries = AlikeEntries(quick, context, heads, Candidates("here", ()), None)
-        found = proofs.Proofs(entries, Known("", (), 0, GUESSED, is_mark=True), (), {})
+        out = DatasetFolder(context.workspace, "here")
+        alike = dataset(context, "here/alike", ALIKE, [{"range_id": "r", "count": 1, "size": 1, "rank": 1}])
+        nothing = {each.name: Dataset(PLANNED) for each in fields(BranchHeads)} | {"names": 0, "most": 0}
+        heads = BranchHeads(**nothing)  # type: ignore[arg-type]
+        heads = replace(heads, entries=Dataset(ENTRIES_SCHEMA), outside=Dataset(ELSEWHERE_SCHEMA))
+        entries = AlikeEntries(quick, context, heads, Dataset(PLANNED), out, Dataset(SIZES))
+        known = Known(Dataset(PROOFS_SCHEMA), 0, GUESSED, is_mark=True)
+        found = proofs.Proofs(entries, known, alike, {})
         entry = {"address": "data/e", "size": 1, "rank": 1}
         candidate = {"address": "data/c", "size": 1, "rank": 1, "etag": "17", "is_candidate": True}
         rows = [
             entry | {"is_candidate": False, "digest": f"md5:{one}"},
             candidate | {"digest": f"md5:{one if claimed else other}"},
         ]
-        of_heads = parts(context, f"here/{OF_HEADS}", ALIKE, [{"range_id": "r", "count": 1, "size": 1, "rank": 1}])
-        found.__dict__["alike"] = of_heads
-        found.__dict__["_distinct"] = parts(
+        found.__dict__["_distinct"] = dataset(
             context, "here/entries", proofs._ENTRIES, [entry | {"e_tag": one, "asks": True}]
         )
-        found.__dict__["_subjects"] = parts(context, "here/subjects", proofs._SUBJECTS, rows)
-        found._left([])
+        found.__dict__["_subjects"] = dataset(context, "here/subjects", proofs._SUBJECTS, rows)
+        found._left(Dataset(PROOFS_SCHEMA))
         left = [part.rows for part in list_parts(context.workspace, f"here/{proofs._UNPROVEN}")]
         assert left == ([1] if claimed else [])
 

@@ -49,14 +49,14 @@ def damage(served: Lake, context: MarkContext) -> None:
 
 
 def rows_known(context: MarkContext) -> int:
-    return sum(part.rows for part in known(context, PRICES).parts)
+    return known(context, PRICES).proofs.rows
 
 
 def test_the_newest_mark_that_proved_anything_is_asked(served: Lake) -> None:
     marked(served, "m1", "a")
     marked(served, "m2", "a", "b")
     found = known(served.begin("lake", "m3"), PRICES)
-    assert [part.rows for part in found.parts] == [2] and "/m2/" in found.folder
+    assert [(each.part.rows, each.layer) for each in found.proofs.sources] == [(2, "m2")]
 
 
 @pytest.mark.parametrize(
