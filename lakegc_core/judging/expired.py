@@ -70,7 +70,9 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
         spark, context, parts, folders, found.misstated, own.manifests[Stage.RETENTION_COMMITS].finished_at
     )
     parts = asked.parts
-    origins = find_origins(spark, context, own, parts)
+    out = context.mark.out(Stage.EXPIRED_ADDRESSES)
+    judged = (out.dataset(name, parts[name], FINDINGS_SCHEMA) for name in (Stage.EXPIRED_ADDRESSES, KEPT))
+    origins = find_origins(spark, context, own, *judged)
     returned = find_came_back(spark, context, own, found.learnt)
     prefixes, foreign_prefixes = _largest_folders(spark, context, parts, folders)
     sums = sums_of(parts)
