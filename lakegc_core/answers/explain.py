@@ -134,9 +134,10 @@ class _Question:
     @property
     def rows(self) -> int:
         """Rows of all artifacts that are read for the answer, but for commits."""
-        stage, datasets = Stage.COMMITTED_ADDRESSES, [known_origins(self.layers), *(each for _, each in self.records)]
-        ranges, index = self.layers[0].rows(stage, RANGES), sum(layer.rows(stage, INDEX) for layer in self.layers)
-        return ranges + index + sum(dataset.rows for dataset in datasets)
+        own, stage = self.layers[0], Stage.COMMITTED_ADDRESSES
+        index = sum(layer.rows(stage, INDEX) for layer in self.layers)
+        others = (known_origins(self.layers), *(dataset for _, dataset in self.records))
+        return own.rows(stage, RANGES) + index + sum(dataset.rows for dataset in others)
 
     @property
     def commits(self) -> int:

@@ -57,7 +57,10 @@ def records_of(workers: Workers, named: Named, addresses: Sequence[str]) -> Mapp
         for row in _rows(feed, wanted):
             yield {"dataset": name, "mark_id": feed.source.layer, **{key: _plain(value) for key, value in row.items()}}
 
-    work = [(name, feed) for name, dataset in named for feed in _feeds(dataset, _TOLD)]
+    work: list[tuple[str, Feed]] = []
+    for name, dataset in named:
+        columns = (each for each in _TOLD if each in dataset.schema.names)
+        work += [(name, feed) for feed in dataset.feeds(*columns)]
     found: dict[str, list[Json]] = {}
     for row in workers.run(work, task) if addresses else ():
         found.setdefault(row["address"], []).append(row)
@@ -86,11 +89,6 @@ def known_origins(layers: Sequence[Layer]) -> Dataset:
 def stored(context: MarkContext, addresses: Sequence[str]) -> Mapping[str, ObjectInfo]:
     """The objects that are there of some addresses, as the store has them."""
     return {info.address: info for info in heads(connect(context.data), addresses) if info is not None}
-
-
-def _feeds(dataset: Dataset, columns: Sequence[str]) -> list[Feed]:
-    """The parts with those of the columns that the dataset has."""
-    return dataset.feeds(*(name for name in columns if name in dataset.schema.names))
 
 
 def _rows(feed: Feed, wanted: pa.Array) -> Iterator[Json]:

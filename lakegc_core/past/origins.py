@@ -145,7 +145,7 @@ class _Search:
 
     @property
     def out(self) -> DatasetFolder:
-        """Where the results are put down."""
+        """The folder in which the results are put down."""
         return self.context.mark.out(Stage.EXPIRED_ADDRESSES)
 
     def walk(self) -> PastWalk:

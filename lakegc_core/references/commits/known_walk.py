@@ -25,8 +25,8 @@ class Place:
     """Tells a task what a mark knew of commits, and by what the mark judged them.
 
     `data`: the store of the namespace. `prefix`: the folder of ranges and metaranges in it. `facts`: what the mark
-    found. `commits`: the retained ones; `others`: those that are not retained. `refs`: heads and tags. `margin`: for
-    how much longer the level retains commits, microseconds.
+    found. `commits`: the retained ones; `others`: those that are not retained. `refs`: heads and tags. `margin`: added
+    to every retention period, microseconds.
     """
 
     data: StoreConfig
