@@ -1,6 +1,6 @@
 """The verbs of lakegc as functions over the stages: mark, review, sweep. The command line and Dagster call these.
 
-What a stage does is in `stages`; how the result is shown, in `report`.
+The stages are in `stages`, how their results are shown in `views/report`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.sweeps import finished_sweeps
 from lakegc_core.names import Stage
 from lakegc_core.past.origins import garbage_with_origins
@@ -32,7 +33,6 @@ from lakegc_core.sweep.authorize import judge
 from lakegc_core.sweep.other_tools import ForeignMark
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.sweep import close_sweep
-from lakegc_core.tables.parts import read_part
 from lakegc_core.views.history import history_of, unreadable
 from lakegc_core.views.metrics import metrics_text, stage_seconds
 from lakegc_core.views.page import mark as mark_page
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CSV_COLUMNS = ("address", "size", "last_modified", "since", "path", "commit_id", "cause", "by", "branch")
-"""Of `review --addresses FILE --csv`; what they mean is in docs/artifacts.md."""
+"""Columns of `review --addresses FILE --csv`; docs/artifacts.md says what they mean."""
 
 PAGE = "report.html"
 """The mark for people, beside its artifacts."""
@@ -99,7 +99,7 @@ def sweep(
     accepted: Mapping[str, str] | None = None,
     only: ForeignMark | None = None,
 ) -> SweepResult:
-    """`swept_report`, and the mark's page with what came of it."""
+    """Run `swept_report`, and write the mark's page with what came of it."""
     result = swept_report(spark, context, dry_run=dry_run, accepted=accepted, only=only)
     if not dry_run:
         publish(context)
@@ -107,7 +107,7 @@ def sweep(
 
 
 def close(spark: SparkSession, context: MarkContext) -> SweepResult:
-    """`close_sweep`, and the mark's page with what came of it."""
+    """Run `close_sweep`, and write the mark's page with what came of it."""
     result = close_sweep(spark, context)
     publish(context)
     return result
@@ -153,11 +153,8 @@ def page_of(context: MarkContext, report: Json, *, most_retired: int | None = No
 
 def expired_of(context: MarkContext) -> Iterator[str]:
     """The expired addresses of a mark, relative to the namespace, streamed part by part."""
-    manifest = context.mark.require(Stage.EXPIRED_ADDRESSES)
-    folder = context.mark.stage_folder(Stage.EXPIRED_ADDRESSES)
-    for part in manifest.datasets[Stage.EXPIRED_ADDRESSES]:
-        for batch in read_part(context.workspace, folder, part, ["address"]):
-            yield from batch.column(0).to_pylist()
+    for batch in context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA).batches("address"):
+        yield from batch.column(0).to_pylist()
 
 
 def write_csv(spark: SparkSession, context: MarkContext, out: IO[bytes]) -> int:

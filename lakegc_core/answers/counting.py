@@ -76,7 +76,7 @@ def grouped(
 
 @dataclass(frozen=True)
 class _Unnumbered:
-    """Objects as rows beside those of the index; a picklable value that tasks carry."""
+    """Makes rows of objects, to stand beside those of the index."""
 
     shape: pa.Schema
 
@@ -89,7 +89,7 @@ class _Unnumbered:
 
 @dataclass(frozen=True)
 class _Counted:
-    """Counts the objects of a task by their results; a picklable value. All rows of an address are in one task."""
+    """Counts the objects of a task by their results. All rows of an address are in one task."""
 
     question: Question
     local: bool

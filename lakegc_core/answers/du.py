@@ -1,4 +1,4 @@
-"""What every branch, tag and hold keeps in the store: what it shows, and what would go without it."""
+"""Sizes of what every branch, tag and hold keeps in the store: what it shows, and what would go without it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Keeper:
 
 @dataclass(frozen=True)
 class Together:
-    """What would go if all branches and tags that some patterns mean were gone, at once and in the end."""
+    """Objects that would go if all branches and tags that some patterns mean were gone, at once and in the end."""
 
     patterns: tuple[str, ...]
     only: Amount
@@ -64,8 +64,8 @@ class Together:
 
 @dataclass(frozen=True)
 class Usage:
-    """What keeps the objects of a namespace. `keepers`: those that keep something alone, the most first. `shared`: what
-    several keep. `besides`: what no commit keeps, by what does; `unreferenced` is garbage."""
+    """The objects of a namespace by what keeps them. `keepers`: those that keep something alone, the most first.
+    `shared`: what several keep. `besides`: what no commit keeps, by what does; `unreferenced` is garbage."""
 
     repository: str
     mark_id: str

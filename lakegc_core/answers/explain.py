@@ -1,4 +1,4 @@
-"""Why an object is kept, or gone: every version that a path ever had, or one address, and all that keeps each."""
+"""Explains why objects are kept, or gone: all versions that a path ever had, or one address, and what keeps them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.answers.holder_walk import MOST, HolderWalk
-from lakegc_core.answers.places import Search, Wish, hashes_of
-from lakegc_core.answers.records import Named, origins_of, records, records_of, sources_of_origins, stored
+from lakegc_core.answers.places import HITS_SCHEMA, Search, Wish, hashes_of
+from lakegc_core.answers.records import Named, known_origins, origins_of, records, records_of, stored
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleError, SparkTasks, Workers
 from lakegc_core.errors import SettingsError
@@ -25,7 +25,7 @@ from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import ObjectInfo
-from lakegc_core.tables.parts import Part, rows_of
+from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ def explain(
 def explain_each(
     spark: Callable[[], SparkSession], context: MarkContext, addresses: Sequence[str], *, little: Little = LITTLE
 ) -> Iterator[Explained]:
-    """The same for many addresses of objects at once, relative to the namespace: everything is read once for all.
+    """Answer for many addresses of objects at once, relative to the namespace: everything is read once for all.
 
     One answer for each, in their order. SettingsError for more than AT_ONCE addresses.
     """
@@ -127,23 +127,23 @@ class _Question:
 
     @classmethod
     def of(cls, context: MarkContext, wish: Wish) -> _Question:
-        """Of the artifacts of a complete mark."""
+        """Ask of the artifacts of a complete mark."""
         layers = layers_of(context.mark)
         return cls(context, wish, layers, records(context, layers[0]))
 
     @property
     def rows(self) -> int:
-        """Of all artifacts that are read for the answer, but for commits."""
-        sources = [source for layer in self.layers for source in layer.sources(Stage.COMMITTED_ADDRESSES, INDEX)]
-        sources += [*sources_of_origins(self.layers), *(source for _, source in self.records)]
-        parts = [*self.layers[0].parts(Stage.COMMITTED_ADDRESSES, RANGES), *(source.part for source in sources)]
-        return rows_of(parts)
+        """Rows of all artifacts that are read for the answer, but for commits."""
+        own, stage = self.layers[0], Stage.COMMITTED_ADDRESSES
+        index = sum(layer.rows(stage, INDEX) for layer in self.layers)
+        others = (known_origins(self.layers), *(dataset for _, dataset in self.records))
+        return own.rows(stage, RANGES) + index + sum(dataset.rows for dataset in others)
 
     @property
     def commits(self) -> int:
         """The commits, branches and tags that the mark knew."""
-        datasets = self.context.mark.require(Stage.RETENTION_COMMITS).datasets
-        return sum(rows_of(datasets[name]) for name in (Stage.RETENTION_COMMITS, OTHERS, REFS))
+        own = self.layers[0]
+        return sum(own.rows(Stage.RETENTION_COMMITS, name) for name in ("", OTHERS, REFS))
 
     def answer(self, spark: Callable[[], SparkSession], little: Little) -> tuple[Iterator[Explained], int]:
         """The objects, and how many there are in all."""
@@ -175,7 +175,7 @@ class _Question:
         wish, context = self.wish, self.context
         with scratch(context, here=workers.here) as aside:
             search = Search(workers, context, self.layers, aside)
-            hits: list[Part] = []
+            hits = Dataset(HITS_SCHEMA)
             origins: list[Json] = []
             if wish.path is None:
                 hits = search.indexed(wish)
@@ -188,9 +188,8 @@ class _Question:
                 hits += search.anywhere(wish)
             walk = HolderWalk(
                 place=Place.of(context),
-                aside=aside,
-                hits=tuple(hits),
-                holding=tuple(search.holding(hits)),
+                hits=hits,
+                holding=search.holding(hits),
                 origins=tuple(origins),
                 most=MOST if wish.path is not None else 0,
             )
@@ -204,8 +203,8 @@ def _without(wish: Wish, gone: Collection[int]) -> Wish:
 
 
 def wish_of(context: MarkContext, what: str) -> Wish:
-    """What is asked for. SettingsError for nothing, for another repository, and for a ref or a path that lakeFS does
-    not know."""
+    """Read what is asked for. SettingsError for nothing, for another repository, and for a ref or a path that lakeFS
+    does not know."""
     name, namespace = context.repository.id, context.namespace
     if not what:
         raise SettingsError(f"Nothing is asked for: write lakefs://{name}/REF/PATH, a path, or an address.")

@@ -1,4 +1,4 @@
-"""In which folders of logical paths lies what would go: read from the ranges that nothing would keep any more.
+"""Folders of logical paths in which lies what would go: read from the ranges that nothing would keep any more.
 
 The index of a mark knows no paths. So these ranges are read again, the largest first, as many as a mark may read for
 the origins of garbage. Nothing is decided by it: a file that is gone or damaged is passed over.
@@ -6,7 +6,7 @@ the origins of garbage. Nothing is decided by it: a file that is gone or damaged
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -16,17 +16,16 @@ import pyarrow.compute as pc
 
 from lakegc_core.answers.counting import numbers_in, rows_schema
 from lakegc_core.answers.question import Question, fields_of
-from lakegc_core.answers.scratch import Scratch
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.past.ranges import MOST_ENTRIES, entries_of
 from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.scenarios import NEVER
-from lakegc_core.references.ranges.range_files import RANGES, RangeReader, reading
+from lakegc_core.references.ranges.range_files import RangeReader, reading
 from lakegc_core.spark.session import Mapped, clear_errors
-from lakegc_core.tables.gather import Feed, rows_of_feeds
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import sources_of
-from lakegc_core.tables.parts import Part, read, spark_width, write
+from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 FOLDER = "folder"
 """The column of a question that asks for folders: a number in the names `folders`, and `len(folders)` for others."""
 MOST_FOLDERS = 200
-_RANGE = [pa.field("range_id", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
+_RANGE = ("range_id", "count")
 _ROWS = pa.schema([pa.field("hash", pa.int64(), nullable=False), pa.field("folder", pa.string(), nullable=False)])
 
 
@@ -49,39 +48,29 @@ class Folders:
 
 
 def folders_of(
-    spark: SparkSession,
-    context: MarkContext,
-    question: Question,
-    ranges: Sequence[Part],
-    aside: Scratch,
+    spark: SparkSession, context: MarkContext, question: Question, ranges: Dataset, aside: DatasetFolder
 ) -> Folders:
     """The folders of all entries of the ranges in `ranges` that go in some case of the question. None where paths are
     private (`origins: false`)."""
     shape = rows_schema(question)
     if not context.policy.origins:
         return Folders((), rows_of_feeds(spark, [], shape), 0)
-    chosen, unread = _chosen(spark, context, question, ranges, aside)
+    chosen, unread = _chosen(spark, context, question, ranges)
     tasks = 4 * spark_width(spark)
     found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, _Entries(reading(context, "")))
-    target = f"{aside.folder}/{FOLDER}"
-    parts = write(found, aside.config, {FOLDER: target}, _ROWS)[FOLDER]
-    names = _largest(spark, aside, target, parts)
+    entries = aside.put(FOLDER, found, _ROWS)
+    names = _largest(spark, entries)
     make = _Numbered(names, numbers_in(shape), numbers_in(shape)[question.columns.index(FOLDER)])
-    sources = sources_of(aside.config, target, parts, context.header.mark_id)
-    rows = rows_of_feeds(spark, [Feed(source, tuple(_ROWS.names), make) for source in sources], shape)
-    return Folders(names, rows, unread)
+    return Folders(names, rows_of_feeds(spark, entries.feeds(make=make), shape), unread)
 
 
-def _chosen(
-    spark: SparkSession, context: MarkContext, question: Question, ranges: Sequence[Part], aside: Scratch
-) -> tuple[Any, int]:
+def _chosen(spark: SparkSession, context: MarkContext, question: Question, ranges: Dataset) -> tuple[Any, int]:
     """The ranges to read, and how many entries the others have."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     columns = dict(zip(question.columns, fields_of(question), strict=True))
-    shape = pa.schema([*_RANGE, *(columns[name] for name in ("today", *question.goes))])
-    every = read(spark, aside.config, f"{aside.folder}/{RANGES}", ranges, shape)
+    every = ranges.frame(spark, *_RANGE, *(columns[name].name for name in ("today", *question.goes)))
     goes = reduce(lambda one, other: one | other, (F.col(columns[name].name) == NEVER for name in question.goes))
     before = Window.orderBy(F.desc("count"), "range_id").rowsBetween(Window.unboundedPreceding, -1)
     going = every.where((F.col(columns["today"].name) != NEVER) & goes).select("range_id", "count")
@@ -92,19 +81,17 @@ def _chosen(
     return placed.where(F.col("before") < most).select("range_id"), unread or 0
 
 
-def _largest(spark: SparkSession, aside: Scratch, target: str, parts: Sequence[Part]) -> tuple[str, ...]:
+def _largest(spark: SparkSession, entries: Dataset) -> tuple[str, ...]:
     from pyspark.sql import functions as F
 
-    sums = (
-        read(spark, aside.config, target, parts, _ROWS, ["folder"]).groupBy("folder").agg(F.count("*").alias("count"))
-    )
+    sums = entries.frame(spark, "folder").groupBy("folder").agg(F.count("*").alias("count"))
     with clear_errors():
         return tuple(row["folder"] for row in sums.orderBy(F.desc("count"), "folder").limit(MOST_FOLDERS).collect())
 
 
 @dataclass(frozen=True)
 class _Entries:
-    """The addresses of ranges, and the folders of their paths; a picklable value that tasks carry."""
+    """Reads the addresses of ranges, and the folders of their paths."""
 
     work: RangeReader
 
@@ -118,7 +105,7 @@ class _Entries:
 
 @dataclass(frozen=True)
 class _Numbered:
-    """Rows of a question for addresses with their folders; a picklable value that tasks carry."""
+    """Makes rows of a question of addresses with their folders."""
 
     names: tuple[str, ...]
     columns: tuple[str, ...]

@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.answers.places import HITS, HITS_SCHEMA, HOLDING, HOLDING_SCHEMA, hashes_of
-from lakegc_core.answers.scratch import Scratch
+from lakegc_core.answers.places import HITS_SCHEMA, HOLDING_SCHEMA, hashes_of
 from lakegc_core.policy.holders import Holder, Holders, Past
 from lakegc_core.policy.retention import Graph
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.known_walk import KnowingWalk
 from lakegc_core.spark.session import Json
-from lakegc_core.tables.parts import Part, read_part
+from lakegc_core.tables.dataset import Dataset
 
 MOST = 50
 """Objects of one path that are told of, newest first, and holders that are named of each object."""
@@ -30,31 +29,27 @@ class HolderWalk(KnowingWalk):
     """Tells for every object among the hits what keeps it, or what its past is.
 
     Yields `objects`, how many there are, and of each: `hash`, `address` (None where only the hash is known), `paths`,
-    `holders`, `in_all` (how many) and `past`. `origins`: what a mark knows of some objects. `most`: of how many it
-    tells, newest first; 0: of all, in no order.
+    `holders`, `in_all` (how many) and `past`. `hits`: entries of the objects (HITS_SCHEMA); `holding`: metaranges that
+    hold their ranges (HOLDING_SCHEMA). `origins`: what a mark knows of some objects. `most`: of how many it tells,
+    newest first; 0: of all, in no order.
     """
 
-    aside: Scratch
-    hits: tuple[Part, ...]
-    holding: tuple[Part, ...]
+    hits: Dataset
+    holding: Dataset
     origins: tuple[Json, ...] = ()
     most: int = 0
 
     def decide(self, known: Known) -> Iterator[Json]:
-        hits = self._read(HITS, self.hits, HITS_SCHEMA)
+        hits = pa.Table.from_batches(self.hits.batches(), HITS_SCHEMA)
+        holding = pa.Table.from_batches(self.holding.batches(), HOLDING_SCHEMA)
         numbers = hashes_of([each["address"] for each in self.origins]).tolist()
         origins = [{**each, "hash": number} for each, number in zip(self.origins, numbers, strict=True)]
         objects = _objects(hits, origins)
-        shown = _Shown(known.graph, hits, self._read(HOLDING, self.holding, HOLDING_SCHEMA), origins)
+        shown = _Shown(known.graph, hits, holding, origins)
         yield {"objects": len(objects)}
         tell = _Teller(known)
         for number in shown.newest(objects, self.most) if self.most else objects:
             yield {"hash": number, **objects[number], **tell(shown.rows(number))}
-
-    def _read(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> pa.Table:
-        folder = f"{self.aside.folder}/{name}"
-        batches = (batch for part in parts for batch in read_part(self.aside.config, folder, part, schema.names))
-        return pa.Table.from_batches(batches, schema)
 
 
 def _objects(hits: pa.Table, origins: Sequence[Json]) -> dict[int, Json]:

@@ -1,4 +1,4 @@
-"""What a question about commits means for the objects of a mark: one pass from metaranges over ranges to objects.
+"""Answers a question about commits for the objects of a mark: one pass from metaranges over ranges to objects.
 
 The mark's own index says which addresses a range refers to. Only ranges that the mark did not read (a question may be
 about commits that are not retained) are read here. What a mark would keep for other reasons than commits is told apart.
@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from lakegc_core.answers import standing
 from lakegc_core.answers.counting import Group, grouped, numbers_in, rows_schema
 from lakegc_core.answers.folders import folders_of
-from lakegc_core.answers.question import METARANGES, Asked, Question, ask_of_commits, fields_of, metaranges_schema
-from lakegc_core.answers.scratch import Scratch, scratch
+from lakegc_core.answers.question import Question, ask_of_commits, fields_of
+from lakegc_core.answers.scratch import scratch, writing_to
 from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
@@ -27,11 +27,12 @@ from lakegc_core.marks.ledger import journals
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.scenarios import NEVER, Columns
-from lakegc_core.references.ranges.range_files import INDEX, RANGES, RANGES_SCHEMA, RangeReader, reading
+from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA, RangeReader, reading
 from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, runs_here
-from lakegc_core.tables.gather import Feed, only, partitions_for, rows_of_feeds
-from lakegc_core.tables.key_scan import MOST, Names, Source, Wanted, read_named, sources_of
-from lakegc_core.tables.parts import Part, parts_of, read, rows_of, spark_width, tasks_for, write
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import only, partitions_for, rows_of_feeds
+from lakegc_core.tables.key_scan import MOST, Names, Source, Wanted, read_named
+from lakegc_core.tables.parts import parts_of, spark_width, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ _RANGE = [
 
 @dataclass(frozen=True)
 class Answer:
-    """Every object of a mark, in groups for each view of the question. `names`: see `Asked`."""
+    """All objects of a mark, in groups for each view of the question. `names`: see `Asked`."""
 
     groups: Sequence[Group]
     names: Json
@@ -70,7 +71,7 @@ class Answer:
         reasons: Collection[Reason],
         wanted: Callable[[Mapping[str, int]], bool] = lambda results: True,
     ) -> dict[int, Amount]:
-        """The same for every value of a result at once."""
+        """The objects by the value of a result, for every value at once."""
         found: dict[int, Amount] = {}
         for each in self.groups:
             if each.view == view and each.reason in reasons and wanted(each.results):
@@ -83,7 +84,7 @@ TODAY = ("today",)
 """The view that every question has."""
 
 LATER = (Reason.UNREFERENCED, Reason.YOUNG)
-"""What only commits keep, once it is old enough."""
+"""Reasons of objects that only commits keep, once they are old enough."""
 
 
 def answer(spark: SparkSession, context: MarkContext, question: Question) -> Answer:
@@ -97,11 +98,12 @@ def answer(spark: SparkSession, context: MarkContext, question: Question) -> Ans
     layers = layers_of(context.mark)
     with scratch(context, here=runs_here(spark)) as aside:
         asked = ask_of_commits(spark, context, question, aside)
-        ranges = _ranges(spark, context, question, asked, aside)
-        index = [*_index_of_marks(layers), *_index_read(spark, context, layers[0], ranges, aside)]
-        rows = _rows_of_index(spark, question, ranges, index, aside)
+        ranges = _ranges(spark, context, question, asked.metaranges, aside)
+        of_marks = (layer.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX) for layer in layers)
+        index = sum(of_marks, Dataset(INDEX_SCHEMA)) + _index_read(spark, context, layers[0], ranges, aside)
+        rows = _rows_of_index(spark, question, ranges, index)
         objects = standing.objects_of(spark, context, layers, asked.commits, aside)
-        partitions = partitions_for(sum(each.part.rows for each in index) + context.mark.facts(ListingFacts).objects)
+        partitions = partitions_for(index.rows + context.mark.facts(ListingFacts).objects)
         names, every = asked.names, [rows]
         if question.goes:
             folders = folders_of(spark, context, question, ranges, aside)
@@ -129,24 +131,23 @@ def _was_swept(context: MarkContext) -> bool:
     return any(parts for _, _, parts in journals(context, context.header.started_at))
 
 
-def _ranges(spark: SparkSession, context: MarkContext, question: Question, asked: Asked, aside: Scratch) -> list[Part]:
-    """Every range of the metaranges that anything keeps, with its numbers."""
+def _ranges(
+    spark: SparkSession, context: MarkContext, question: Question, metaranges: Dataset, aside: DatasetFolder
+) -> Dataset:
+    """The ranges of the metaranges that anything keeps, each with its numbers."""
     from pyspark.sql import functions as F
 
-    schema = metaranges_schema(question)
-    found = read(spark, aside.config, f"{aside.folder}/{METARANGES}", asked.parts, schema)
-    tasks = tasks_for(rows_of(asked.parts), 64, 4 * spark_width(spark))
+    tasks = tasks_for(metaranges.rows, 64, 4 * spark_width(spark))
     shape = pa.schema([*_RANGE, *fields_of(question)])
-    told = Mapped(found.repartition(tasks), shape, _RangesOf(reading(context, aside.folder), shape))
+    read = Mapped(metaranges.frame(spark).repartition(tasks), shape, _RangesOf(reading(context, ""), shape))
     how = [F.min("count").alias("count"), F.max("most").alias("most")]
     how += [F.min(name).alias(name) for name in ("min_key", "max_key", *numbers_in(shape))]
-    frame = told.as_frame().groupBy("range_id").agg(*how)
-    return write(frame, aside.config, {RANGES: f"{aside.folder}/{RANGES}"}, shape)[RANGES]
+    return aside.put(RANGES, read.as_frame().groupBy("range_id").agg(*how), shape)
 
 
 @dataclass(frozen=True)
 class _RangesOf:
-    """Makes ranges of metaranges, each once for some metaranges; a picklable value that tasks carry."""
+    """Makes ranges of metaranges, each once for some metaranges."""
 
     work: RangeReader
     shape: pa.Schema
@@ -167,42 +168,35 @@ class _RangesOf:
                 yield from once.select(self.shape.names).cast(self.shape).combine_chunks().to_batches()
 
 
-def _index_of_marks(layers: Sequence[Layer]) -> list[Source]:
-    return [source for layer in layers for source in layer.sources(Stage.COMMITTED_ADDRESSES, INDEX)]
-
-
 def _index_read(
-    spark: SparkSession, context: MarkContext, own: Layer, ranges: Sequence[Part], aside: Scratch
-) -> list[Source]:
+    spark: SparkSession, context: MarkContext, own: Layer, ranges: Dataset, aside: DatasetFolder
+) -> Dataset:
     """The index of the ranges that the mark does not know, which are read for it."""
     from pyspark.sql import functions as F
 
-    known = own.frame(spark, Stage.COMMITTED_ADDRESSES, RANGES, RANGES_SCHEMA).select("range_id")
-    wanted = read(spark, aside.config, f"{aside.folder}/{RANGES}", ranges, pa.schema(_RANGE))
+    known = own.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).frame(spark, "range_id")
+    wanted = ranges.frame(spark, *(field.name for field in _RANGE))
     unknown = wanted.join(many(known), "range_id", "left_anti").withColumn("references", F.lit(1).cast("long"))
     with clear_errors():
         count = unknown.count()
     if not count:
-        return []
-    target = f"{aside.folder}/{_READ}"
+        return Dataset(INDEX_SCHEMA)
+    out = aside.below(_READ)
     tasks = tasks_for(count, 32, 8 * spark_width(spark))
-    results = run_on_rows(unknown.repartition(tasks), reading(aside.of(context), target).ranges)
+    results = run_on_rows(unknown.repartition(tasks), reading(writing_to(aside, context), out.path).ranges)
     parts = parts_of(results, [Stage.COMMITTED_ADDRESSES, INDEX, ELSEWHERE, RANGES])[INDEX]
-    return sources_of(aside.config, f"{target}/{INDEX}", parts, context.header.mark_id)
+    return out.dataset(INDEX, parts, INDEX_SCHEMA)
 
 
-def _rows_of_index(
-    spark: SparkSession, question: Question, ranges: Sequence[Part], index: Sequence[Source], aside: Scratch
-) -> Mapped:
+def _rows_of_index(spark: SparkSession, question: Question, ranges: Dataset, index: Dataset) -> Mapped:
     """The addresses of all ranges that anything keeps, with the numbers of their ranges.
 
     Every worker holds ranges and their numbers, so many at a time; the index is read once for each of these shares.
     """
     shape = rows_schema(question)
-    sources = sources_of(aside.config, f"{aside.folder}/{RANGES}", ranges, "")
-    shares = [_Numbered(Wanted(share).names, numbers_in(shape)) for share in _shares(sources)]
-    feeds = [Feed(source, ("range_id", "hash"), share, repeated=("range_id",)) for share in shares for source in index]
-    return rows_of_feeds(spark, feeds, shape)
+    shares = [_Numbered(Wanted(share).names, numbers_in(shape)) for share in _shares(ranges.sources)]
+    feeds = [index.feeds("range_id", "hash", make=share, repeated=("range_id",)) for share in shares]
+    return rows_of_feeds(spark, [feed for some in feeds for feed in some], shape)
 
 
 def _shares(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
@@ -219,7 +213,7 @@ def _shares(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
 
 @dataclass(frozen=True)
 class _Numbered:
-    """The numbers of some ranges for rows of an index; a picklable value that tasks carry."""
+    """Gives rows of an index the numbers of their ranges, for some ranges."""
 
     names: Names
     columns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Where some objects stand: in ranges, and in the metaranges that hold these."""
+"""Places of some objects: the ranges in which they stand, and the metaranges that hold these."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.answers.scratch import Scratch
 from lakegc_core.answers.workers import Column, Few, Values, Workers
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Stage
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.references.commits.commit_walk import OTHERS
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.references.ranges.range_files import INDEX, RANGES, RangeReader, reading
+from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA, RangeReader, reading
 from lakegc_core.spark.session import Json
-from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import Feed
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import Source
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read_part
+from lakegc_core.tables.parts import PartWriter, part_results, parts_of
 
 HITS, HOLDING, FITTING = "hits", "holding", "fitting"
 _READ_FOR_PATHS = 4  # ranges; an object has one path, unless it was copied or moved without its bytes
@@ -43,14 +42,14 @@ FITTING_SCHEMA = pa.schema([HITS_SCHEMA.field("range_id")])
 
 @dataclass(frozen=True)
 class Wish:
-    """What is looked for: one path, or some addresses by their hashes. A picklable value that tasks carry."""
+    """Objects that are looked for: by one path, or by the hashes of their addresses."""
 
     path: str | None = None
     addresses: tuple[str, ...] = ()
 
     @property
     def hashes(self) -> pa.Array:
-        """Of the addresses, in their order."""
+        """The hashes of the addresses, in their order."""
         return pa.array(hashes_of(self.addresses))
 
 
@@ -67,84 +66,72 @@ class Search:
     workers: Workers
     context: MarkContext
     layers: Sequence[Layer]
-    aside: Scratch
+    aside: DatasetFolder
 
-    def indexed(self, wish: Wish) -> list[Part]:
-        """Entries of ranges that marks have read, by the hashes of their addresses: parts of HITS_SCHEMA."""
-        sources = [source for layer in self.layers for source in layer.sources(Stage.COMMITTED_ADDRESSES, INDEX)]
-        task = _InIndex(self.aside.config, self.aside.folder, wish.hashes)
-        return parts_of(self.workers.run(sources, task), [HITS])[HITS]
+    def indexed(self, wish: Wish) -> Dataset:
+        """Entries of ranges that marks have read, by the hashes of their addresses: HITS_SCHEMA."""
+        indexes = (layer.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX) for layer in self.layers)
+        feeds = [feed for index in indexes for feed in index.feeds("range_id", "hash", repeated=("range_id",))]
+        return self._written(HITS, self.workers.run(feeds, _InIndex(self.aside, wish.hashes)), HITS_SCHEMA)
 
-    def retained(self, wish: Wish, indexed: Sequence[Part]) -> tuple[list[Part], set[int]]:
-        """Entries of retained ranges among what is indexed, with their paths (parts of HITS_SCHEMA), and the hashes of
-        all addresses that any retained range refers to."""
+    def retained(self, wish: Wish, indexed: Dataset) -> tuple[Dataset, set[int]]:
+        """Entries of retained ranges among what is indexed, with their paths (HITS_SCHEMA), and the hashes of all
+        addresses that any retained range refers to."""
         # An index has no paths: some ranges of each address are read for them. Marks below have also read ranges that
         # are not retained any more.
-        known = Column(self.aside.config, f"{self.aside.folder}/{HITS}", indexed, "range_id")
         among = self._retained if len(self.layers) > 1 else None
-        some = Values((known,), among=among, few=Few("hash", _READ_FOR_PATHS))
+        some = Values((Column(indexed, "range_id"),), among=among, few=Few("hash", _READ_FOR_PATHS))
         results = self.workers.run_on_values(some, self._entries(wish).entries)
-        return parts_of(results, [HITS])[HITS], {number for each in results for number in each.get("hashes", ())}
+        hashes = {number for each in results for number in each.get("hashes", ())}
+        return self._written(HITS, results, HITS_SCHEMA), hashes
 
-    def anywhere(self, wish: Wish) -> list[Part]:
+    def anywhere(self, wish: Wish) -> Dataset:
         """Entries of the ranges of all commits that show a path; of addresses that no retained range refers to, those
-        of all other ranges: parts of HITS_SCHEMA."""
+        of all other ranges: HITS_SCHEMA."""
         reader = self._entries(wish)
-        ranges = parts_of(self.workers.run_on_values(self._metaranges, reader.ranges), [FITTING])[FITTING]
+        results = self.workers.run_on_values(self._metaranges, reader.ranges)
+        fitting = Column(self._written(FITTING, results, FITTING_SCHEMA), "range_id")
         retained = self._retained if wish.path is None else None
-        fitting = Column(self.aside.config, f"{self.aside.folder}/{FITTING}", ranges, "range_id")
         results = self.workers.run_on_values(Values((fitting,), apart=retained), reader.entries)
-        return parts_of(results, [HITS])[HITS]
+        return self._written(HITS, results, HITS_SCHEMA)
 
-    def holding(self, hits: Sequence[Part]) -> list[Part]:
-        """The metaranges of all commits that hold a range among the hits: parts of HOLDING_SCHEMA."""
-        if not hits:
-            return []
-        folder = self.aside.folder
-        work = reading(self.aside.of(self.context), folder)
-        task = _Holding(work, f"{folder}/{HITS}", tuple(hits), f"{folder}/{HOLDING}")
-        return parts_of(self.workers.run_on_values(self._metaranges, task), [HOLDING])[HOLDING]
+    def holding(self, hits: Dataset) -> Dataset:
+        """The metaranges of all commits that hold a range among the hits: HOLDING_SCHEMA."""
+        if not hits.rows:
+            return Dataset(HOLDING_SCHEMA)
+        task = _Holding(reading(self.context, ""), hits, self.aside)
+        return self._written(HOLDING, self.workers.run_on_values(self._metaranges, task), HOLDING_SCHEMA)
+
+    def _written(self, name: str, results: Sequence[Json], schema: pa.Schema) -> Dataset:
+        """The dataset that tasks wrote."""
+        return self.aside.dataset(name, parts_of(results, [name])[name], schema)
 
     def _entries(self, wish: Wish) -> _Entries:
-        folder = self.aside.folder
-        return _Entries(reading(self.aside.of(self.context), folder), wish, self.context.namespace, folder)
+        return _Entries(reading(self.context, ""), wish, self.context.namespace, self.aside)
 
     @property
     def _retained(self) -> Column:
         """The retained ranges."""
-        own = self.layers[0]
-        stage = Stage.COMMITTED_ADDRESSES
-        return Column(own.mark.config, own.mark.stage_folder(stage, RANGES), own.parts(stage, RANGES), "range_id")
+        return Column(self.layers[0].dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES), "range_id")
 
     @property
     def _metaranges(self) -> Values:
         """The metaranges of all commits, each once."""
-        commits = self.context.mark.require(Stage.RETENTION_COMMITS)
-        places = (("", commits.datasets[Stage.RETENTION_COMMITS]), (OTHERS, commits.datasets[OTHERS]))
-        return Values(
-            tuple(
-                Column(
-                    self.context.workspace,
-                    self.context.mark.stage_folder(Stage.RETENTION_COMMITS, name),
-                    parts,
-                    "metarange_id",
-                )
-                for name, parts in places
-            )
-        )
+        own, stage = self.layers[0], Stage.RETENTION_COMMITS
+        datasets = (own.dataset(stage, COMMITS_SCHEMA, name) for name in ("", OTHERS))
+        return Values(tuple(Column(dataset, "metarange_id") for dataset in datasets))
 
 
 @dataclass(frozen=True)
 class _InIndex:
-    """Looks for addresses in a part of an index; a picklable value that tasks carry."""
+    """Looks for addresses in a part of an index."""
 
-    config: StoreConfig
-    folder: str
+    aside: DatasetFolder
     hashes: pa.Array
 
-    def __call__(self, source: Source) -> Iterator[Json]:
-        writer = PartWriter(self.config, f"{self.folder}/{HITS}", HITS_SCHEMA)
-        for batch in read_part(source.config, source.folder, source.part, ["range_id", "hash"], repeated=["range_id"]):
+    def __call__(self, feed: Feed) -> Iterator[Json]:
+        writer = PartWriter(self.aside.config, self.aside.at(HITS), HITS_SCHEMA)
+        for batch in feed.read():
             rows = batch.filter(pc.is_in(batch["hash"], value_set=self.hashes))
             unknown = pa.nulls(rows.num_rows, pa.string())
             columns = [rows["range_id"].cast(pa.string()), rows["hash"], unknown, unknown]
@@ -154,16 +141,16 @@ class _InIndex:
 
 @dataclass(frozen=True)
 class _Entries:
-    """Looks for entries in ranges; a picklable value that tasks carry."""
+    """Looks for entries in ranges, and writes what is found `aside`."""
 
     work: RangeReader
     wish: Wish
     namespace: Namespace
-    folder: str  # for what is found
+    aside: DatasetFolder
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """The ranges of metaranges that can have the path."""
-        writer = PartWriter(self.work.artifacts, f"{self.folder}/{FITTING}", FITTING_SCHEMA)
+        writer = PartWriter(self.aside.config, self.aside.at(FITTING), FITTING_SCHEMA)
         for batch in batches:
             for found in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):
                 rows = found.filter(pc.not_equal(found["range_id"], ""))
@@ -178,7 +165,7 @@ class _Entries:
     def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """The entries of ranges that are looked for. A range that comes with hashes is read for these alone, and all
         of them that were found are told."""
-        writer = PartWriter(self.work.artifacts, f"{self.folder}/{HITS}", HITS_SCHEMA)
+        writer = PartWriter(self.aside.config, self.aside.at(HITS), HITS_SCHEMA)
         told: set[int] = set()
         for batch in batches:
             ids = batch.column("range_id").to_pylist()
@@ -216,20 +203,18 @@ def _key(path: str) -> bytes:
 
 @dataclass(frozen=True)
 class _Holding:
-    """Finds the metaranges that hold some ranges; a picklable value that tasks carry."""
+    """Finds the metaranges that hold some ranges, and writes them `aside`."""
 
     work: RangeReader
-    place: str
-    hits: tuple[Part, ...]
-    target: str
+    hits: Dataset
+    aside: DatasetFolder
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        found: set[str] = set()
-        for part in self.hits:
-            for batch in read_part(self.work.artifacts, self.place, part, ["range_id"]):
-                found.update(pc.unique(batch["range_id"]).to_pylist())
-        ids = pa.array(sorted(found), pa.string())
-        writer = PartWriter(self.work.artifacts, self.target, HOLDING_SCHEMA)
+        ranges: set[str] = set()
+        for batch in self.hits.batches("range_id"):
+            ranges.update(pc.unique(batch["range_id"]).to_pylist())
+        ids = pa.array(sorted(ranges), pa.string())
+        writer = PartWriter(self.aside.config, self.aside.at(HOLDING), HOLDING_SCHEMA)
         for batch in batches:
             for rows in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):
                 held = rows.filter(pc.is_in(rows["range_id"], value_set=ids))

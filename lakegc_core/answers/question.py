@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.answers.scratch import Scratch
 from lakegc_core.errors import CorruptFileError, SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.holds import BRANCH, TAG
@@ -24,7 +23,8 @@ from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.commits.known_walk import KnowingWalk, Place
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.spark.session import Json, run_tasks
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ PROBLEM = "problem"
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about every commit: a picklable value.
+    """A question about every commit.
 
     `columns`: the names of the numbers that are asked for. `ask` gives them for all commits, with what the driver must
     know to read them; as PROBLEM why nobody can ask so, a sentence, or "". They are merged by their minimum. `finish`
@@ -56,12 +56,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Asked:
-    """The answer by metarange: parts in the folder METARANGES, the names that the numbers stand for, and parts of all
-    commits in the folder OTHERS."""
+    """The answer by metarange (`metaranges_schema`), the names that the numbers stand for, and all commits
+    (COMMITS_SCHEMA, in the folder OTHERS)."""
 
-    parts: Sequence[Part]
+    metaranges: Dataset
     names: Json
-    commits: Sequence[Part]
+    commits: Dataset
 
 
 def metaranges_schema(question: Question) -> pa.Schema:
@@ -74,22 +74,23 @@ def fields_of(question: Question) -> list[pa.Field]:
     return [pa.field(f"number_{place}", pa.int32(), nullable=False) for place in range(len(question.columns))]
 
 
-def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question, aside: Scratch) -> Asked:
-    """Ask it of the commits that a complete mark knew, into parts `aside`. SettingsError for what nobody can ask."""
+def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question, aside: DatasetFolder) -> Asked:
+    """Ask it of the commits that a complete mark knew, into datasets `aside`. SettingsError for what nobody can ask."""
     walk = _QuestionWalk(place=Place.of(context), aside=aside, question=question)
     results = walk_until_known(partial(run_tasks, spark), context, walk)
     parts = parts_of(results, [METARANGES, OTHERS])
     names = next(result["names"] for result in results if "names" in result)
     if problem := names.get(PROBLEM):
         raise SettingsError(problem)
-    return Asked(parts[METARANGES], names, parts[OTHERS])
+    metaranges = aside.dataset(METARANGES, parts[METARANGES], metaranges_schema(question))
+    return Asked(metaranges, names, aside.dataset(OTHERS, parts[OTHERS], COMMITS_SCHEMA))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _QuestionWalk(KnowingWalk):
     """Asks a question of every commit, and writes the answer for every metarange."""
 
-    aside: Scratch
+    aside: DatasetFolder
     question: Question
 
     def decide(self, known: Known) -> Iterator[Json]:
@@ -108,13 +109,13 @@ class _QuestionWalk(KnowingWalk):
         table = pa.Table.from_arrays([pa.array(ids.tolist(), pa.string()), *map(pa.array, found)], schema=schema)
         wanted = pc.not_equal(table["metarange_id"], "")
         some = pa.array(np.logical_or.reduce([numbers != NEVER for numbers in found]))
-        writer = PartWriter(self.aside.config, f"{self.aside.folder}/{METARANGES}", schema)
+        writer = PartWriter(self.aside.config, self.aside.at(METARANGES), schema)
         for batch in table.filter(pc.and_(wanted, some)).to_batches():
             writer.write(batch)
         yield from part_results(METARANGES, writer.close())
 
     def _write_commits(self, ids: Sequence[str], metaranges: Sequence[str]) -> Iterator[Json]:
-        writer = PartWriter(self.aside.config, f"{self.aside.folder}/{OTHERS}", COMMITS_SCHEMA)
+        writer = PartWriter(self.aside.config, self.aside.at(OTHERS), COMMITS_SCHEMA)
         columns: list[Any] = [pa.array(ids, pa.string()), pa.array(metaranges, pa.string()), pa.repeat("", len(ids))]
         writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
         yield from part_results(OTHERS, writer.close())

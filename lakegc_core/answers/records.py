@@ -1,4 +1,4 @@
-"""What is on record of some addresses: what marks found, what sweeps did with them, and what lies in the store now."""
+"""Records of some addresses: what marks found, what sweeps did with them, and what lies in the store now."""
 
 from __future__ import annotations
 
@@ -11,49 +11,56 @@ import pyarrow.compute as pc
 from lakegc_core.answers.workers import Workers
 from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import KEPT
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import journals
 from lakegc_core.names import Stage
-from lakegc_core.past.ranges import ORIGINS
+from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
 from lakegc_core.policy.facts import ExpiredFacts
-from lakegc_core.references.of_neighbours import NEIGHBOURS
+from lakegc_core.references.of_neighbours import KEYS_SCHEMA, NEIGHBOURS
 from lakegc_core.references.ranges.held_paths import HELD
+from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import ObjectInfo, connect, heads
-from lakegc_core.tables.key_scan import Source, sources_of
-from lakegc_core.tables.parts import read_part
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import Feed
 
 _TOLD = ("address", "reason", "since", "outcome", "at")  # columns, where a dataset has them
 
-Named = Sequence[tuple[str, Source]]
-"""Names of datasets, and their parts."""
+Named = Sequence[tuple[str, Dataset]]
+"""Datasets, and what is said of the addresses in each."""
 
 
 def records(context: MarkContext, own: Layer) -> Named:
-    """What a mark and the sweeps of all marks have on record of addresses."""
-    named = (
-        ("staged", own.sources(Stage.UNCOMMITTED_ADDRESSES)),
-        ("held", own.sources(Stage.COMMITTED_ADDRESSES, HELD)),
-        ("neighbour", own.sources(Stage.EXPIRED_ADDRESSES, NEIGHBOURS)),
-        ("expired", own.sources(Stage.EXPIRED_ADDRESSES)),
-        ("kept", own.sources(Stage.EXPIRED_ADDRESSES, KEPT)),
-    )
-    work = [(name, source) for name, sources in named for source in sources]
-    for mark_id, folder, parts in journals(context, 0.0):
-        work += [("swept", source) for source in sources_of(context.workspace, folder, parts, mark_id)]
-    return work
+    """All that a mark and the sweeps of all marks have on record of addresses."""
+    return [
+        ("staged", own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)),
+        ("held", own.dataset(Stage.COMMITTED_ADDRESSES, ROWS_SCHEMA, HELD)),
+        ("neighbour", own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS)),
+        ("expired", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
+        ("kept", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
+        *(
+            ("swept", DatasetFolder(context.workspace, folder, mark_id).dataset("", parts, OUTCOMES_SCHEMA))
+            for mark_id, folder, parts in journals(context, 0.0)
+        ),
+    ]
 
 
-def records_of(workers: Workers, work: Named, addresses: Sequence[str]) -> Mapping[str, Sequence[Json]]:
-    """What is on record of each of some addresses: rows with `dataset`, and of sweeps with `mark_id`."""
+def records_of(workers: Workers, named: Named, addresses: Sequence[str]) -> Mapping[str, Sequence[Json]]:
+    """The records of each of some addresses: rows with `dataset`, and of sweeps with `mark_id`."""
     wanted = pa.array(sorted(set(addresses)), pa.string())
 
-    def task(each: tuple[str, Source]) -> Iterator[Json]:
-        name, source = each
-        for row in _rows(source, wanted, _TOLD):
-            yield {"dataset": name, "mark_id": source.layer, **{key: _plain(value) for key, value in row.items()}}
+    def task(each: tuple[str, Feed]) -> Iterator[Json]:
+        name, feed = each
+        for row in _rows(feed, wanted):
+            yield {"dataset": name, "mark_id": feed.source.layer, **{key: _plain(value) for key, value in row.items()}}
 
+    work: list[tuple[str, Feed]] = []
+    for name, dataset in named:
+        columns = (each for each in _TOLD if each in dataset.schema.names)
+        work += [(name, feed) for feed in dataset.feeds(*columns)]
     found: dict[str, list[Json]] = {}
     for row in workers.run(work, task) if addresses else ():
         found.setdefault(row["address"], []).append(row)
@@ -61,35 +68,33 @@ def records_of(workers: Workers, work: Named, addresses: Sequence[str]) -> Mappi
 
 
 def origins_of(workers: Workers, layers: Sequence[Layer], addresses: Sequence[str]) -> list[Json]:
-    """Where a mark found that addresses were last shown: `address`, `path` and `commit_id`, of those it knew."""
+    """Rows of `address`, `path` and `commit_id`, which last showed an address as far as a mark knows."""
     wanted = pa.array(addresses, pa.string())
 
-    def task(source: Source) -> Iterator[Json]:
-        yield from _rows(source, wanted, ("address", "path", "commit_id"))
+    def task(feed: Feed) -> Iterator[Json]:
+        yield from _rows(feed, wanted)
 
-    return workers.run(sources_of_origins(layers), task) if addresses else []
+    return workers.run(known_origins(layers).feeds("address", "path", "commit_id"), task) if addresses else []
 
 
-def sources_of_origins(layers: Sequence[Layer]) -> list[Source]:
-    """The parts of the origins that a mark knows: those of the newest of its layers that looked for them."""
+def known_origins(layers: Sequence[Layer]) -> Dataset:
+    """The origins that a mark knows: those of the newest of its layers that looked for them."""
     stage = Stage.EXPIRED_ADDRESSES
     for layer in layers:
         if facts_of(layer.manifests, ExpiredFacts).origins is not None:
-            parts = layer.manifests[stage].datasets.get(ORIGINS, ())
-            return sources_of(layer.mark.config, layer.mark.stage_folder(stage, ORIGINS), parts, layer.mark_id)
-    return []
+            return layer.mark.dataset_of(layer.manifests[stage], ORIGINS_SCHEMA, ORIGINS, may_lack=True)
+    return Dataset(ORIGINS_SCHEMA)
 
 
 def stored(context: MarkContext, addresses: Sequence[str]) -> Mapping[str, ObjectInfo]:
-    """What the store says of those of some objects that are there, by address."""
+    """The objects that are there of some addresses, as the store has them."""
     return {info.address: info for info in heads(connect(context.data), addresses) if info is not None}
 
 
-def _rows(source: Source, wanted: pa.Array, columns: Sequence[str]) -> Iterator[Json]:
-    """The rows of a part that are of some addresses, with those of the columns that it has."""
-    for batch in read_part(source.config, source.folder, source.part):
-        own = [name for name in columns if name in batch.schema.names]
-        yield from batch.select(own).filter(pc.is_in(batch["address"], value_set=wanted)).to_pylist()
+def _rows(feed: Feed, wanted: pa.Array) -> Iterator[Json]:
+    """The rows of a part that are of some addresses."""
+    for batch in feed.read():
+        yield from batch.filter(pc.is_in(batch["address"], value_set=wanted)).to_pylist()
 
 
 def _plain(value: Any) -> Any:

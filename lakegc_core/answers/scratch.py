@@ -1,4 +1,4 @@
-"""Where an answer keeps what its tasks write, for as long as it takes.
+"""The folder in which the tasks of an answer write, for as long as it takes.
 
 Where Spark runs on this machine, that is a temporary folder: an answer needs no right to write or delete in the store.
 Elsewhere it is a folder beside the marks, which all executors reach.
@@ -10,45 +10,40 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from lakegc_core import clock
 from lakegc_core.errors import LakegcError, StoreError
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.names import FAILED
-from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.base import Store, connect
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.dataset import DatasetFolder
 
 FOLDER = "answers"
 _KEPT = timedelta(days=1)  # no answer takes so long: older folders are of questions that were broken off
 _BATCH = 1000
 
 
-@dataclass(frozen=True)
-class Scratch:
-    """A folder of a store; a picklable value that tasks carry."""
-
-    config: StoreConfig
-    folder: str
-
-    def of(self, context: MarkContext) -> MarkContext:
-        """The mark for functions that write to its workspace: they write here. Its artifacts cannot be read so."""
-        return replace(context, workspace=self.config)
+def writing_to(aside: DatasetFolder, context: MarkContext) -> MarkContext:
+    """The mark for functions that write to its workspace: they write to the store of `aside`. Its artifacts cannot be
+    read so."""
+    return replace(context, workspace=aside.config)
 
 
 @contextmanager
-def scratch(context: RepositoryContext, *, here: bool) -> Iterator[Scratch]:
+def scratch(context: RepositoryContext, *, here: bool) -> Iterator[DatasetFolder]:
     """A new folder, which is gone in the end. `here`: Spark runs on this machine."""
     if here:
         with tempfile.TemporaryDirectory(prefix="lakegc-answer-") as place:
-            yield Scratch(LocalConfig(place), FOLDER)
+            yield DatasetFolder(LocalConfig(place), FOLDER)
         return
     store, prefix = connect(context.workspace), f"{context.home}/{FOLDER}/"
     now = clock.now()
     folder = f"{prefix}{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     try:
-        yield Scratch(context.workspace, folder)
+        yield DatasetFolder(context.workspace, folder)
     finally:
         _remove(context, store, f"{folder}/")
         for level in store.list_level(prefix):

@@ -1,4 +1,4 @@
-"""What the heads of branches and tags show, in bytes of the namespace: sums over the ranges of their metaranges."""
+"""Sizes of what the heads of branches and tags show in the namespace: sums over the ranges of their metaranges."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import Amount
-from lakegc_core.references.ranges.range_files import RangeReader, reading
+from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA, RangeReader, reading
 from lakegc_core.spark.session import Mapped, clear_errors, many
-from lakegc_core.tables.gather import Feed, rows_of_feeds
+from lakegc_core.tables.gather import rows_of_feeds
 from lakegc_core.tables.parts import spark_width, tasks_for
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ def shown_by(
     frame = spark.createDataFrame(ids).repartition(tasks_for(len(wanted), 16, 4 * spark_width(spark)))
     held = Mapped(frame, _HELD, _RangesHeld(reading(context, ""))).as_frame()
     feeds = [
-        Feed(source, ("range_id", "exact", "size"), _Sums(layer.mark_id))
+        feed
         for layer in layers
-        for source in layer.sources(Stage.COMMITTED_ADDRESSES)
+        for feed in layer.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA).feeds(
+            "range_id", "exact", "size", make=_Sums(layer.mark_id)
+        )
     ]
     sums = rows_of_feeds(spark, feeds, _SUMS).as_frame().groupBy("mark_id", "range_id")
     # A range that several marks have read has the same sums in each.
@@ -63,7 +65,7 @@ def shown_by(
 
 @dataclass(frozen=True)
 class _RangesHeld:
-    """The ranges of metaranges; a picklable value that tasks carry."""
+    """Reads the ranges of metaranges."""
 
     work: RangeReader
 
@@ -76,8 +78,8 @@ class _RangesHeld:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums by range of some entries that a mark has read; a picklable value that tasks carry. An address that can be
-    read in several ways counts once."""
+    """Makes sums by range of some entries that a mark has read. An address that can be read in several ways counts
+    once."""
 
     mark_id: str
 

@@ -1,4 +1,4 @@
-"""Every object that a complete mark knows to be there, with what keeps it besides commits."""
+"""The objects that a complete mark knows to be there, with what keeps each besides commits."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.answers.scratch import Scratch
+from lakegc_core.answers.scratch import writing_to
 from lakegc_core.inventory.carried import OBJECTS_SCHEMA, find
 from lakegc_core.judging.reasons import Judge
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import KEPT
+from lakegc_core.marks.elsewhere import ELSEWHERE
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.last_known import gone
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import Kind, records_of
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.xids import xid_times
-from lakegc_core.references.of_neighbours import NEIGHBOURS
-from lakegc_core.references.ranges.held_paths import held_by_path
+from lakegc_core.references.of_neighbours import KEYS_SCHEMA, NEIGHBOURS
+from lakegc_core.references.ranges.held_paths import HELD, held_by_path
+from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Mapped
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, flagged
-from lakegc_core.tables.key_scan import Wanted
-from lakegc_core.tables.parts import Part, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,40 +47,38 @@ _ADDRESS = pa.schema([OBJECTS_SCHEMA.field("address")])
 
 
 def objects_of(
-    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], commits: Sequence[Part], aside: Scratch
+    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], commits: Dataset, aside: DatasetFolder
 ) -> Mapped:
     """The objects (SCHEMA) that the mark listed and no sweep has deleted since. `layers`: the mark and those that it
-    rests on; `commits`: parts of all commits in the folder OTHERS of `aside`."""
+    rests on; `commits`: all, in the folder OTHERS of `aside`."""
     own = layers[0]
-    folder = aside.folder
-    held = held_by_path(spark, aside.of(context), folder, commits, f"{folder}/held", f"{folder}/elsewhere")
+    held = held_by_path(
+        spark, writing_to(aside, context), aside.path, commits.parts, aside.at(HELD), aside.at(ELSEWHERE)
+    )
     keepers = {
-        _STAGED: own.wanted(Stage.UNCOMMITTED_ADDRESSES),
-        Reason.HELD: Wanted.at(aside.config, ((f"{folder}/held", held.parts),)),
-        Reason.NEIGHBOUR: own.wanted(Stage.EXPIRED_ADDRESSES, NEIGHBOURS),
-        _ASIDE: own.wanted(Stage.EXPIRED_ADDRESSES, KEPT),
+        _STAGED: own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA),
+        Reason.HELD: aside.dataset(HELD, held.parts, ROWS_SCHEMA),
+        Reason.NEIGHBOUR: own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS),
+        _ASIDE: own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT),
     }
     rows = find(spark, layers)
-    rows = among(spark, rows, _deleted_since(spark, context, own, aside), found=False)
-    for reason, wanted in keepers.items():
-        rows = flagged(spark, rows, reason, wanted)
+    rows = among(spark, rows, _deleted_since(spark, context, own, aside).keys(), found=False)
+    for reason, keeper in keepers.items():
+        rows = flagged(spark, rows, reason, keeper.keys())
     return rows.then(SCHEMA, _Judging(Judge.of(context, xid_times)))
 
 
-def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside: Scratch) -> Wanted:
-    """What sweeps have deleted since the mark was begun, as the ledger last knows it."""
+def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside: DatasetFolder) -> Dataset:
+    """The addresses that sweeps have deleted since the mark was begun, as the ledger last knows it."""
     records = records_of(context, own.manifests[Stage.NAMESPACE_LISTING].started_at)
     if not any(record.kind == Kind.SWEPT and record.parts for record in records.found):
-        return Wanted.at(aside.config, ())
-    target = f"{aside.folder}/{_DELETED}"
-    found = gone(spark, context, records)
-    parts = write(found, aside.config, {_DELETED: target}, _ADDRESS)[_DELETED]
-    return Wanted.at(aside.config, ((target, parts),))
+        return Dataset(_ADDRESS)
+    return aside.put(_DELETED, gone(spark, context, records), _ADDRESS)
 
 
 @dataclass(frozen=True)
 class _Judging:
-    """Rows of SCHEMA for rows of the inventory with their flags; a picklable value that tasks carry."""
+    """Makes rows of SCHEMA of rows of the inventory with their flags."""
 
     judge: Judge
 

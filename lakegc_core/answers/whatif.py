@@ -1,4 +1,4 @@
-"""What a mark would find if the rules, the branches or the tags were otherwise, and how much each number of days keeps.
+"""Tells what a mark would find if rules, branches or tags were otherwise, and how much each number of days keeps.
 
 Nothing is changed for it, in lakeFS or in the store, and no sweep takes the result: it names no object.
 """
@@ -51,7 +51,7 @@ ELSEWHERE = "other folders"
 
 @dataclass(frozen=True)
 class Point:
-    """What stays in the namespace if a rule were so many days; None: for ever."""
+    """The objects that stay in the namespace if a rule were so many days; None: for ever."""
 
     days: int | None
     kept: Amount
@@ -59,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a mark would find: the garbage in all, what of it is none today, and what would be none any more.
+    """The findings of such a mark: the garbage in all, what of it is none today, and what would be none any more.
 
     Of `more`, by what keeps it today (`branch:NAME`, `tag:NAME`, …) and by the folder of its path, those with the most
     bytes. Several branches and tags that keep an object together count as SEVERAL.
@@ -98,7 +98,7 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person wants otherwise. `rules`: days by branch, or `default`; None: no rule of that name any more.
+    """The changes that a person wants. `rules`: days by branch, or `default`; None: no rule of that name any more.
     `without`: `branch:GLOB`, `tag:GLOB`. `protect_tags`: None for as it is."""
 
     rules: Mapping[str, int | None]

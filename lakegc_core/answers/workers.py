@@ -1,4 +1,4 @@
-"""Who does the work of an answer: Spark's tasks, or this process where there is too little to start Spark for."""
+"""Workers that an answer is made by: Spark's tasks, or this process where there is too little to start Spark for."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import LakegcError
 from lakegc_core.spark.session import Json, many, run_on_rows, run_tasks, runs_here
-from lakegc_core.tables.parts import Part, read, read_part, rows_of, spark_width, tasks_for
+from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.parts import spark_width, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from lakegc_core.store.base import StoreConfig
 
 Item = TypeVar("Item")
 OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[Json]]
@@ -27,11 +26,9 @@ _BATCH = 256  # values
 
 @dataclass(frozen=True)
 class Column:
-    """A column of strings of a dataset: where the parts of that lie."""
+    """A column of strings of a dataset."""
 
-    config: StoreConfig
-    folder: str
-    parts: Sequence[Part]
+    dataset: Dataset
     name: str
 
 
@@ -56,7 +53,7 @@ class Values:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows in which they stand."""
+        """The columns of the rows in which they stand."""
         numbers = [pa.field(self.few.by, pa.int64(), nullable=False)] if self.few else []
         return pa.schema([pa.field(self.of[0].name, pa.string(), nullable=False), *numbers])
 
@@ -66,7 +63,7 @@ class Workers(Protocol):
 
     @property
     def here(self) -> bool:
-        """Whether they run on this machine."""
+        """True if they run on this machine."""
 
     def run(self, items: Sequence[Item], task: Callable[[Item], Iterator[Json]], /) -> list[Json]:
         """Run a task on every item; all that the tasks yield, in no order."""
@@ -81,7 +78,7 @@ class MoreThanLittleError(LakegcError):
 
 @dataclass(frozen=True)
 class Little:
-    """How much this process reads without Spark. Spark takes some seconds to start, in which as much can be read."""
+    """Limits of what this process reads without Spark, whose start takes some seconds, in which as much can be read."""
 
     rows: int = 5_000_000  # of artifacts, a part at a time
     commits: int = 50_000  # which are held together
@@ -124,7 +121,7 @@ class SparkTasks:
         from pyspark.sql import functions as F
 
         name, few = values.of[0].name, values.few
-        frames = [self._frame(column, values.schema) for column in values.of]
+        frames = [self._frame(column, *values.schema.names) for column in values.of]
         found = reduce(lambda one, other: one.unionByName(other), frames).where(f"{name} != ''").distinct()
         if values.among is not None:
             found = found.join(many(self._frame(values.among)), name, "left_semi")
@@ -134,12 +131,11 @@ class SparkTasks:
             place = F.row_number().over(Window.partitionBy(few.by).orderBy(name))
             found = found.withColumn("place", place).where(f"place <= {few.most}")
             found = found.groupBy(name).agg(F.collect_list(few.by).alias(few.by))
-        count = sum(rows_of(column.parts) for column in values.of)
+        count = sum(column.dataset.rows for column in values.of)
         return run_on_rows(found.repartition(tasks_for(count, 64, 4 * spark_width(self.spark))), task)
 
-    def _frame(self, column: Column, schema: pa.Schema | None = None) -> DataFrame:
-        schema = schema or pa.schema([pa.field(column.name, pa.string(), nullable=False)])
-        return read(self.spark, column.config, column.folder, column.parts, schema)
+    def _frame(self, column: Column, *names: str) -> DataFrame:
+        return column.dataset.frame(self.spark, *(names or (column.name,)))
 
 
 def _values(values: Values) -> pa.Table:
@@ -164,8 +160,8 @@ def _values(values: Values) -> pa.Table:
 def _distinct(column: Column, schema: pa.Schema) -> pa.Table:
     """The rows of a column, with those beside it that the schema names; fewer of those that repeat one another."""
     found = [schema.empty_table()]
-    for part in column.parts:
-        rows = pa.Table.from_batches(read_part(column.config, column.folder, part, schema.names), schema)
+    for feed in column.dataset.feeds(*schema.names):  # a part at a time
+        rows = pa.Table.from_batches(feed.read(), schema)
         found.append(rows.group_by(schema.names).aggregate([]).cast(schema))
     return pa.concat_tables(found)
 

@@ -1,6 +1,6 @@
 """backup and restore: the objects that a mark would delete, copied away under their own keys, and brought back.
 
-lakeFS needs nothing but the object under its old key: its entries still point there. How bytes move is in `transfer`.
+lakeFS needs nothing but the object under its old key: its entries still point there. Bytes are moved by `transfer`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.tables.key_scan import Wanted
-from lakegc_core.tables.parts import Part, read, spark_width
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import Part, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ _MOST_TASKS = 1_000
 
 @dataclass(frozen=True)
 class CopyResult:
-    """What a backup or a restore did. `outcomes` counts objects; `problems` shows some of those that failed."""
+    """The result of a backup or a restore. `outcomes` counts objects; `problems` shows some of those that failed."""
 
     verb: str
     repository: str
@@ -75,7 +75,7 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
             _spread(_expired(spark, context)),
             context.data,
             target,
-            (target, f"{folder}/objects"),
+            DatasetFolder(target, f"{folder}/objects"),
             limits or Limits(),
         )
         result = _result("backup", context, target, copied, started)
@@ -88,7 +88,7 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
                 "finished_at": clock.now().timestamp(),
                 "objects": copied.objects,
                 "bytes": copied.bytes,
-                "parts": [asdict(part) for part in copied.parts],
+                "parts": [asdict(part) for part in copied.journal.parts],
             }
             manifest = decode(encode(manifest), "backup")
             manifest["digest"] = digest(manifest)
@@ -122,23 +122,28 @@ def restore(
         # Before the first copy: the next mark has to know that objects may have come back, and lists all anew.
         connect(context.workspace).write(f"{folder}/begun.json", encode({"place": source.root}))
         copied = copy_objects(
-            spark, _spread(objects), source, context.data, (context.workspace, folder), limits or Limits()
+            spark,
+            _spread(objects),
+            source,
+            context.data,
+            DatasetFolder(context.workspace, folder),
+            limits or Limits(),
         )
         result = _result("restore", context, source, copied, started)
-        _close_restore(spark, context, folder, copied.parts, result)
+        _close_restore(spark, context, folder, copied.journal, result)
     if paths and not sum(result.outcomes.values()):
         raise MarkError(f"No object of the backup of mark {context.header.mark_id} matches {', '.join(paths)}.")
     return result
 
 
 def _close_restore(
-    spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], result: CopyResult
+    spark: SparkSession, context: MarkContext, folder: str, journal: Dataset, result: CopyResult
 ) -> None:
     """Write what was brought back, and what sweeps had counted of it. From here on the ledger believes the journal."""
     records = readable_records(spark, context.workspace, records_of(context))  # not this one, which has no report yet
-    rows = read(spark, context.workspace, folder, parts, SCHEMA)
+    rows = journal.frame(spark)
     back = rows.where(rows["outcome"].isin(*SAVED)).select("address").distinct()
-    found = gone(spark, context, records, Wanted.at(context.workspace, ((folder, parts),))).as_frame()
+    found = gone(spark, context, records, journal.keys()).as_frame()
     report = {
         "place": result.place,
         "outcomes": dict(result.outcomes),
@@ -150,10 +155,7 @@ def _close_restore(
 
 
 def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:
-    stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
-    folder = context.mark.stage_folder(Stage.EXPIRED_ADDRESSES)
-    parts = stage.datasets[Stage.EXPIRED_ADDRESSES]
-    return read(spark, context.workspace, folder, parts, FINDINGS_SCHEMA, ["address", "size"])
+    return context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA).frame(spark, "address", "size")
 
 
 def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -> DataFrame:
@@ -166,7 +168,7 @@ def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -
     if manifest is None:
         return _expired(spark, context)
     parts = [Part.from_json(part) for part in manifest["parts"]]
-    rows = read(spark, source, f"{folder_of(context)}/objects", parts, SCHEMA)
+    rows = DatasetFolder(source, f"{folder_of(context)}/objects").dataset("", parts, SCHEMA).frame(spark)
     return rows.where(rows["outcome"].isin(*SAVED)).select("address", "size")
 
 

@@ -2,7 +2,7 @@
 
 A copy counts only after the target was asked for it: its size must be the source's, and its digest too where both
 stores vouch for one.
-Which objects are copied, and why, is decided in `backup`.
+`backup` decides which objects are copied, and why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from lakegc_core.errors import ObjectNotFoundError, StoreError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.spark.session import Json, run_on_rows
 from lakegc_core.store.base import ObjectInfo, Store, StoreConfig, connect, head_if_there
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +45,7 @@ _PROBLEMS_A_TASK = 5
 
 @dataclass(frozen=True)
 class Limits:
-    """How hard a copy may pull: copies at a time a task, and bytes a second a task between stores (0: no limit)."""
+    """Limits of a copy: copies at a time a task, and bytes a second a task between stores (0: no limit)."""
 
     parallel: int = 8
     bandwidth: int = 0
@@ -52,9 +53,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Copied:
-    """What became of a copy: parts of SCHEMA, objects and bytes by outcome, and some of the problems."""
+    """The result of a copy: its journal (SCHEMA), objects and bytes by outcome, and some of the problems."""
 
-    parts: list[Part]
+    journal: Dataset
     objects: dict[str, int]
     bytes: dict[str, int]
     problems: list[Json]
@@ -65,14 +66,14 @@ def copy_objects(
     objects: DataFrame,
     source: StoreConfig,
     target: StoreConfig,
-    journal: tuple[StoreConfig, str],
+    journal: DatasetFolder,
     limits: Limits,
 ) -> Copied:
-    """Copy `objects` (columns address, size) on the executors; `journal` is where the parts of SCHEMA are written.
+    """Copy `objects` (columns address, size) on the executors, and write the outcomes (SCHEMA) to the folder `journal`.
 
     What is at the target already and the same is not copied again, so that a broken copy is simply run once more.
     """
-    work = _Transfer(source, target, *journal, limits)
+    work = _Transfer(source, target, journal, limits)
     results = run_on_rows(objects.select("address", "size"), work.run)
     parts = parts_of(results, [FAILED])[FAILED]
     counted: dict[str, dict[str, int]] = {"objects": {}, "bytes": {}}
@@ -81,21 +82,20 @@ def copy_objects(
             outcome, _, kind = name.partition(":")
             counted[kind][outcome] = counted[kind].get(outcome, 0) + value
     problems = [each["problem"] for each in results if "problem" in each]
-    return Copied(parts, counted["objects"], counted["bytes"], problems[:20])
+    return Copied(journal.dataset("", parts, SCHEMA), counted["objects"], counted["bytes"], problems[:20])
 
 
 @dataclass(frozen=True)
 class _Transfer:
-    """Copies the rows of a partition; a picklable value that tasks carry."""
+    """Copies the rows of a partition."""
 
     source: StoreConfig
     target: StoreConfig
-    artifacts: StoreConfig
-    folder: str
+    journal: DatasetFolder
     limits: Limits
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        writer = PartWriter(self.artifacts, self.folder, SCHEMA, _count)
+        writer = PartWriter(self.journal.config, self.journal.path, SCHEMA, _count)
         told = 0
         with ThreadPoolExecutor(self.limits.parallel) as pool:
             for batch in batches:

@@ -64,7 +64,7 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
     judged = replace(judged, missing=_not_stored(spark, context, found.missing))
     asked = ask_branches(spark, context, judged, found.misstated, read_at)
     findings = asked.findings
-    origins = find_origins(spark, context, own, findings.parts)
+    origins = find_origins(spark, context, own, findings.expired, findings.kept)
     returned = find_came_back(spark, context, own, found.learnt.parts)
     facts = replace(
         _facts(spark, context, own, found, asked, neighbours.facts),

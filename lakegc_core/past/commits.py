@@ -1,4 +1,4 @@
-"""Which commits are read for the paths of what nothing refers to any more, and what became of what they showed.
+"""Chooses the old commits to read for the paths of garbage, and says what became of the objects that they showed.
 
 Of commits that are not retained, those whose metaranges were not read before, newest first. A branch that an earlier
 mark saw and that is gone is remembered: it is named as the cause of what goes with it.
@@ -15,7 +15,8 @@ from lakegc_core.policy.holders import DELETED, Holders, Past
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.known_walk import KnowingWalk, column_at, rows_at
 from lakegc_core.spark.session import Json
-from lakegc_core.tables.parts import Part, PartWriter, part_results
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import PartWriter, part_results
 
 PASTS = "pasts"
 LOST_BRANCHES = "lost_branches"
@@ -37,22 +38,20 @@ LOST_SCHEMA = pa.schema(
 )
 _MOST_LOST = 10_000  # branches that are remembered, the newest; no sum depends on them
 
-Dataset = tuple[str, tuple[Part, ...]]
-"""A folder, and the parts in it."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PastWalk(KnowingWalk):
     """Chooses the commits to read, in parts of PASTS_SCHEMA, and remembers branches, in parts of LOST_SCHEMA; runs as
     one task on an executor. Yields `unread`: how many metaranges are left for later marks.
 
-    `looked`: ids that earlier marks have read; `former`: refs as they saw them; `most`: metaranges to read.
+    `out`: where the parts are written. `looked`: ids that earlier marks have read; `lost`: branches that they knew to
+    be gone; `former`: refs as they saw them. `most`: metaranges to read.
     """
 
-    folders: Mapping[str, str]
-    looked: tuple[Dataset, ...]
+    out: DatasetFolder
+    looked: Dataset
     lost: Dataset
-    former: tuple[Dataset, ...]
+    former: Dataset
     most: int
 
     def run(self) -> Iterator[Json]:
@@ -81,10 +80,8 @@ class PastWalk(KnowingWalk):
 
     def _unread(self) -> set[str]:
         """The metaranges that only commits which are not retained have, and that no mark has read for paths."""
-        config = self.place.artifacts
-        others = column_at(config, self.place.others, "metarange_id")
-        kept = column_at(config, self.place.commits, "metarange_id")
-        return others.difference(kept, *(column_at(config, looked, "id") for looked in self.looked), {""})
+        others = column_at(self.place.others, "metarange_id")
+        return others.difference(column_at(self.place.commits, "metarange_id"), column_at(self.looked, "id"), {""})
 
     def _branch_of(self, known: Known) -> dict[int, Json]:
         """For each commit of the history of a branch that is gone that branch; of several the one that went last."""
@@ -99,22 +96,16 @@ class PastWalk(KnowingWalk):
 
     def _lost(self) -> list[Json]:
         """The branches that earlier marks saw and that are gone, the newest first, each head once."""
-        config = self.place.artifacts
-        here = {each["name"] for each in rows_at(config, self.place.refs) if each["kind"] == "branch"}
-        found = {(each["name"], each["commit_id"]): each for each in rows_at(config, self.lost)}
-        for former in self.former:
-            for each in rows_at(config, former):
-                if each["kind"] == "branch" and each["name"] not in here:
-                    told = {
-                        "name": each["name"],
-                        "commit_id": each["commit_id"],
-                        "gone": int(self.place.facts.began_at),
-                    }
-                    found.setdefault((each["name"], each["commit_id"]), told)
-        return sorted(found.values(), key=lambda each: (-each["gone"], each["name"]))[:_MOST_LOST]
+        here = {each["name"] for each in rows_at(self.place.refs) if each["kind"] == "branch"}
+        lost = {(each["name"], each["commit_id"]): each for each in rows_at(self.lost)}
+        for each in rows_at(self.former):
+            if each["kind"] == "branch" and each["name"] not in here:
+                head = {"name": each["name"], "commit_id": each["commit_id"]}
+                lost.setdefault((each["name"], each["commit_id"]), {**head, "gone": int(self.place.facts.began_at)})
+        return sorted(lost.values(), key=lambda each: (-each["gone"], each["name"]))[:_MOST_LOST]
 
     def _write(self, dataset: str, schema: pa.Schema, rows: Sequence[Json]) -> Iterator[Json]:
-        writer = PartWriter(self.place.artifacts, self.folders[dataset], schema)
+        writer = PartWriter(self.out.config, self.out.at(dataset), schema)
         if rows:
             writer.write(pa.RecordBatch.from_pylist(list(rows), schema=schema))
         yield from part_results(dataset, writer.close())

@@ -19,6 +19,7 @@ from lakegc_core.references.ranges.protected import protected_rows
 from lakegc_core.references.ranges.range_files import RangeReader
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import connect
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results
 
 CHOSEN_RANGES = "ranges"
@@ -42,7 +43,7 @@ _NAMES = [field.name for field in PAST]
 
 @dataclass(frozen=True)
 class OldRanges:
-    """Reads old metaranges and ranges; a picklable value that tasks carry."""
+    """Reads old metaranges and ranges."""
 
     work: RangeReader
 
@@ -112,14 +113,13 @@ def _fields() -> Iterator[tuple[str, pa.Field]]:
 
 @dataclass(frozen=True)
 class Budget:
-    """Takes the newest ranges, as many as a mark may read; runs in one task. A picklable value that tasks carry.
+    """Takes the newest ranges, as many as a mark may read; runs in one task.
 
     Yields parts of CHOSEN_RANGES_SCHEMA, and `until` (microseconds): of all commits that are newer every range is
-    taken; None where all are.
+    taken; None where all are. `out`: where the parts are written. `entries`: how many a mark may read.
     """
 
-    work: RangeReader
-    folder: str
+    out: DatasetFolder
     entries: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
@@ -128,7 +128,7 @@ class Budget:
         table = table.sort_by([("moment", "descending"), ("range_id", "ascending")])
         before = pc.subtract(pc.cumulative_sum(table["count"]), table["count"])
         taken = table.filter(pc.less(before, self.entries))  # the first of all, however large: a mark gets on
-        writer = PartWriter(self.work.artifacts, self.folder, CHOSEN_RANGES_SCHEMA)
+        writer = PartWriter(self.out.config, self.out.at(CHOSEN_RANGES), CHOSEN_RANGES_SCHEMA)
         for each in taken.to_batches():
             writer.write(each)
         yield from part_results(CHOSEN_RANGES, writer.close())

@@ -1,1 +1,1 @@
-"""What a person sees of marks and sweeps."""
+"""Output of marks and sweeps for people and machines."""

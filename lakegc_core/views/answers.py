@@ -1,4 +1,4 @@
-"""What people see of the answers of `du`, `whatif` and `explain`, made of their JSON."""
+"""Screens of the answers of `du`, `whatif` and `explain`, made of their JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BESIDES = {
 
 
 def du_screen(found: Json) -> str:
-    """What keeps the objects of a namespace, the most first."""
+    """The screen of `du`: what keeps the objects of a namespace, the most first."""
     keepers = [each for each in found["keepers"] if each["only"]["objects"] or each["shows"]]
     width = min(40, max([len(shown(each["name"])) for each in keepers[:_ROWS]], default=10))
     lines = [
@@ -66,7 +66,7 @@ def _together_lines(together: Sequence[Json]) -> list[str]:
 
 
 def whatif_screen(found: Json) -> str:
-    """What a mark would find, and the curve of each rule."""
+    """The screen of `whatif`: what a mark would find, and the curve of each rule."""
     lines = [*whatif_lines(found), *_parts_lines(found), *_curve_lines(found["curves"])]
     lines += [
         "",
@@ -77,7 +77,7 @@ def whatif_screen(found: Json) -> str:
 
 
 def whatif_lines(found: Json) -> list[str]:
-    """What a mark would find, at once and in the end."""
+    """Lines that say what a mark would find, at once and in the end."""
     price = found["price"]
     lines = [_head(found), _change_line(found), ""]
     if found["nothing_called_so"]:
@@ -161,7 +161,7 @@ _UNKNOWN = "the mark knows nothing of it: it is newer than the mark, or it was g
 
 
 def explain_screen(found: Json) -> str:
-    """Why each object is kept, or gone."""
+    """The screen of `explain`: why each object is kept, or gone."""
     lines = [_head(found)]
     if not found["objects"]:
         staged = f"lakefs://{found['repository']}/BRANCH/{found['what']}"

@@ -1,4 +1,4 @@
-"""What became of the marks of a repository: what each found, what its sweeps deleted, what is refused, what waits.
+"""The history of a repository's marks: what each found, what its sweeps deleted, what is refused, what waits.
 
 Made of what stands and of the records of what was retired. No listing, no Spark: a few small files a mark.
 """
@@ -108,14 +108,14 @@ def _take_back(context: RepositoryContext, found: Sequence[Json]) -> None:
 
 
 def unreadable(name: str, error: LakegcError) -> Json:
-    """The same of a repository whose history cannot be read."""
+    """The history of a repository whose history cannot be read: its name and the problem."""
     empty: Json = {"since": None, "marks": [], "last_mark": None, "garbage": None, "refused": [], "price": None}
     empty["came_back"] = dict(_NONE)
     return {"repository": name} | empty | {"totals": _totals((), 0.0), "problem": str(error)}
 
 
 def is_complete(mark: Json) -> bool:
-    """Whether a mark found all that it looked for. A retired one may have been retired unfinished."""
+    """True if a mark found all that it looked for. A retired one may have been retired unfinished."""
     return bool(mark["state"] in (COMPLETE, SWEPT) or (mark["state"] == RETIRED and mark.get("complete", True)))
 
 

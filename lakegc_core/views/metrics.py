@@ -1,4 +1,4 @@
-"""What marks and sweeps came to, as OpenMetrics text, for Prometheus: mostly by node_exporter's textfile collector.
+"""Figures of marks and sweeps as OpenMetrics text, for Prometheus: mostly by node_exporter's textfile collector.
 
 Made of the JSON of `history` and of `report`. Bytes are bytes, times are unix seconds, durations are seconds.
 """
@@ -68,7 +68,7 @@ def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = 
 
 
 def stage_seconds(reports: Iterable[Json]) -> dict[str, float]:
-    """How long each stage took, by the reports of a mark and of its sweep, as `report` makes them."""
+    """Seconds that each stage took, by the reports of a mark and of its sweep, as `report` makes them."""
     found: dict[str, float] = {}
     for report in reports:
         seconds = report["seconds"]

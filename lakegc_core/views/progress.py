@@ -1,4 +1,4 @@
-"""What long work shows while it runs, on stderr: a bar on a terminal, a plain line every ten seconds elsewhere."""
+"""Progress of long work while it runs, on stderr: a bar on a terminal, a plain line every ten seconds elsewhere."""
 
 from __future__ import annotations
 

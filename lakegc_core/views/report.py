@@ -1,7 +1,7 @@
-"""What a mark, a sweep or a retirement says of itself to machines: one JSON object, the contract of `--json`.
+"""Reports of a mark, a sweep or a retirement for machines: one JSON object, the contract of `--json`.
 
-The figures come from manifests and results; nothing is computed here that decides anything. What people are shown is
-made of these objects: `screen`, `page`.
+The figures come from manifests and results; nothing is computed here that decides anything. `screen` and `page` make of
+these objects what people are shown.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _origins_json(facts: ExpiredFacts) -> Json | None:
 
 
 def run_json(manifests: Mapping[str, Manifest]) -> Json:
-    """How a mark read: all anew, or what may have changed since the marks that it rests on, newest first."""
+    """The way a mark read: all anew, or what may have changed since the marks that it rests on, newest first."""
     listing = facts_of(manifests, ListingFacts)
     below = [mark_id for mark_id, _ in listing.rests_on]
     return {

@@ -1,4 +1,4 @@
-"""What people see on a terminal when a mark, a sweep or a retirement ends: one screen, made of the JSON of `report`."""
+"""Screens on a terminal when a mark, a sweep or a retirement ends: one each, made of the JSON of `report`."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _how(run: Json) -> str:
 
 
 def guard_lines(verdicts: Sequence[Json], *, every_guard: bool) -> list[str]:
-    """How the guards stand: the failed ones, or all, each with its sentence."""
+    """Verdicts of the guards: the failed ones, or all, each with its sentence."""
     held = sum(verdict["passed"] for verdict in verdicts)
     lines = [f"  guards   {held} of {len(verdicts)} hold"]
     for verdict in verdicts:
@@ -180,7 +180,7 @@ def sweep_screen(report: Json) -> str:
 
 
 def swept_lines(sweeps: Sequence[Json]) -> list[str]:
-    """When a mark was swept and what came of it, a line a sweep. `sweeps`: the reports of those that are over."""
+    """Sweeps of a mark, a line each: when it was, and what came of it. `sweeps`: the reports of those that are over."""
     return [
         f"swept {to_the_minute(instant(sweep['finished_at']))} (sweep {sweep['sweep']}): {_came_of(sweep)}"
         for sweep in sweeps

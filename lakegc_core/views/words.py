@@ -15,7 +15,7 @@ from lakegc_core.policy.holds import PATH
 Json = dict[str, Any]
 
 UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_names: true` in lakegc.yaml"
-"""What to do about objects below data/ whose names lakeFS never gives."""
+"""Advice about objects below data/ whose names lakeFS never gives."""
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 
@@ -53,18 +53,18 @@ def day_and_time(instant: str) -> str:
 
 
 def ago(instant: str) -> str:
-    """How long ago an ISO 8601 instant was: in hours for two days, then in days."""
+    """The time since an ISO 8601 instant: in hours for two days, then in days."""
     hours = (clock.now() - datetime.fromisoformat(instant)) / timedelta(hours=1)
     return f"{counted(round(hours), 'hour')} ago" if hours < 48 else f"{counted(round(hours / 24), 'day')} ago"
 
 
 def kept_by(commits: Json) -> str:
-    """How many commits each reason keeps, in words."""
+    """The number of commits that each reason keeps, in words."""
     return ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
 
 
 def held_by(report: Json) -> str:
-    """By which holds objects are kept that nothing else keeps, in words; and what counts as committed by holds."""
+    """Holds that keep objects which nothing else keeps, in words; and what counts as committed by holds."""
     paths = [hold for hold in report.get("holds", ()) if hold.startswith(f"{PATH}:")]
     commits = report["commits"]["kept_by"].get("hold", 0)
     said = [
@@ -75,17 +75,17 @@ def held_by(report: Json) -> str:
 
 
 def monthly_cost(size: int, price: Json) -> float:
-    """What so many bytes cost a month, in the price's currency. `price`: as `price_json` has it."""
+    """The cost of so many bytes a month, in the price's currency. `price`: as `price_json` has it."""
     return size / 1e9 * float(price["per_gb_month"])
 
 
 def monthly(size: int, price: Json | None) -> str:
-    """What so many bytes cost a month, in words; "" without a price or bytes. `price`: as `price_json` has it."""
+    """The cost of so many bytes a month, in words; "" without a price or bytes. `price`: as `price_json` has it."""
     return f"{money(monthly_cost(size, price), price)} a month" if price and size else ""
 
 
 def yearly(size: int, price: Json | None) -> str:
-    """The same of twelve months."""
+    """The cost of so many bytes in twelve months, in words; "" without a price or bytes."""
     return f"{money(12 * monthly_cost(size, price), price)} a year" if price and size else ""
 
 
@@ -100,7 +100,7 @@ def counted(number: int, one: str) -> str:
 
 
 def freed(report: Json) -> str:
-    """What a sweep's deletions came to, in words: space, and money where there is a price; "" if it deleted nothing.
+    """Gains of a sweep's deletions, in words: space, and money where there is a price; "" if it deleted nothing.
     `report`: of a sweep."""
     if not report["outcomes"].get(Outcome.DELETED):
         return ""
@@ -110,8 +110,8 @@ def freed(report: Json) -> str:
 
 
 def gone_by(report: Json) -> str:
-    """Who had deleted what was gone when a sweep asked for it, in words. `report`: of a sweep. Somebody else is named
-    only where lakegc itself cannot have done it."""
+    """Names, in words, who had deleted what was gone when a sweep asked for it. `report`: of a sweep. Somebody else is
+    named only where lakegc itself cannot have done it."""
     if not report["outcomes"].get(Outcome.ALREADY_GONE):
         return ""
     sweeps, others = report.get("gone_by_sweeps", 0), report.get("gone_by_others")
@@ -127,13 +127,13 @@ def gone_by(report: Json) -> str:
 
 
 def deleted(report: Json) -> str:
-    """The same as a part of a sentence, with how many objects were deleted."""
+    """Deleted objects and what their deletion gained, as a part of a sentence. `report`: of a sweep."""
     count = counted(report["outcomes"].get(Outcome.DELETED, 0), "object")
     return ": ".join(filter(None, [f"{count} deleted", freed(report)]))
 
 
 def comes_back(versioned: bool | None, soft_delete: timedelta | None) -> str:
-    """Whether deleted objects can be brought back from the store itself, in a sentence. `versioned`: whether it keeps
+    """A sentence that says if deleted objects can be brought back from the store itself. `versioned`: whether it keeps
     old versions, None where it does not say; `soft_delete`: for how long it keeps what is deleted."""
     if soft_delete:
         return f"They can be brought back for {soft_delete / timedelta(days=1):.0f} days: the store's soft delete."
@@ -145,7 +145,7 @@ def comes_back(versioned: bool | None, soft_delete: timedelta | None) -> str:
 
 
 def space(size: int, versioned: bool | None, recoverable_until: str | None) -> str:
-    """What became of the space of deleted objects, in words. `recoverable_until` is an ISO 8601 instant."""
+    """The fate of the space of deleted objects, in words. `recoverable_until` is an ISO 8601 instant."""
     if recoverable_until:
         until = to_the_minute(recoverable_until)
         return f"{human_bytes(size)}, can be brought back until {until}: the store's soft delete"

@@ -10,11 +10,11 @@ from lakegc_core.names import Stage
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import rules_of
 from lakegc_core.policy.scenarios import Known
-from lakegc_core.references.commits.commit_walk import OTHERS, REFS, Walk
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA, Walk
 from lakegc_core.references.commits.dump_files import DumpFiles
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.tables.parts import Part, read_part
+from lakegc_core.tables.dataset import Dataset
 
 _SECOND = 1_000_000
 _BY_SERVER = "server"
@@ -22,33 +22,33 @@ _BY_SERVER = "server"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a task finds what a mark knew of commits, and by what it judged; a picklable value that tasks carry.
-    `commits`, `others` (those that are not retained), `refs`: folders and parts."""
+    """Tells a task what a mark knew of commits, and by what the mark judged them.
+
+    `data`: the store of the namespace. `prefix`: the folder of ranges and metaranges in it. `facts`: what the mark
+    found. `commits`: the retained ones; `others`: those that are not retained. `refs`: heads and tags. `margin`: added
+    to every retention period, microseconds.
+    """
 
     data: StoreConfig
-    artifacts: StoreConfig
     prefix: str
     facts: CommitsFacts
-    commits: tuple[str, tuple[Part, ...]]
-    others: tuple[str, tuple[Part, ...]]
-    refs: tuple[str, tuple[Part, ...]]
+    commits: Dataset
+    others: Dataset
+    refs: Dataset
     margin: int
 
     @classmethod
     def of(cls, context: MarkContext) -> Place:
-        """Of a mark whose commits are read."""
-        commits = context.mark.require(Stage.RETENTION_COMMITS)
+        """Make one of a mark whose commits are read."""
+        mark = context.mark
+        manifest = mark.require(Stage.RETENTION_COMMITS)
         return cls(
             data=context.data,
-            artifacts=context.workspace,
             prefix=context.header.block_prefix,
-            facts=context.mark.facts(CommitsFacts),
-            commits=(
-                context.mark.stage_folder(Stage.RETENTION_COMMITS),
-                tuple(commits.datasets[Stage.RETENTION_COMMITS]),
-            ),
-            others=(context.mark.stage_folder(Stage.RETENTION_COMMITS, OTHERS), tuple(commits.datasets[OTHERS])),
-            refs=(context.mark.stage_folder(Stage.RETENTION_COMMITS, REFS), tuple(commits.datasets[REFS])),
+            facts=mark.facts(CommitsFacts),
+            commits=mark.dataset_of(manifest, COMMITS_SCHEMA),
+            others=mark.dataset_of(manifest, COMMITS_SCHEMA, OTHERS),
+            refs=mark.dataset_of(manifest, REFS_SCHEMA, REFS),
             margin=int(context.level.retention_margin.total_seconds() * _SECOND),
         )
 
@@ -67,7 +67,7 @@ class KnowingWalk(Walk):
         place, facts = self.place, self.place.facts
         graph, unknown = DumpFiles(place.data, place.prefix).graph(facts.dump, self.extra)
         row = {commit_id: number for number, commit_id in enumerate(graph.commit_ids)}
-        refs, retained = rows_at(place.artifacts, place.refs), rows_at(place.artifacts, place.commits)
+        refs, retained = rows_at(place.refs), rows_at(place.commits)
         unknown |= {each["commit_id"] for each in (*refs, *retained)} - row.keys()
         if unknown:
             yield {"unknown": sorted(unknown)}
@@ -90,14 +90,11 @@ class KnowingWalk(Walk):
         yield from self.decide(known)
 
 
-def rows_at(config: StoreConfig, place: tuple[str, tuple[Part, ...]]) -> list[Json]:
-    """The rows of a dataset: its folder and its parts. Only for tasks: there may be many."""
-    folder, parts = place
-    return [row for part in parts for batch in read_part(config, folder, part) for row in batch.to_pylist()]
+def rows_at(dataset: Dataset) -> list[Json]:
+    """The rows of a dataset. Only for tasks: there may be many."""
+    return [row for batch in dataset.batches() for row in batch.to_pylist()]
 
 
-def column_at(config: StoreConfig, place: tuple[str, tuple[Part, ...]], column: str) -> set[str]:
+def column_at(dataset: Dataset, column: str) -> set[str]:
     """The values of one column of a dataset. Only for tasks."""
-    folder, parts = place
-    batches = (batch for part in parts for batch in read_part(config, folder, part, [column]))
-    return {value for batch in batches for value in batch.column(0).to_pylist()}
+    return {value for batch in dataset.batches(column) for value in batch.column(0).to_pylist()}

@@ -22,7 +22,8 @@ from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.scenarios import Change
 from lakegc_core.stages import swept_report
-from lakegc_core.tables.parts import Part, PartWriter, read_part
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import PartWriter
 from lakegc_sandbox import Repository
 from tests.core.answers.conftest import mark, not_needed
 from tests.support.lake import NOW, Lake, leave
@@ -147,17 +148,16 @@ def test_ranges_that_are_too_many_for_a_worker_are_looked_up_in_shares(
     ranges = keepers._ranges
     shares: list[int] = []
 
-    def a_part_each(spark: SparkSession, context: MarkContext, *more: Any) -> list[Part]:
-        aside, found = more[-1], []
-        folder = f"{aside.folder}/ranges"
-        for part in ranges(spark, context, *more):
-            for batch in read_part(aside.config, folder, part):
-                for row in range(batch.num_rows):
-                    writer = PartWriter(aside.config, folder, batch.schema)
-                    writer.write(batch.slice(row, 1))
-                    found += writer.close()
-        shares.append(len(found))
-        return found
+    def a_part_each(spark: SparkSession, context: MarkContext, *more: Any) -> Dataset:
+        found, parts = ranges(spark, context, *more), []
+        aside: DatasetFolder = more[-1]
+        for batch in found.batches():
+            for row in range(batch.num_rows):
+                writer = PartWriter(aside.config, aside.at("ranges"), batch.schema)
+                writer.write(batch.slice(row, 1))
+                parts += writer.close()
+        shares.append(len(parts))
+        return aside.dataset("ranges", parts, found.schema)
 
     monkeypatch.setattr(keepers, "MOST", 0)
     monkeypatch.setattr(keepers, "_ranges", a_part_each)

@@ -23,7 +23,7 @@ def test_what_an_answer_wrote_is_gone_afterwards_and_so_is_what_a_broken_one_lef
         store.write(f"{home}/20250331T115900-0/a/part", b"of a question that is being answered")
         with pytest.raises(RuntimeError), scratch(context, here=False) as aside:
             assert aside.config == context.workspace
-            store.write(f"{aside.folder}/a/b/part", b"1")
+            store.write(f"{aside.path}/a/b/part", b"1")
             raise RuntimeError
         left = [file for file in (served.files("lake") / home).rglob("*") if file.is_file()]
         assert [file.read_bytes() for file in left] == [b"of a question that is being answered"]
@@ -45,7 +45,7 @@ def test_what_cannot_be_removed_is_said_and_spoils_no_answer(
         object.__setattr__(context, "say", said.append)
         monkeypatch.setattr(LocalStore, "delete_many", fails)
         with scratch(context, here=False) as aside:
-            aside.config.connect().write(f"{aside.folder}/part", b"1")
+            aside.config.connect().write(f"{aside.path}/part", b"1")
         assert len(said) == 1 and f"could not be removed ({told})" in said[0]
 
 
@@ -54,7 +54,7 @@ def test_where_spark_runs_on_this_machine_nothing_is_written_to_the_store(tmp_pa
         served.create("lake")
         before = sorted(served.files("lake").rglob("*"))
         with scratch(served.open("lake"), here=True) as aside:
-            aside.config.connect().write(f"{aside.folder}/part", b"1")
+            aside.config.connect().write(f"{aside.path}/part", b"1")
             place = Path(aside.config.root.removeprefix("local://"))
             assert place.is_dir() and sorted(served.files("lake").rglob("*")) == before
         assert not place.exists()

@@ -12,7 +12,8 @@ import pytest
 
 from lakegc_core.answers.workers import Column, Few, InThisProcess, MoreThanLittleError, SparkTasks, Values, Workers
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.tables.parts import Part, PartWriter
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import PartWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,13 +28,12 @@ def workers(request: pytest.FixtureRequest, spark: SparkSession) -> Workers:
 
 def column(folder: Path, name: str, *values: str) -> Column:
     """A column of these values. The number beside each is behind it, or 7."""
-    config = LocalConfig(str(folder))
-    writer = PartWriter(config, name, SCHEMA)
+    out = DatasetFolder(LocalConfig(str(folder)), "columns")
+    writer = PartWriter(out.config, out.at(name), SCHEMA)
     rows = [value.partition(" ") for value in values]
     columns = {"name": [value for value, _, _ in rows], "other": [int(number or 7) for _, _, number in rows]}
     writer.write(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
-    parts: list[Part] = writer.close()
-    return Column(config, name, parts, "name")
+    return Column(out.dataset(name, writer.close(), SCHEMA), "name")
 
 
 def told(workers: Workers, values: Values) -> list[str]:
@@ -73,11 +73,11 @@ def test_values_may_be_the_first_of_each_number_and_come_with_their_numbers(work
     assert told(two) == {"a": [4, 5], "b": [1, 6], "c": [1, 2], "d": [2]}
     among = column(tmp_path, "among", "c", "d", "e")
     assert told(replace(two, among=among)) == {"c": [1, 2], "d": [1, 2]}
-    assert told(replace(two, of=(replace(one, parts=()),))) == {}
+    assert told(replace(two, of=(replace(one, dataset=Dataset(SCHEMA)),))) == {}
 
 
 def test_columns_without_rows_have_no_values(workers: Workers, tmp_path: Path) -> None:
-    nothing = Column(LocalConfig(str(tmp_path)), "none", (), "name")
+    nothing = Column(Dataset(SCHEMA), "name")
     assert told(workers, Values((nothing,))) == []
     assert told(workers, Values((column(tmp_path, "one", "a"),), among=nothing)) == []
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakegc_core.past.commits import LOST_BRANCHES, LOST_SCHEMA, PASTS, PastWalk
+from lakegc_core.past.commits import LOST_BRANCHES, LOST_SCHEMA, PASTS, PASTS_SCHEMA, PastWalk
 from lakegc_core.past.ranges import LOOKED_SCHEMA
 from lakegc_core.policy.facts import CommitsFacts, read_facts
 from lakegc_core.policy.retention import Graph, Rules
@@ -18,6 +18,7 @@ from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
 from lakegc_core.references.commits.known_walk import Place, rows_at
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, parts_of
 from tests.support.facts import whole_facts
 
@@ -35,21 +36,25 @@ GRAPH, _ = Graph.build(
 class Walked:
     folder: Path
 
-    def place(self, name: str, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> tuple[str, Any]:
-        writer = PartWriter(self.config, name, schema)
+    def place(self, name: str, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> Dataset:
+        writer = PartWriter(self.config, self.out.at(name), schema)
         if rows:
             writer.write(pa.RecordBatch.from_pylist(list(rows), schema=schema))
-        return name, tuple(writer.close())
+        return self.out.dataset(name, writer.close(), schema)
+
+    @property
+    def out(self) -> DatasetFolder:
+        return DatasetFolder(self.config, "out")
 
     @property
     def config(self) -> LocalConfig:
         return LocalConfig(str(self.folder))
 
-    def commits(self, name: str, rows: Sequence[str]) -> tuple[str, Any]:
+    def commits(self, name: str, rows: Sequence[str]) -> Dataset:
         told = [{"commit_id": each, "metarange_id": f"m{each}", "kept_by": ""} for each in rows]
         return self.place(name, COMMITS_SCHEMA, told)
 
-    def refs(self, name: str, refs: Mapping[str, str]) -> tuple[str, Any]:
+    def refs(self, name: str, refs: Mapping[str, str]) -> Dataset:
         told = [{"kind": "branch", "name": branch, "commit_id": commit} for branch, commit in refs.items()]
         return self.place(name, REFS_SCHEMA, told)
 
@@ -67,7 +72,6 @@ class Walked:
         heads = refs or {"main": "c"}
         place = Place(
             data=self.config,
-            artifacts=self.config,
             prefix="",
             facts=facts,
             commits=self.commits("commits", kept),
@@ -77,10 +81,13 @@ class Walked:
         )
         walk = PastWalk(
             place=place,
-            folders={PASTS: PASTS, LOST_BRANCHES: LOST_BRANCHES},
-            looked=tuple(self.place(f"looked-{each}", LOOKED_SCHEMA, [{"id": each}]) for each in looked),
+            out=self.out,
+            looked=sum(
+                (self.place(f"looked-{each}", LOOKED_SCHEMA, [{"id": each}]) for each in looked),
+                Dataset(LOOKED_SCHEMA),
+            ),
             lost=self.place("lost", LOST_SCHEMA, lost),
-            former=(self.refs("former", former or {}),),
+            former=self.refs("former", former or {}),
             most=most,
         )
         row = {commit: number for number, commit in enumerate(GRAPH.commit_ids)}
@@ -88,8 +95,11 @@ class Walked:
         known = Known(GRAPH, heads_of, [], Rules(7), True, (), [row[each] for each in kept], (), 100, 0)
         results = [*walk.decide(known), *walk._write(LOST_BRANCHES, LOST_SCHEMA, walk._lost())]
         parts = parts_of(results, [PASTS, LOST_BRANCHES])
-        found = [rows_at(self.config, (name, tuple(parts[name]))) for name in (PASTS, LOST_BRANCHES)]
-        return found[0], found[1], sum(result.get("unread", 0) for result in results)
+        pasts, left_behind = (
+            rows_at(self.out.dataset(name, parts[name], schema))
+            for name, schema in ((PASTS, PASTS_SCHEMA), (LOST_BRANCHES, LOST_SCHEMA))
+        )
+        return pasts, left_behind, sum(result.get("unread", 0) for result in results)
 
 
 @pytest.fixture

@@ -11,28 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.past.ranges import CHOSEN_RANGES, CHOSEN_RANGES_SCHEMA, Budget
-from lakegc_core.policy.namespace import Namespace
-from lakegc_core.references.ranges.range_files import RangeReader
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.tables.parts import parts_of, read_part
+from lakegc_core.tables.dataset import DatasetFolder
+from lakegc_core.tables.parts import parts_of
 
 
 def chosen(folder: Path, entries: int, ranges: Mapping[str, tuple[int, int]]) -> tuple[list[str], int | None]:
     """The ranges that are taken, newest first, and until when. `ranges`: entries and moment by id."""
-    store = LocalConfig(str(folder))
-    work = RangeReader(store, store, "work", "_lakefs", Namespace("s3://bucket/lake"), "m1")
+    out = DatasetFolder(LocalConfig(str(folder)), "work")
     rows: list[dict[str, Any]] = [
         {"range_id": name, "count": count, "commit_id": "c", "moment": moment, "cause": "", "by": "", "branch": ""}
         for name, (count, moment) in ranges.items()
     ]
     batch = pa.RecordBatch.from_pylist(rows, schema=CHOSEN_RANGES_SCHEMA)
-    results = list(Budget(work, CHOSEN_RANGES, entries)(iter([batch])))
-    found = [
-        name
-        for part in parts_of(results, [CHOSEN_RANGES])[CHOSEN_RANGES]
-        for each in read_part(store, CHOSEN_RANGES, part, ["range_id"])
-        for name in each.column(0).to_pylist()
-    ]
+    results = list(Budget(out, entries)(iter([batch])))
+    ranges_taken = out.dataset(CHOSEN_RANGES, parts_of(results, [CHOSEN_RANGES])[CHOSEN_RANGES], CHOSEN_RANGES_SCHEMA)
+    found = [name for each in ranges_taken.batches("range_id") for name in each.column(0).to_pylist()]
     (until,) = [result["until"] for result in results if "until" in result]
     return found, until
 
