@@ -40,8 +40,8 @@ def records(context: MarkContext, own: Layer) -> Named:
         ("kept", own.sources(Stage.EXPIRED_ADDRESSES, KEPT)),
     )
     work = [(name, source) for name, sources in named for source in sources]
-    for mark_id, folder, parts in journals(context, 0.0):
-        work += [("swept", source) for source in sources_of(context.workspace, folder, parts, mark_id)]
+    for journal in journals(context, 0.0):
+        work += [("swept", source) for source in journal.rows.sources]
     return work
 
 

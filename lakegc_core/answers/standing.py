@@ -19,9 +19,11 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import Kind, records_of
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.xids import xid_times
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.of_neighbours import NEIGHBOURS
 from lakegc_core.references.ranges.held_paths import held_by_path
 from lakegc_core.spark.session import Mapped
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, flagged
 from lakegc_core.tables.key_scan import Wanted
@@ -50,11 +52,11 @@ def objects_of(
     """The objects (SCHEMA) that the mark listed and no sweep has deleted since. `layers`: the mark and those that it
     rests on; `commits`: parts of all commits in the folder OTHERS of `aside`."""
     own = layers[0]
-    folder = aside.folder
-    held = held_by_path(spark, aside.of(context), folder, commits, f"{folder}/held", f"{folder}/elsewhere")
+    out = DatasetFolder(aside.config, aside.folder)
+    held = held_by_path(spark, aside.of(context), out.dataset(OTHERS, commits, COMMITS_SCHEMA), out)
     keepers = {
         _STAGED: own.wanted(Stage.UNCOMMITTED_ADDRESSES),
-        Reason.HELD: Wanted.at(aside.config, ((f"{folder}/held", held.parts),)),
+        Reason.HELD: held.addresses.keys(),
         Reason.NEIGHBOUR: own.wanted(Stage.EXPIRED_ADDRESSES, NEIGHBOURS),
         _ASIDE: own.wanted(Stage.EXPIRED_ADDRESSES, KEPT),
     }
@@ -68,10 +70,10 @@ def objects_of(
 def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside: Scratch) -> Wanted:
     """What sweeps have deleted since the mark was begun, as the ledger last knows it."""
     records = records_of(context, own.manifests[Stage.NAMESPACE_LISTING].started_at)
-    if not any(record.kind == Kind.SWEPT and record.parts for record in records.found):
+    if not any(record.kind == Kind.SWEPT and record.rows.parts for record in records.found):
         return Wanted.at(aside.config, ())
     target = f"{aside.folder}/{_DELETED}"
-    found = gone(spark, context, records)
+    found = gone(spark, records)
     parts = write(found, aside.config, {_DELETED: target}, _ADDRESS)[_DELETED]
     return Wanted.at(aside.config, ((target, parts),))
 

@@ -135,10 +135,10 @@ def _close_restore(
     spark: SparkSession, context: MarkContext, folder: str, parts: Sequence[Part], result: CopyResult
 ) -> None:
     """Write what was brought back, and what sweeps had counted of it. From here on the ledger believes the journal."""
-    records = readable_records(spark, context.workspace, records_of(context))  # not this one, which has no report yet
+    records = readable_records(spark, records_of(context))  # not this one, which has no report yet
     rows = read(spark, context.workspace, folder, parts, SCHEMA)
     back = rows.where(rows["outcome"].isin(*SAVED)).select("address").distinct()
-    found = gone(spark, context, records, Wanted.at(context.workspace, ((folder, parts),))).as_frame()
+    found = gone(spark, records, Wanted.at(context.workspace, ((folder, parts),))).as_frame()
     report = {
         "place": result.place,
         "outcomes": dict(result.outcomes),

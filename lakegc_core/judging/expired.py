@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.inventory.came_back import find_came_back
-from lakegc_core.inventory.carried import LEARNT
+from lakegc_core.inventory.carried import LEARNT, OBJECTS_SCHEMA
 from lakegc_core.judging import statistics
 from lakegc_core.judging.compared import previous_of, staged_lost
 from lakegc_core.judging.optimized import against_changes
@@ -71,7 +71,8 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
     )
     parts = asked.parts
     origins = find_origins(spark, context, own, parts)
-    returned = find_came_back(spark, context, own, found.learnt)
+    learnt = context.mark.out(Stage.EXPIRED_ADDRESSES).dataset(LEARNT, found.learnt, OBJECTS_SCHEMA)
+    returned = find_came_back(spark, context, own, learnt)
     prefixes, foreign_prefixes = _largest_folders(spark, context, parts, folders)
     sums = sums_of(parts)
     groups, previous = groups_of(sums, facts_of(manifests, ListingFacts), found.learnt), previous_of(context)
@@ -104,7 +105,7 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
         WAITING: asked.waiting,
         PROOFS: asked.proofs,
         **origins.parts,
-        CAME_BACK: returned.parts,
+        CAME_BACK: returned.objects.parts,
     }
     return StageOutput({**parts, **others, NEIGHBOURS: neighbours.parts}, facts)
 

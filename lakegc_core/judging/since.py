@@ -54,17 +54,13 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
         return rows.then(shape, _Since(read_commits_at))
     datasets = before.require(Stage.EXPIRED_ADDRESSES).datasets
     found = [(before.stage_folder(Stage.EXPIRED_ADDRESSES, name), tuple(datasets[name])) for name in CARRIED]
-    rescued = [(sweeps.rescues_folder(context), journal.parts)]
-    carried = [
-        Wanted.at(context.workspace, tuple(places), columns)
-        for places, columns in ((found, _ROWS), (rescued, _RESCUES))
-    ]
+    carried = [Wanted.at(context.workspace, tuple(found), _ROWS), journal.rows.keys(*_RESCUES)]
     if sum(each.rows for each in carried) <= MOST_CARRIED:
         return rows.then(shape, _Since(read_commits_at, *carried))
     now = moment(read_commits_at)
     frame = (
         _unreferenced(spark, context, before, "before")
-        .join(many(sweeps.last_rescues(spark, context, journal.parts)), "address", "left")
+        .join(many(sweeps.last_rescues(spark, journal.rows)), "address", "left")
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
         .select("address", "before")
     )
@@ -140,7 +136,7 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: D
     if later.unfinished or read_at(context.mark) <= journal.unread_until:
         return candidates.withColumn("since", now)
     rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
-    found = candidates.join(many(sweeps.last_rescues(spark, context, journal.parts)), "address", "left").withColumn(
+    found = candidates.join(many(sweeps.last_rescues(spark, journal.rows)), "address", "left").withColumn(
         "since", F.when(rescued, now).otherwise(F.col("since"))
     )
     if later.finished is not None:

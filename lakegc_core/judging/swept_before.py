@@ -33,7 +33,7 @@ def told_apart(spark: SparkSession, context: MarkContext, missing: DataFrame) ->
     config, folder = context.workspace, context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, _NAMED)
     named = write(missing, config, {_NAMED: folder}, ADDRESSES)[_NAMED]
     told = read(spark, config, folder, named, ADDRESSES)
-    records = readable_records(spark, config, records_of(context)) if named else None
+    records = readable_records(spark, records_of(context)) if named else None
     if records is None:
         return told.withColumn(SWEPT, F.lit(False))
     if not records.whole:
@@ -42,7 +42,7 @@ def told_apart(spark: SparkSession, context: MarkContext, missing: DataFrame) ->
             "counts as missing"
         )
         return told.withColumn(SWEPT, F.lit(False))
-    found = gone(spark, context, records, Wanted.at(config, ((folder, named),))).as_frame().where("NOT lost")
+    found = gone(spark, records, Wanted.at(config, ((folder, named),))).as_frame().where("NOT lost")
     # By the whole address: what is found here lets a guard pass.
     told = told.join(many(found.select("address").withColumn(SWEPT, F.lit(True))), "address", "left")
     return told.withColumn(SWEPT, F.coalesce(SWEPT, F.lit(False)))

@@ -28,6 +28,7 @@ from lakegc_core.references.ranges.range_files import INDEX, RANGES
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
 from lakegc_core.references.shown.heads import Since, branches_of
 from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import Part, read, read_part
 
@@ -153,8 +154,9 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
     retained = _read(spark, context, f"{folder}/commits", commits.datasets[Stage.RETENTION_COMMITS], COMMITS_SCHEMA)
     by_hold = retained["kept_by"].startswith(f"{HOLD}:")
     read_unknown(spark, context, retained.where(~by_hold), reads.committed)
-    target = reads.held.folder
-    held = held_by_path(spark, context, f"{folder}/commits", commits.datasets[OTHERS], target, f"{target}/{ELSEWHERE}")
+    walked = DatasetFolder(context.workspace, f"{folder}/commits")
+    others = walked.dataset(OTHERS, commits.datasets[OTHERS], COMMITS_SCHEMA)
+    held = held_by_path(spark, context, others, DatasetFolder(context.workspace, reads.held.folder))
     if commits.facts.kept_by.get(HOLD):
         read_unknown(spark, context, retained.where(by_hold), reads.held)
     neighbours = read_references(spark, context, f"{folder}/{NEIGHBOURS}")
@@ -168,7 +170,7 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
         committed=tuple(reads.committed.parts[Stage.COMMITTED_ADDRESSES]),
         reads=reads,
         neighbours=neighbours.parts,
-        held=[*reads.held.parts[Stage.COMMITTED_ADDRESSES], *held.parts],
+        held=[*reads.held.parts[Stage.COMMITTED_ADDRESSES], *held.addresses.parts],
         heads=(heads.digest, commits.facts.heads),
         facts=LookFacts(staged.facts, commits.facts, reads.committed.facts, neighbours.facts),
     )
