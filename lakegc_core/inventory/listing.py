@@ -125,7 +125,7 @@ def _overlapping(context: MarkContext) -> list[str]:
 
 
 def _said(anew: list[str], units: list[str]) -> str:
-    """How much there is to list, in words."""
+    """The amount that is to be listed, in words."""
     shards = sum(is_shard(folder) for folder in anew)
     plain = f"{len(anew) - shards:,} of {len(units):,} units"
     return f"{plain}, and what changed in {shards:,} shards" if shards else plain

@@ -153,7 +153,7 @@ def _list_branches(context: MarkContext, folder: str) -> tuple[list[Part], list[
 
 
 def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[list[ObjectStats]]:
-    """What a branch shows, page by page. One that is deleted meanwhile shows nothing more; every other 404 raises."""
+    """Objects of a branch, page by page. One that is deleted meanwhile shows nothing more; every other 404 raises."""
     try:
         yield from client.objects(repository, branch)
     except LakeFSError as error:

@@ -272,7 +272,7 @@ def _unanswered(outcomes: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_repeated() -> bool:
-    """Whether Spark runs this task once more: the one before may have deleted, and died before it told."""
+    """True if Spark runs this task once more: the one before may have deleted, and died before it told."""
     from pyspark import TaskContext
 
     task = TaskContext.get()

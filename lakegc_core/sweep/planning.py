@@ -105,8 +105,8 @@ class Planner:
         return Plan(objects, look, left)
 
     def _told_elsewhere(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
-        """Those of the candidates that sweeps of other marks deleted: address, and outcome `already_gone`. What
-        lies there all the same is a candidate like any other, and the journal says so."""
+        """The candidates that are gone, of those that sweeps of other marks deleted: address, and outcome
+        `already_gone`. What lies there all the same is a candidate like any other, and the journal says so."""
         asked = _stamped(seen_again(claimed, self.context.data), attempt)
         folders = {_ELSEWHERE: here.at(_ELSEWHERE), "outcomes": self.record.journal.path}
         parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_ELSEWHERE]
@@ -143,7 +143,7 @@ class Planner:
         return planned.unionByName(told), asked.left
 
     def _known(self) -> Known:
-        """What marks proved of contents."""
+        """Proofs of contents, by earlier marks."""
         return known(self.context, self.context.mark.facts(ExpiredFacts).prices)
 
     def _write_plan(

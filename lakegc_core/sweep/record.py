@@ -1,4 +1,4 @@
-"""The record of the sweeps of a mark: numbers, sealed plans, the journal of outcomes, totals.
+"""The record of the sweeps of a mark: numbers, sealed plans, the journal of outcomes.
 
 `sweeps/<n>/plan.json` is written once, before the first delete; `outcomes/` grows batch by batch; `report.json` closes
 the sweep. What is planned and what is deleted is decided elsewhere.
@@ -7,7 +7,7 @@ the sweep. What is planned and what is deleted is decided elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import Part
@@ -35,27 +36,6 @@ PLAN = "plan"
 
 FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST)
 """Outcomes after which a mark never asks for an object again: gone, or found live since."""
-
-_ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
-_WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.HELD, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
-"""Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
-
-
-_ASKED = f"outcome = '{Outcome.DELETED}' OR outcome = '{NO_ANSWER}' AND NOT elsewhere"
-_OURS = f"asked AND outcome = '{Outcome.ALREADY_GONE}'"
-"""Gone when it was asked for once more: the delete that had no answer did it."""
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: how
-    many of those that were `already_gone` the sweeps of other marks had deleted. `untold`: how many objects of the plan
-    have no outcome."""
-
-    outcomes: Mapping[str, int]
-    bytes_deleted: int
-    gone_by_sweeps: int = 0
-    untold: int = 0
 
 
 class SweepRecord:
@@ -213,7 +193,7 @@ class SweepRecord:
     def nothing_to_do(self) -> dict[str, int]:
         """The outcomes of a sweep that finds nothing left. A retry must not turn green what was lost before."""
         lost = self.lost_before()
-        return {each.value: 0 for each in _ALWAYS_SHOWN} | ({Outcome.LOST.value: lost} if lost else {})
+        return {each.value: 0 for each in ALWAYS_SHOWN} | ({Outcome.LOST.value: lost} if lost else {})
 
     def plan(self) -> dict[str, Any]:
         """plan.json, after checking that nobody changed it and that it belongs to this mark."""
@@ -273,15 +253,9 @@ class SweepRecord:
         return self._sealed_outcomes(self.number) if self.is_begun else self._outcomes(self.folder)
 
     def totals(self) -> Totals:
-        """Final outcomes: of several outcomes of an object, that of the last attempt counts. Before the plan is sealed
-        nothing is planned.
-
-        What is gone after a delete that had no answer, in this sweep or one before it, is `deleted`: that did it,
-        unless the sweep of another mark says that it did.
-        """
+        """Final outcomes, see `totals_of`. Before the plan is sealed nothing is planned."""
         from pyspark.sql import functions as F
 
-        weight = F.coalesce(*(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)))
         outcomes = self.outcomes().withColumn("own", F.lit(True))
         for before in self._unanswered_before():
             outcomes = outcomes.unionByName(before.withColumn("own", F.lit(False)))
@@ -289,40 +263,7 @@ class SweepRecord:
         if self.is_begun:
             planned = self.planned().frame(self._spark, "address").withColumn("own", F.lit(False))
             outcomes = outcomes.unionByName(planned.withColumn("planned", F.lit(True)), allowMissingColumns=True)
-        with clear_errors():
-            rows = (
-                outcomes.groupBy("address")
-                .agg(
-                    F.max_by("outcome", F.struct("attempt", F.coalesce(weight, F.lit(0)))).alias("outcome"),
-                    F.max(F.expr(_ASKED)).alias("asked"),
-                    F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
-                    F.max("size").alias("size"),
-                    F.max("own").alias("own"),
-                    F.max("elsewhere").alias("elsewhere"),
-                    F.max("planned").alias("planned"),
-                )
-                .where("own OR planned")
-                .withColumn("outcome", F.expr(f"CASE WHEN {_OURS} THEN '{Outcome.DELETED}' WHEN own THEN outcome END"))
-                # What was deleted and is lost now has freed its bytes all the same; what is still there has not.
-                .withColumn(
-                    "bytes",
-                    F.when(F.col("outcome") == Outcome.DELETED, F.col("size")).when(
-                        F.col("outcome") == Outcome.LOST, F.col("freed")
-                    ),
-                )
-                .withColumn("by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND elsewhere"))
-                .groupBy("outcome")
-                .agg(
-                    F.count("*").alias("objects"),
-                    F.sum("bytes").alias("bytes"),
-                    F.count_if("by_others").alias("by_others"),
-                )
-                .collect()
-            )
-        counts = {row["outcome"]: row["objects"] for row in rows}
-        untold = counts.pop(None, 0)
-        found = {each.value: 0 for each in _ALWAYS_SHOWN} | counts
-        return Totals(found, sum(row["bytes"] or 0 for row in rows), sum(row["by_others"] for row in rows), untold)
+        return totals_of(outcomes)
 
     def _beside_others(self, outcomes: DataFrame) -> DataFrame:
         """The outcomes, with column `elsewhere`: whether the sweep of another mark says that it deleted the object."""
@@ -366,8 +307,8 @@ class SweepRecord:
             yield outcomes.where(outcomes["outcome"] == NO_ANSWER).withColumn("attempt", F.lit(0))
 
     def _sealed_outcomes(self, number: int) -> DataFrame:
-        """What a sweep journalled since its plan was sealed. Attempts that broke off before that planned other objects,
-        by other rules, and deleted nothing: they count for nobody."""
+        """Outcomes that a sweep journalled since its plan was sealed. Attempts that broke off before that planned other
+        objects, by other rules, and deleted nothing: they count for nobody."""
         folder = f"{self._context.mark.folder}/sweeps/{number}"
         try:
             first = self._plan(folder).get("attempt", 1)

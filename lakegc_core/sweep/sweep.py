@@ -32,9 +32,10 @@ from lakegc_core.sweep.lost import absent, present, settled
 from lakegc_core.sweep.other_tools import ForeignMark
 from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.read_sample import Sample, read_again, take_sample
-from lakegc_core.sweep.record import SweepRecord, Totals
+from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.spinning import Spinning
+from lakegc_core.sweep.totals import Totals
 from lakegc_core.sweep.waves import Waves
 from lakegc_core.sweep.what_counts import as_swept, check_level, check_min_age, effective_level, stricter_than_mark
 from lakegc_core.tables.dataset import Dataset

@@ -101,7 +101,7 @@ class _Search:
                     break
 
     def _shown(self, range_id: str, globs: tuple[str, ...]) -> list[str]:
-        """Which of the globs match a path of a range."""
+        """Those of the globs that match a path of a range."""
         paths = graveler.read_range(self._read(range_id), paths=True, expected_id=range_id)["path"]
         masks = PathGlobs(globs).each(paths)
         return [glob for glob, mask in zip(globs, masks, strict=True) if pc.any(mask).as_py()]
