@@ -34,6 +34,7 @@ from lakegc_core.spark.session import run_tasks, session
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, run_wave
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, list_parts
 from lakegc_sandbox.files.names import Names
 from tests.support.replays import AWS, environment
@@ -169,15 +170,14 @@ def make_files(root: Path, objects: int) -> list[str]:
 def _sweep(spark: SparkSession, data: StoreConfig, artifacts: StoreConfig, found: Sequence[str]) -> Rate:
     """From the first task to the last outcome on record."""
     home = "_lakefs/retention/gc/lakegc/bench"
-    plan = [_plan_part(artifacts, home, found[at : at + ROWS_A_PART]) for at in range(0, len(found), ROWS_A_PART)]
+    parts = [_plan_part(artifacts, home, found[at : at + ROWS_A_PART]) for at in range(0, len(found), ROWS_A_PART)]
+    plan = DatasetFolder(artifacts, home).dataset("plan", parts, PLAN_SCHEMA)
     lease = Lease(artifacts, f"{home}/lease.json", "bench")
     lease.take()
     now = clock.now().timestamp()
     work = Deletion(
         data=data,
-        artifacts=artifacts,
-        plan_folder=f"{home}/plan",
-        journal=f"{home}/outcomes",
+        journal=DatasetFolder(artifacts, f"{home}/outcomes"),
         attempt=1,
         namespace=Namespace("s3://bench/lake"),
         cutoff=now - 3600,
@@ -186,7 +186,7 @@ def _sweep(spark: SparkSession, data: StoreConfig, artifacts: StoreConfig, found
     )
     _warm(spark, data)
     left: list[Piece] = []
-    rate = _rate(len(found), lambda: left.extend(run_wave(spark, [Piece(part) for part in plan], work)))
+    rate = _rate(len(found), lambda: left.extend(run_wave(spark, [Piece(source) for source in plan.sources], work)))
     told = sum(part.rows for part in list_parts(artifacts, f"{home}/outcomes"))
     lease.give_back()
     if left or told != len(found):

@@ -128,7 +128,7 @@ def _check(context: MarkContext, found: Answer) -> None:
 
 
 def _was_swept(context: MarkContext) -> bool:
-    return any(parts for _, _, parts in journals(context, context.header.started_at))
+    return any(journals(context, context.header.started_at))
 
 
 def _ranges(

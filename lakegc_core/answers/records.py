@@ -23,8 +23,7 @@ from lakegc_core.references.ranges.protected import ROWS_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import ObjectInfo, connect, heads
-from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
-from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import Feed
 
 _TOLD = ("address", "reason", "since", "outcome", "at")  # columns, where a dataset has them
@@ -41,10 +40,7 @@ def records(context: MarkContext, own: Layer) -> Named:
         ("neighbour", own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS)),
         ("expired", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
         ("kept", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
-        *(
-            ("swept", DatasetFolder(context.workspace, folder, mark_id).dataset("", parts, OUTCOMES_SCHEMA))
-            for mark_id, folder, parts in journals(context, 0.0)
-        ),
+        *(("swept", journal.rows) for journal in journals(context, 0.0)),
     ]
 
 

@@ -13,7 +13,6 @@ from lakegc_core.answers.scratch import writing_to
 from lakegc_core.inventory.carried import OBJECTS_SCHEMA, find
 from lakegc_core.judging.reasons import Judge
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.last_known import gone
 from lakegc_core.marks.layers import Layer
@@ -21,8 +20,7 @@ from lakegc_core.marks.ledger import Kind, records_of
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA, NEIGHBOURS
-from lakegc_core.references.ranges.held_paths import HELD, held_by_path
-from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.ranges.held_paths import held_by_path
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Mapped
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -52,12 +50,10 @@ def objects_of(
     """The objects (SCHEMA) that the mark listed and no sweep has deleted since. `layers`: the mark and those that it
     rests on; `commits`: all, in the folder OTHERS of `aside`."""
     own = layers[0]
-    held = held_by_path(
-        spark, writing_to(aside, context), aside.path, commits.parts, aside.at(HELD), aside.at(ELSEWHERE)
-    )
+    held = held_by_path(spark, writing_to(aside, context), commits, aside)
     keepers = {
         _STAGED: own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA),
-        Reason.HELD: aside.dataset(HELD, held.parts, ROWS_SCHEMA),
+        Reason.HELD: held.addresses,
         Reason.NEIGHBOUR: own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS),
         _ASIDE: own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT),
     }
@@ -71,9 +67,9 @@ def objects_of(
 def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside: DatasetFolder) -> Dataset:
     """The addresses that sweeps have deleted since the mark was begun, as the ledger last knows it."""
     records = records_of(context, own.manifests[Stage.NAMESPACE_LISTING].started_at)
-    if not any(record.kind == Kind.SWEPT and record.parts for record in records.found):
+    if not any(record.kind == Kind.SWEPT and record.rows.parts for record in records.found):
         return Dataset(_ADDRESS)
-    return aside.put(_DELETED, gone(spark, context, records), _ADDRESS)
+    return aside.put(_DELETED, gone(spark, records), _ADDRESS)
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,10 @@ def _close_restore(
     spark: SparkSession, context: MarkContext, folder: str, journal: Dataset, result: CopyResult
 ) -> None:
     """Write what was brought back, and what sweeps had counted of it. From here on the ledger believes the journal."""
-    records = readable_records(spark, context.workspace, records_of(context))  # not this one, which has no report yet
+    records = readable_records(spark, records_of(context))  # not this one, which has no report yet
     rows = journal.frame(spark)
     back = rows.where(rows["outcome"].isin(*SAVED)).select("address").distinct()
-    found = gone(spark, context, records, journal.keys()).as_frame()
+    found = gone(spark, records, journal.keys()).as_frame()
     report = {
         "place": result.place,
         "outcomes": dict(result.outcomes),

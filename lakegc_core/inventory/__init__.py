@@ -1,1 +1,1 @@
-"""What lies in the storage namespace."""
+"""The objects in the storage namespace."""

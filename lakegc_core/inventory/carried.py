@@ -1,7 +1,7 @@
-"""What lies in the namespace, as a mark knows it: the units it listed itself, and those it takes over from marks below.
+"""Objects in the namespace, as a mark knows them: of units that it listed itself, and of those that it takes over.
 
 A unit is taken over where nothing new can have appeared in it since it was listed. What sweeps deleted since is
-subtracted, by their journals. Listing itself is in `namespace_listing`.
+subtracted, by their journals. Listing itself is in `listing`.
 
 A unit is a folder directly below the root or below data/, mostly a slice. A sharded namespace has a folder of the same
 slice in many shards: these are one unit together, so that there are not more units than lakeFS began slices.
@@ -21,24 +21,24 @@ import pyarrow.compute as pc
 from lakegc_core.clock import APART
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
-from lakegc_core.marks.ledger import CAME_BACK, journals
+from lakegc_core.marks.ledger import CAME_BACK, COLUMNS, Kind, journals
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.xids import sharded_slices, slice_time
 from lakegc_core.spark.session import Mapped
-from lakegc_core.store.base import LISTING_SCHEMA, StoreConfig
-from lakegc_core.tables.gather import HASH, Feed, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds
+from lakegc_core.store.base import LISTING_SCHEMA
+from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.gather import HASH, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, scan
-from lakegc_core.tables.key_scan import Names, Source, Wanted, read_named
-from lakegc_core.tables.parts import Part, read_part, rows_of, write
+from lakegc_core.tables.key_scan import Names, Wanted, read_named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DATA = "data/"
 SHARDED = "data/!/"
-"""How the names of units begin that are slices of a sharded namespace: `data/!/<slice>/`, which is no folder."""
+"""The beginning of the names of units that are slices of a sharded namespace: `data/!/<slice>/`, which is no folder."""
 UNITS = "units"
 GONE = "gone"
 _UNSURE = "unsure"
@@ -75,32 +75,33 @@ def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> 
     wanted = {unit: begun for unit in units if (begun := _begun(unit)) is not None and begun < now + _DAY}
     found = {
         row["unit"]: row
-        for row in _rows(layer, Stage.NAMESPACE_LISTING, UNITS)
+        for row in _units_in(layer)
         if row["unit"] in wanted and row["listed_in"] in known and row["listed_at"] >= wanted[row["unit"]] + window
     }
-    for row in _rows(layer, Stage.EXPIRED_ADDRESSES, LEARNT):
+    for row in _rows(layer.dataset(Stage.EXPIRED_ADDRESSES, OBJECTS_SCHEMA, LEARNT)):
         if row["unit"] in found:
             found[row["unit"]]["objects"] += 1
             found[row["unit"]]["bytes"] += row["size"]
     return found
 
 
-def _rows(layer: Layer, stage: str, dataset: str) -> Iterator[dict[str, Any]]:
-    folder = layer.mark.stage_folder(stage, dataset)
-    for part in layer.parts(stage, dataset):
-        for batch in read_part(layer.mark.config, folder, part):
-            yield from batch.to_pylist()
+def _units_in(layer: Layer) -> Iterator[dict[str, Any]]:
+    return _rows(layer.dataset(Stage.NAMESPACE_LISTING, UNITS_SCHEMA, UNITS))
+
+
+def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
+    return (row for batch in dataset.batches() for row in batch.to_pylist())
 
 
 def known_slices(layers: Sequence[Layer]) -> list[str]:
     """The units of the mark below that are slices of a sharded namespace."""
     if not layers:
         return []
-    return [row["unit"] for row in _rows(layers[0], Stage.NAMESPACE_LISTING, UNITS) if row["unit"].startswith(SHARDED)]
+    return [row["unit"] for row in _units_in(layers[0]) if row["unit"].startswith(SHARDED)]
 
 
 def _begun(unit: str) -> int | None:
-    """When a unit was begun, if it is a slice."""
+    """The time when a unit was begun (unix seconds), if it is a slice."""
     head = next((each for each in (SHARDED, DATA) if unit.startswith(each)), None)
     return None if head is None else slice_time(unit[len(head) : -1])
 
@@ -116,27 +117,20 @@ def unit_of(addresses: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Units:
-    """What a mark knows of its units, as tasks look it up: a picklable value. `ages`: the number of each layer."""
+    """Units that a mark knows, for tasks to look up. `names`: their parts. `ages`: the number of each layer."""
 
-    wanted: Wanted
+    names: Names
     ages: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, config: StoreConfig, folder: str, parts: Sequence[Part], layers: Sequence[Layer]) -> Units:
-        """Of these parts of a dataset UNITS; `layers`, newest first, are what `listed_in` may name."""
-        ages = tuple((layer.mark_id, number) for number, layer in enumerate(layers))
-        return cls(Wanted.at(config, ((folder, parts),)), ages)
+    def of(cls, units: Dataset, layers: Sequence[Layer]) -> Units:
+        """Of these units (UNITS_SCHEMA); `layers`, newest first, are what `listed_in` may name."""
+        return cls(units.keys("unit").names, tuple((layer.mark_id, number) for number, layer in enumerate(layers)))
 
     @classmethod
     def of_top(cls, layers: Sequence[Layer]) -> Units:
         """Of the top one of the layers."""
-        top = layers[0]
-        return cls.of(
-            top.mark.config,
-            top.mark.stage_folder(Stage.NAMESPACE_LISTING, UNITS),
-            top.parts(Stage.NAMESPACE_LISTING, UNITS),
-            layers,
-        )
+        return cls.of(layers[0].dataset(Stage.NAMESPACE_LISTING, UNITS_SCHEMA, UNITS), layers)
 
     def age(self, layer: str) -> int:
         """The number of a layer; -1 for a mark that is none."""
@@ -147,11 +141,11 @@ class Units:
         return self._look_up(units, "listed_in")
 
     def listed_at(self, units: pa.Array) -> np.ndarray:
-        """When each unit was listed, unix seconds; -1 for units that are not known."""
+        """The time when each unit was listed, unix seconds; -1 for units that are not known."""
         return self._look_up(units, "listed_at")
 
     def _look_up(self, units: pa.Array, column: str) -> np.ndarray:
-        known, columns = _known_units(self.wanted.names, self.ages)
+        known, columns = _known_units(self.names, self.ages)
         rows = pc.fill_null(pc.index_in(units, value_set=known), -1).to_numpy()
         chosen: np.ndarray = columns[column][rows]
         return chosen
@@ -175,7 +169,7 @@ _SWEPT = pa.schema([HASH, *GONE_SCHEMA, pa.field("sure", pa.bool_(), nullable=Fa
 
 @dataclass(frozen=True)
 class _Swept:
-    """What a journal says of units that are taken over; a picklable value. `age`: of the mark that was swept."""
+    """Makes rows of _SWEPT of a journal, for units that are taken over. `age`: of the mark that was swept."""
 
     units: Units
     age: int
@@ -202,38 +196,31 @@ def _once(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def write_gone(
-    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], carried: Sequence[Part], since: float
-) -> tuple[list[Part], dict[str, int]]:
-    """Objects of the layers that sweeps deleted of the units that are taken over, and how many objects and bytes.
+    spark: SparkSession, context: MarkContext, layers: Sequence[Layer], carried: Dataset, since: float
+) -> Dataset:
+    """Objects of the layers that sweeps deleted of the units that are taken over: GONE_SCHEMA, with the sum `bytes`.
 
-    `carried`: parts of the units that are taken over; `since`: when the first of them was listed, unix seconds.
+    `carried`: the units that are taken over; `since`: when the first of them was listed, unix seconds.
     """
-    config = context.workspace
-    folders = {name: context.mark.stage_folder(Stage.NAMESPACE_LISTING, name) for name in (UNITS, GONE, _UNSURE)}
-    units = Units.of(config, folders[UNITS], carried, layers)
+    out, units = context.mark.out(Stage.NAMESPACE_LISTING), Units.of(carried, layers)
     feeds = [
-        Feed(
-            Source(config, journal, part, mark_id),
-            ("address", "size", "outcome", "at"),
-            _Swept(units, units.age(mark_id)),
-        )
-        for mark_id, journal, parts in journals(context, since)
-        for part in parts
+        feed
+        for journal in journals(context, since)
+        for feed in journal.rows.feeds(make=_Swept(units, units.age(journal.mark_id)))
     ]
     if not feeds:
-        return [], {"objects": 0, "bytes": 0}
-    gone = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)))
-    targets = {name: folders[name] for name in (GONE, _UNSURE)}
-    found = write(gone, config, targets, GONE_SCHEMA, split=_split_sure, summarise=_bytes)
-    parts = found[GONE]
-    if unsure := found[_UNSURE]:
-        lying = _scan(spark, layers, units, Wanted.at(config, ((folders[_UNSURE], unsure),)))
-        for layer in layers:  # it was deleted before the layer listed it
-            if seen := layer.manifests[Stage.EXPIRED_ADDRESSES].datasets.get(CAME_BACK):
-                place = (layer.mark.stage_folder(Stage.EXPIRED_ADDRESSES, CAME_BACK), seen)
-                lying = among(spark, lying, Wanted.at(config, (place,)), found=False)
-        parts += write(lying, config, {GONE: folders[GONE]}, GONE_SCHEMA, summarise=_bytes)[GONE]
-    return parts, {"objects": rows_of(parts), "bytes": sum(part.sums["bytes"] for part in parts)}
+        return Dataset(GONE_SCHEMA)
+    swept = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)))
+    found = out.divide(swept, {GONE: GONE_SCHEMA, _UNSURE: GONE_SCHEMA}, _split_sure, _bytes)
+    if not found[_UNSURE].parts:
+        return found[GONE]
+    lying = _scan(spark, layers, units, found[_UNSURE].keys())
+    for layer in layers:  # it was deleted before the layer listed it
+        last = layer.manifests[Stage.EXPIRED_ADDRESSES]
+        seen = layer.mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
+        if seen.parts:
+            lying = among(spark, lying, seen.keys(), found=False)
+    return found[GONE] + out.put(GONE, lying, GONE_SCHEMA, _bytes)
 
 
 def _split_sure(table: pa.Table) -> dict[str, pa.Table]:
@@ -246,7 +233,7 @@ def _bytes(table: pa.Table) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Current:
-    """Rows of a layer that no newer listing of their unit replaces; a picklable value that tasks carry."""
+    """Lets through rows of a layer that no newer listing of their unit replaces."""
 
     units: Units
     layer: str
@@ -256,11 +243,11 @@ class _Current:
 
 
 def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None, *, gone: bool = True) -> Mapped:
-    """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: SCHEMA. Without
-    `gone` also those that sweeps have deleted since."""
+    """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: OBJECTS_SCHEMA.
+    Without `gone` also those that sweeps have deleted since."""
     top = layers[0]
     found = _scan(spark, layers, Units.of_top(layers) if len(layers) > 1 else None, wanted)
-    deleted = top.wanted(Stage.NAMESPACE_LISTING, GONE)
+    deleted = top.dataset(Stage.NAMESPACE_LISTING, GONE_SCHEMA, GONE).keys()
     return among(spark, found, deleted, found=False) if gone and deleted.rows else found
 
 
@@ -268,12 +255,12 @@ def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wan
     """`wanted`: of parts with a column `address`. `units`: whose newest listing counts."""
     within = partial(_within, wanted) if wanted else None
     feeds = [
-        Feed(
-            source, tuple(OBJECTS_SCHEMA.names), _Current(units, layer.mark_id) if units else columns_of, within=within
-        )
+        feed
         for layer in layers
-        for place in _DATASETS
-        for source in layer.sources(*place)
+        for stage, name in _DATASETS
+        for feed in layer.dataset(stage, OBJECTS_SCHEMA, name).feeds(
+            make=_Current(units, layer.mark_id) if units else columns_of, within=within
+        )
     ]
     return scan(spark, feeds, OBJECTS_SCHEMA, wanted) if wanted else rows_of_feeds(spark, feeds, OBJECTS_SCHEMA)
 

@@ -1,4 +1,4 @@
-"""namespace_listing: what lies in the storage namespace, listed in parallel by unit, before anything else is read.
+"""namespace_listing: all that lies in the storage namespace, listed in parallel by unit, before anything else is read.
 
 A unit is a slice or another folder; one in which nothing new can have appeared is taken over from the mark before.
 Foreign objects are listed and marked, never candidates; lakeFS's own metadata is not listed. The listing is complete
@@ -20,6 +20,7 @@ from lakegc_core.inventory.carried import (
     COUNTS,
     DATA,
     GONE,
+    GONE_SCHEMA,
     OBJECTS_SCHEMA,
     SHARDED,
     UNITS,
@@ -39,6 +40,7 @@ from lakegc_core.policy.namespace import Namespace, overlapping
 from lakegc_core.policy.xids import is_shard
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, spark_width
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ _FOLDERS_PER_TASK = 4  # a slice holds up to 50,000 objects
 
 
 def list_namespace(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts]:
+    """List the namespace, on the marks below where these read."""
     basis = choose(context)
     try:
         return _list_on(spark, context, basis)
@@ -80,15 +83,18 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
     parts += found[Stage.NAMESPACE_LISTING]
     sharded, seen = _of_shards(results)
     carried = {unit: row for unit, row in carried.items() if not unit.startswith(SHARDED) or unit in seen}
-    taken = listing.write_units(carried.values())
+    taken = listing.out.dataset(UNITS, listing.write_units(carried.values()), UNITS_SCHEMA)
     beside = listing.write_units(
         listing.listed(unit, counts)
         for unit, counts in (dict.fromkeys(("", DATA), dict.fromkeys(COUNTS, 0)) | sharded).items()
     )
     oldest = min((row["listed_at"] for row in carried.values()), default=began)
-    gone, freed = write_gone(spark, context, basis.layers, taken, oldest) if taken else ([], {})
+    gone = write_gone(spark, context, basis.layers, taken, oldest) if taken.parts else Dataset(GONE_SCHEMA)
+    freed = {"objects": gone.rows, "bytes": gone.sum("bytes")}
     facts = ListingFacts(
-        **{name: sum(part.sums.get(name, 0) for part in (*parts, *taken)) - freed.get(name, 0) for name in COUNTS},
+        **{
+            name: sum(part.sums.get(name, 0) for part in (*parts, *taken.parts)) - freed.get(name, 0) for name in COUNTS
+        },
         rests_on=basis.seals,
         why_clean=basis.why_clean,
         units=len(units) + len(seen | sharded.keys()),
@@ -96,7 +102,8 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
         clock_skew=(connect(context.data).probe().clock - clock.now()).total_seconds(),
         overlapping=tuple(_overlapping(context)),
     )
-    return StageOutput({Stage.NAMESPACE_LISTING: parts, UNITS: [*found[UNITS], *beside, *taken], GONE: gone}, facts)
+    units_parts = [*found[UNITS], *beside, *taken.parts]
+    return StageOutput({Stage.NAMESPACE_LISTING: parts, UNITS: units_parts, GONE: gone.parts}, facts)
 
 
 def _width(spark: SparkSession, context: MarkContext, folders: int) -> int:
@@ -118,7 +125,7 @@ def _overlapping(context: MarkContext) -> list[str]:
 
 
 def _said(anew: list[str], units: list[str]) -> str:
-    """How much there is to list, in words."""
+    """The amount that is to be listed, in words."""
     shards = sum(is_shard(folder) for folder in anew)
     plain = f"{len(anew) - shards:,} of {len(units):,} units"
     return f"{plain}, and what changed in {shards:,} shards" if shards else plain
@@ -137,12 +144,11 @@ def _of_shards(results: Iterable[Json]) -> tuple[dict[str, dict[str, int]], set[
 
 @dataclass(frozen=True)
 class _Listing:
-    """The work of this stage, as a picklable value that tasks carry. `metadata`: where lakeFS keeps its own files.
-    `began`: unix seconds."""
+    """Lists folders of the namespace, and writes what lies there. `metadata`: folders of lakeFS's own files. `began`:
+    unix seconds."""
 
     data: StoreConfig
-    artifacts: StoreConfig
-    folder: str
+    out: DatasetFolder
     namespace: Namespace
     metadata: tuple[str, ...]
     mark_id: str
@@ -152,8 +158,7 @@ class _Listing:
     def of(cls, context: MarkContext, began: float) -> _Listing:
         return cls(
             data=context.data,
-            artifacts=context.workspace,
-            folder=context.mark.stage_folder(Stage.NAMESPACE_LISTING),
+            out=context.mark.out(Stage.NAMESPACE_LISTING),
             namespace=context.namespace,
             metadata=tuple(sorted({f"{DEFAULT_PREFIX}/", f"{context.header.block_prefix}/"})),
             mark_id=context.header.mark_id,
@@ -184,18 +189,18 @@ class _Listing:
         return any(level.prefixes or level.objects.num_rows for level in store.list_level(prefix))
 
     def listed(self, unit: str, counts: Mapping[str, int]) -> Json:
-        """What is known of a unit that was listed just now."""
+        """A row of UNITS_SCHEMA, for a unit that was listed just now."""
         return {"unit": unit, "listed_in": self.mark_id, "listed_at": self.began, **counts}
 
     def write_units(self, rows: Iterable[Json]) -> list[Part]:
         """Write what is known of units."""
-        writer = PartWriter(self.artifacts, f"{self.folder}/{UNITS}", UNITS_SCHEMA, _sums)
+        writer = PartWriter(self.out.config, self.out.at(UNITS), UNITS_SCHEMA, _sums)
         writer.write(pa.RecordBatch.from_pylist(list(rows), schema=UNITS_SCHEMA))
         return writer.close()
 
     def writer(self) -> PartWriter:
-        """For objects, as SCHEMA has them."""
-        return PartWriter(self.artifacts, self.folder, OBJECTS_SCHEMA, _totals)
+        """A writer of objects: OBJECTS_SCHEMA."""
+        return PartWriter(self.out.config, self.out.path, OBJECTS_SCHEMA, _totals)
 
     def write(self, writer: PartWriter, batch: pa.RecordBatch, folder: str) -> pa.Table:
         """Write objects of a folder, but for lakeFS's metadata; return the rows with what COUNTS counts of each."""
@@ -211,7 +216,7 @@ class _Listing:
 
 @dataclass(frozen=True)
 class _FolderListing:
-    """Lists folders; a picklable value that tasks carry. `carried`: units of shards that are taken over."""
+    """Lists folders in a task. `carried`: units of shards that are taken over."""
 
     listing: _Listing
     carried: frozenset[str]

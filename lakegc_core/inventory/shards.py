@@ -1,7 +1,7 @@
 """Reads the shards of a namespace: slices that can have changed, and whatever else lies there, each object once.
 
 A shard is descended only where slices in it are taken over: else it is listed as a whole, which takes the fewest
-requests. Which slices are taken over is decided in `inventory`.
+requests. `carried` decides which slices are taken over.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
     asked = ask_branches(spark, context, judged, found.misstated, read_at)
     findings = asked.findings
     origins = find_origins(spark, context, own, findings.expired, findings.kept)
-    returned = find_came_back(spark, context, own, found.learnt.parts)
+    returned = find_came_back(spark, context, own, found.learnt)
     facts = replace(
         _facts(spark, context, own, found, asked, neighbours.facts),
         came_back=returned.amount,
@@ -79,7 +79,7 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
         WAITING: asked.waiting.parts,
         PROOFS: asked.proofs.parts,
         **origins.parts,
-        CAME_BACK: returned.parts,
+        CAME_BACK: returned.objects.parts,
         NEIGHBOURS: neighbours.keys.parts,
     }
     return StageOutput({**findings.parts, **others}, facts)

@@ -55,15 +55,14 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
     if before is None or read_at(before) <= journal.unread_until:
         return rows.then(shape, _Since(read_commits_at))
     found = in_series(before)
-    rescued = Wanted.at(context.workspace, ((sweeps.rescues_folder(context), journal.parts),), _RESCUES)
-    carried = (found.keys(*_ROWS), rescued)
+    carried = (found.keys(*_ROWS), journal.rows.keys(*_RESCUES))
     if sum(each.rows for each in carried) <= MOST_CARRIED:
         return rows.then(shape, _Since(read_commits_at, *carried))
     now = moment(read_commits_at)
     frame = (
         found.frame(spark, "address", "since")
         .withColumnRenamed("since", "before")
-        .join(many(sweeps.last_rescues(spark, context, journal.parts)), "address", "left")
+        .join(many(sweeps.last_rescues(spark, journal.rows)), "address", "left")
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
         .select("address", "before")
     )
@@ -139,7 +138,7 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: D
     if later.unfinished or read_at(context.mark) <= journal.unread_until:
         return candidates.withColumn("since", now)
     rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
-    found = candidates.join(many(sweeps.last_rescues(spark, context, journal.parts)), "address", "left").withColumn(
+    found = candidates.join(many(sweeps.last_rescues(spark, journal.rows)), "address", "left").withColumn(
         "since", F.when(rescued, now).otherwise(F.col("since"))
     )
     if later.finished is not None:

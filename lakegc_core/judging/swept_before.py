@@ -30,7 +30,7 @@ def told_apart(spark: SparkSession, context: MarkContext, missing: DataFrame) ->
 
     named = context.mark.out(Stage.EXPIRED_ADDRESSES).put(_NAMED, missing, ADDRESSES)
     rows = named.frame(spark)
-    records = readable_records(spark, context.workspace, records_of(context)) if named.rows else None
+    records = readable_records(spark, records_of(context)) if named.rows else None
     if records is None:
         return rows.withColumn(SWEPT, F.lit(False))
     if not records.whole:
@@ -39,7 +39,7 @@ def told_apart(spark: SparkSession, context: MarkContext, missing: DataFrame) ->
             "counts as missing"
         )
         return rows.withColumn(SWEPT, F.lit(False))
-    swept = gone(spark, context, records, named.keys()).as_frame().where("NOT lost")
+    swept = gone(spark, records, named.keys()).as_frame().where("NOT lost")
     # By the whole address: what is found here lets a guard pass.
     rows = rows.join(many(swept.select("address").withColumn(SWEPT, F.lit(True))), "address", "left")
     return rows.withColumn(SWEPT, F.coalesce(SWEPT, F.lit(False)))

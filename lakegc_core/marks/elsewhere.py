@@ -1,4 +1,4 @@
-"""What a mark notes of entries that point outside of their own namespace: for the marks of other repositories.
+"""Notes of a mark on entries that point outside of their own namespace: for the marks of other repositories.
 
 lakeFS lets a repository import objects by their full address, wherever they lie. Nothing here reads what others noted:
 that is `neighbour_references`. A mark's own search for identical re-uploads needs the sizes: one may hide behind such
@@ -49,7 +49,7 @@ def elsewhere_rows(
 
 
 def sum_authorities(table: pa.Table) -> dict[str, int]:
-    """How many addresses each bucket or account has; those of too many, or of none that is told, together."""
+    """The number of addresses that each bucket or account has; those of too many, or of none that is told, together."""
     names = pc.struct_field(pc.extract_regex(table["address"], _BEGINNING), "name")
     rows = pc.value_counts(names.combine_chunks()).to_pylist()
     return merged({bucket_of(row["values"]): row["counts"]} for row in rows)
@@ -65,7 +65,7 @@ def merged(sums: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def may_refer(namespace: Namespace, sums: Mapping[str, int]) -> bool:
-    """Whether any of the addresses that were summed up can name a key of the namespace."""
+    """True if any of the addresses that were summed up can name a key of the namespace."""
     return any(name == ANYWHERE or namespace.is_at(name) for name in sums)
 
 

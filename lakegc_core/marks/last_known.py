@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.backups import SAVED
-from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.ledger import Kind, Record, Records
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome
-from lakegc_core.spark.session import Json, Mapped, clear_errors, run_tasks
-from lakegc_core.store.base import StoreConfig
-from lakegc_core.tables.gather import HASH, Feed, gather, only, partitions_for, rows_in
+from lakegc_core.spark.session import Json, Mapped, clear_errors
+from lakegc_core.tables.dataset import readable
+from lakegc_core.tables.gather import HASH, gather, only, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import Source, Wanted, filter_of
-from lakegc_core.tables.parts import Part, read_part
+from lakegc_core.tables.key_scan import Wanted, filter_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +33,7 @@ _OUTCOMES: Mapping[str, Sequence[str]] = {
     "lost": [Outcome.LOST],
     "back": [STILL_THERE, SEEN_AGAIN],
 }
-"""Which outcomes of a sweep mean what."""
+"""The outcomes of a sweep that raise each flag."""
 EVENTS = pa.schema(
     [
         HASH,
@@ -61,57 +58,23 @@ GONE = pa.schema(
 """An object whose last known event is that it was deleted, or gone when a sweep asked for it."""
 
 
-def readable_records(spark: SparkSession, config: StoreConfig, records: Records) -> Records:
+def readable_records(spark: SparkSession, records: Records) -> Records:
     """The records without the parts that do not read. `whole` says whether all of them read."""
-    every = [(number, part) for number, record in enumerate(records.found) for part in record.parts]
-    folders = [record.folder for record in records.found]
-
-    def task(each: tuple[int, Part]) -> Iterator[Json]:
-        number, part = each
-        try:
-            for _ in read_part(config, folders[number], part):
-                pass
-        except CorruptFileError:
-            yield {"record": number, "name": part.name}
-
-    bad = {(each["record"], each["name"]) for each in run_tasks(spark, every, task)} if every else set()
-    found = tuple(
-        replace(record, parts=tuple(part for part in record.parts if (number, part.name) not in bad))
-        for number, record in enumerate(records.found)
-    )
-    return Records(found, records.whole and not bad)
+    rows = readable(spark, [record.rows for record in records.found])
+    found = tuple(replace(record, rows=good) for record, good in zip(records.found, rows, strict=True))
+    return Records(found, records.whole and found == records.found)
 
 
-def gone(
-    spark: SparkSession,
-    context: RepositoryContext,
-    records: Records,
-    sought: Wanted | None = None,
-    *,
-    but: str = "",
-) -> Mapped:
+def gone(spark: SparkSession, records: Records, sought: Wanted | None = None, *, but: str = "") -> Mapped:
     """Rows of GONE, of all objects or of those that may be sought (by the hash of the address, so that others are among
     them). `records` must read: see `readable_records`. `but`: a mark whose own deletes do not count."""
-    columns = {
-        Kind.SWEPT: ("address", "size", "outcome", "at"),
-        Kind.RESTORED: ("address", "outcome"),
-        Kind.SEEN: ("address", "at"),
-    }
-    feeds = [
-        Feed(
-            Source(context.workspace, record.folder, part, record.mark_id),
-            columns[record.kind],
-            Events(record, sought, but),
-        )
-        for record in records.found
-        for part in record.parts
-    ]
+    feeds = [feed for record in records.found for feed in record.rows.feeds(make=Events(record, sought, but))]
     return gather(spark, feeds, EVENTS, last_known, GONE, partitions_for(rows_in(feeds)))
 
 
 @dataclass(frozen=True)
 class Events:
-    """The rows of a record as events; a picklable value that tasks carry."""
+    """Makes events of the rows of a record."""
 
     record: Record
     sought: Wanted | None = None
@@ -123,14 +86,14 @@ class Events:
         record, names = self.record, rows.schema.names
         outcomes = rows["outcome"] if "outcome" in names else pa.repeat("", rows.num_rows)
         at = rows["at"] if "at" in names else pa.repeat(_moment(record.at), rows.num_rows)
-        told = dict.fromkeys(_FLAGS, pa.repeat(False, rows.num_rows))
+        flags = dict.fromkeys(_FLAGS, pa.repeat(False, rows.num_rows))
         if record.kind == Kind.SWEPT:
-            flags = _FLAGS if record.mark_id != self.but else ("back",)
-            told |= {name: _is_in(outcomes, _OUTCOMES[name]) for name in flags}
+            counted = _FLAGS if record.mark_id != self.but else ("back",)
+            flags |= {name: _is_in(outcomes, _OUTCOMES[name]) for name in counted}
         elif record.kind == Kind.RESTORED:
-            told["back"] = _is_in(outcomes, SAVED)
+            flags["back"] = _is_in(outcomes, SAVED)
         else:
-            told["back"] = pa.repeat(True, rows.num_rows)
+            flags["back"] = pa.repeat(True, rows.num_rows)
         found = {
             "hash": hash_strings(rows["address"]),
             "address": rows["address"],
@@ -138,11 +101,11 @@ class Events:
             "at": at.cast(_AT),
             "mark_id": record.mark_id,
             "sweep": record.number,
-            **told,
+            **flags,
         }
         says = pa.array([False] * rows.num_rows, pa.bool_())
         for name in _FLAGS:
-            says = pc.or_(says, told[name])
+            says = pc.or_(says, flags[name])
         return only(found, says.to_numpy(zero_copy_only=False))
 
 
@@ -193,8 +156,8 @@ def last_known(events: pa.Table) -> Iterator[pa.Table]:
 
 
 def taken_back(found: DataFrame) -> list[Json]:
-    """What sweeps counted as deleted of objects that are there again: rows of GONE, added up by sweep. What a sweep had
-    lost is not among its deleted objects, but its bytes are."""
+    """Objects that are there again (rows of GONE) as sweeps counted them, added up by sweep. Lost objects are not among
+    the deleted objects of a sweep, but their bytes are."""
     from pyspark.sql import functions as F
 
     with clear_errors():

@@ -1,4 +1,4 @@
-"""What happened to objects, by the records that say so: journals of sweeps and of restores, and what marks saw again.
+"""Records of what happened to objects: journals of sweeps and of restores, and what marks saw again.
 
 One ledger for all who ask whether lakegc deleted an object. A plan, a list and a restore that was only begun say what
 was meant: they are not in it. The last event of an object is worked out in `last_known`. When a mark is retired, its
@@ -14,6 +14,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+import pyarrow as pa
+
 from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts, marks
@@ -22,35 +24,46 @@ from lakegc_core.marks.json_files import decode, encode
 from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
 from lakegc_core.names import Stage
 from lakegc_core.store.base import Store, connect
-from lakegc_core.tables.parts import Part, list_parts, part_named, read_part
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import Part, part_named, read_part
 
 Json = dict[str, Any]
 
 KEPT = "journals"
-"""Where a home keeps the records of retired marks: `<mark>/<kind>/<number>/`, the number being that of a sweep, and
-for a restore or a mark the unix seconds of its event."""
+"""The folder of a home for the records of retired marks: `<mark>/<kind>/<number>/`, the number being that of a sweep,
+and for a restore or a mark the unix seconds of its event."""
 CAME_BACK = "came_back"
 """Dataset of a mark's last stage: objects that it listed although the ledger says that they are gone."""
 
 
 class Kind(StrEnum):
-    """Of what a record tells."""
+    """The events that a record tells of."""
 
     SWEPT = "swept"  # outcomes of a sweep
     RESTORED = "restored"  # what a restore copied, or found in its place
     SEEN = "seen"  # what a mark listed again
 
 
+_ADDRESS = pa.field("address", pa.string(), nullable=False)
+_OUTCOME = pa.field("outcome", pa.string(), nullable=False)
+_AT = pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False)
+COLUMNS: Mapping[Kind, pa.Schema] = {
+    Kind.SWEPT: pa.schema([_ADDRESS, pa.field("size", pa.int64(), nullable=False), _OUTCOME, _AT]),
+    Kind.RESTORED: pa.schema([_ADDRESS, _OUTCOME]),
+    Kind.SEEN: pa.schema([_ADDRESS, _AT]),
+}
+"""The columns that the ledger reads of a record; its parts may have more."""
+
+
 @dataclass(frozen=True)
 class Record:
-    """One record: parts in a folder of the workspace. `number`: of the sweep; 0 of others. `at`: when the event was,
-    unix seconds; 0 of sweeps, whose rows say it themselves."""
+    """One record. `number`: of the sweep; 0 of others. `rows`: COLUMNS of its kind. `at`: when the event was, unix
+    seconds; 0 of sweeps, whose rows say it themselves."""
 
     kind: Kind
     mark_id: str
     number: int
-    folder: str
-    parts: tuple[Part, ...]
+    rows: Dataset
     at: float = 0.0
 
 
@@ -62,16 +75,10 @@ class Records:
     whole: bool = True
 
 
-def journals(context: RepositoryContext, since: float) -> Iterator[tuple[str, str, list[Part]]]:
-    """The journals of all sweeps that were not over by then: of which mark, where, and their parts."""
+def journals(context: RepositoryContext, since: float) -> Iterator[Record]:
+    """The journals of all sweeps of marks that stand, without sweeps that were over by then (unix seconds)."""
     for mark_id in marks(context.workspace, context.home):
-        mark = context.artifacts(mark_id)
-        for number in sweeps_of(mark.store, mark.folder):
-            folder = f"{mark.folder}/sweeps/{number}/outcomes"
-            if over_at(mark.store, mark.folder, number) < since - APART:
-                continue
-            if parts := list_parts(context.workspace, folder):
-                yield mark_id, folder, parts
+        yield from (record for record in _journals_of(context.artifacts(mark_id), since) if record.rows.parts)
 
 
 def records_of(context: RepositoryContext, since: float = 0.0) -> Records:
@@ -79,7 +86,7 @@ def records_of(context: RepositoryContext, since: float = 0.0) -> Records:
     seconds), and without retired marks, none of which was swept since. What does not read of a mark is passed over."""
     found: list[Record] = []
     for mark_id in marks(context.workspace, context.home):
-        found += (record for record in _of_mark(context.artifacts(mark_id), since) if record.parts)
+        found += (record for record in _of_mark(context.artifacts(mark_id), since) if record.rows.parts)
     if not since:
         here = {_name_of(record) for record in found}
         found += (record for record in _kept(context) if _name_of(record) not in here)
@@ -93,20 +100,27 @@ def _name_of(record: Record) -> str:
 
 def _of_mark(mark: MarkArtifacts, since: float) -> Iterator[Record]:
     """The records of a mark that stands."""
-    for number in sweeps_of(mark.store, mark.folder):
-        if over_at(mark.store, mark.folder, number) >= since - APART:
-            folder = f"{mark.folder}/sweeps/{number}/outcomes"
-            yield Record(Kind.SWEPT, mark.mark_id, number, folder, tuple(list_parts(mark.config, folder)))
+    yield from _journals_of(mark, since)
     for restore in restores_of(mark):
         if restore.report is not None:
             finished = float(restore.report["finished_at"])
-            parts = _parts_below(mark.store, restore.folder)
-            yield Record(Kind.RESTORED, mark.mark_id, 0, restore.folder, parts, finished)
+            folder, parts = DatasetFolder(mark.config, restore.folder, mark.mark_id), _parts_below(mark, restore.folder)
+            rows = folder.dataset("", parts, COLUMNS[Kind.RESTORED])
+            yield Record(Kind.RESTORED, mark.mark_id, 0, rows, finished)
     with suppress(MarkError):
         last = mark.manifest(Stage.EXPIRED_ADDRESSES)
-        if last is not None and (seen := last.datasets.get(CAME_BACK)):
-            folder = mark.stage_folder(Stage.EXPIRED_ADDRESSES, CAME_BACK)
-            yield Record(Kind.SEEN, mark.mark_id, 0, folder, tuple(seen), last.started_at)
+        if last is not None:
+            seen = mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
+            yield Record(Kind.SEEN, mark.mark_id, 0, seen, last.started_at)
+
+
+def _journals_of(mark: MarkArtifacts, since: float) -> Iterator[Record]:
+    """The journals of the sweeps of a mark that stands."""
+    for number in sweeps_of(mark.store, mark.folder):
+        if over_at(mark.store, mark.folder, number) < since - APART:
+            continue
+        folder = DatasetFolder(mark.config, f"{mark.folder}/sweeps/{number}/outcomes", mark.mark_id)
+        yield Record(Kind.SWEPT, mark.mark_id, number, folder.listed(COLUMNS[Kind.SWEPT]))
 
 
 @dataclass(frozen=True)
@@ -147,25 +161,25 @@ def write_report(store: Store, folder: str, report: Mapping[str, Any]) -> None:
     store.write(f"{folder}/report.json", encode(report))
 
 
-def _parts_below(store: Store, folder: str) -> tuple[Part, ...]:
+def _parts_below(mark: MarkArtifacts, folder: str) -> list[Part]:
     found = [
         part
-        for level in store.list_level(f"{folder}/")
+        for level in mark.store.list_level(f"{folder}/")
         for key, size in zip(level.objects["address"].to_pylist(), level.objects["size"].to_pylist(), strict=True)
         if (part := part_named(key, size)) is not None
     ]
-    return tuple(sorted(found, key=lambda part: part.name))
+    return sorted(found, key=lambda part: part.name)
 
 
 def keep_records(mark: MarkArtifacts) -> None:
     """Copy the records of a mark that is to be retired to where they stay. What does not read is left out."""
     for record in _of_mark(mark, 0.0):
-        for part in record.parts:
+        for source in record.rows.sources:
             with suppress(CorruptFileError, ObjectNotFoundError):
-                for _ in read_part(mark.config, record.folder, part):
+                for _ in read_part(source.config, source.folder, source.part):
                     pass
-                target = f"{mark.home}/{KEPT}/{_name_of(record)}/{part.name}"
-                mark.store.write(target, mark.store.read(f"{record.folder}/{part.name}"))
+                target = f"{mark.home}/{KEPT}/{_name_of(record)}/{source.part.name}"
+                mark.store.write(target, mark.store.read(f"{source.folder}/{source.part.name}"))
 
 
 def _kept(context: RepositoryContext) -> Iterator[Record]:
@@ -181,6 +195,7 @@ def _kept(context: RepositoryContext) -> Iterator[Record]:
     for (mark_id, kind, number), parts in found.items():
         with suppress(ValueError):
             swept = kind == Kind.SWEPT
-            folder = f"{root}{mark_id}/{kind}/{number}"
             at = 0.0 if swept else float(number)
-            yield Record(Kind(kind), mark_id, int(number) if swept else 0, folder, tuple(parts), at)
+            folder = DatasetFolder(context.workspace, f"{root}{mark_id}/{kind}/{number}", mark_id)
+            rows = folder.dataset("", parts, COLUMNS[Kind(kind)])
+            yield Record(Kind(kind), mark_id, int(number) if swept else 0, rows, at)

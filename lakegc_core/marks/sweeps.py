@@ -1,13 +1,12 @@
-"""What sweeps leave for marks to read: their numbers and reports, and the journal of what looks found live again.
+"""Records that sweeps leave for marks: numbers and reports, and the journal of what looks found live again.
 
-How a sweep writes its record is in `stages.swept_report.record`.
+How a sweep writes its record is in `sweep.record`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,8 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Store, StoreConfig, connect
-from lakegc_core.tables.parts import Part, list_parts, read, read_part, readable
+from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
+from lakegc_core.tables.parts import list_parts, read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,7 @@ RESCUES_SCHEMA = pa.schema(
 )
 """Journal of rescues: what a look found live again, and when. From then on the clock of `since` starts anew."""
 
-
+_NO_RESCUES = Dataset(RESCUES_SCHEMA)
 _NUMBER = re.compile("[1-9][0-9]*")
 
 
@@ -45,7 +45,7 @@ def sweeps_of(store: Store, mark_folder: str) -> list[int]:
 
 
 def files_of(store: Store, mark_folder: str, number: int) -> set[str]:
-    """What lies at the top of a sweep's folder: `plan.json` once it may have deleted, `report.json` once it is over."""
+    """The names at the top of a sweep's folder: `plan.json` once it may have deleted, `report.json` once it is over."""
     prefix = f"{mark_folder}/sweeps/{number}/"
     return {
         name.removeprefix(prefix).rstrip("/")
@@ -67,7 +67,7 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
 
 
 def reads(report: dict[str, Any]) -> bool:
-    """Whether the report of a sweep or of a restore has the form that lakegc gives it, as far as others read it."""
+    """True if the report of a sweep or of a restore has the form that lakegc gives it, as far as others read it."""
     told = report.get("taken_back", [])
     return (
         isinstance(report.get("finished_at", 0.0), int | float)
@@ -79,7 +79,7 @@ def reads(report: dict[str, Any]) -> bool:
 
 
 def over_at(store: Store, mark_folder: str, number: int) -> float:
-    """When a sweep was over, unix seconds; endless if no report that reads says so: its journal counts then."""
+    """The end of a sweep, unix seconds; endless if no report that reads says so: its journal counts then."""
     try:
         return float((report_of(store, mark_folder, number) or {}).get("finished_at", math.inf))
     except MarkError:
@@ -87,7 +87,7 @@ def over_at(store: Store, mark_folder: str, number: int) -> float:
 
 
 def journalled(config: StoreConfig, mark_folder: str, number: int) -> dict[str, Any]:
-    """What the journal of a sweep that broke off says was deleted, counted part by part, as far as it reads."""
+    """Objects and bytes that a sweep which broke off deleted, by its journal, part by part, as far as that reads."""
     folder = f"{mark_folder}/sweeps/{number}/outcomes"
     objects = size = unread = 0
     for part in list_parts(config, folder):
@@ -109,34 +109,33 @@ def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
 
 
 def rescues_folder(context: MarkContext) -> str:
-    """Where the journal of rescues of a repository lies."""
+    """The folder of the journal of rescues of a repository."""
     return f"{context.home}/rescues"
 
 
 @dataclass(frozen=True)
 class Rescues:
-    """The parts of the journal of rescues that read. Until `unread_until` (unix seconds; 0: all of it reads) nobody
-    knows what was rescued: any object may have been."""
+    """The journal of rescues, as far as it reads. Until `unread_until` (unix seconds; 0: all of it reads) nobody knows
+    what was rescued: any object may have been."""
 
-    parts: tuple[Part, ...]
+    rows: Dataset = _NO_RESCUES
     unread_until: float = 0.0
 
 
 def rescues(spark: SparkSession, context: MarkContext) -> Rescues:
     """The journal of rescues. A part that does not read counts as a rescue of every object, once, and is told."""
     folder = rescues_folder(context)
-    parts = list_parts(context.workspace, folder)
-    found = readable(spark, context.workspace, folder, parts)
-    store, unread = connect(context.workspace), [part for part in parts if part not in found]
+    journal = DatasetFolder(context.workspace, folder).listed(RESCUES_SCHEMA)
+    (rows,) = readable(spark, [journal])
+    store, unread = connect(context.workspace), [part for part in journal.parts if part not in rows.parts]
     for part in unread:
         context.say(f"{folder}/{part.name} does not read: which objects it says were live again is not known")
     until = max((store.head(f"{folder}/{part.name}").last_modified.timestamp() for part in unread), default=0.0)
-    return Rescues(tuple(found), until + APART if unread else 0.0)
+    return Rescues(rows, until + APART if unread else 0.0)
 
 
-def last_rescues(spark: SparkSession, context: MarkContext, parts: Sequence[Part]) -> DataFrame:
+def last_rescues(spark: SparkSession, rows: Dataset) -> DataFrame:
     """Each address that a look ever rescued, with the last time (column rescued_at)."""
     from pyspark.sql import functions as F
 
-    rows = read(spark, context.workspace, rescues_folder(context), parts, RESCUES_SCHEMA)
-    return rows.groupBy("address").agg(F.max("at").alias("rescued_at"))
+    return rows.frame(spark).groupBy("address").agg(F.max("at").alias("rescued_at"))

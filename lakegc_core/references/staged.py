@@ -28,7 +28,7 @@ from lakegc_core.policy.facts import StagedFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of
+from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,23 +53,18 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
     work = _DumpFiles(context.outputs, context.workspace, folder)
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
     parts = parts_of(run_tasks(spark, shares, work.read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]
-    dumped = sum(part.rows for part in parts)
-    shown, elsewhere = 0, list[Part]()
-    if context.namespace.is_local:
-        listed, elsewhere = _list_branches(context, folder)
-        shown = sum(part.rows for part in listed)
-        parts = [*parts, *listed]
+    listed, elsewhere = _list_branches(context, folder) if context.namespace.is_local else ([], [])
     facts = StagedFacts(
         began_at=started,
         run_id=dump.run_id,
         pages=dump.pages,
         pages_with_location=len(dump.locations),
         files=len(keys),
-        rows=dumped,
-        rows_of_branch_listings=shown,
+        rows=rows_of(parts),
+        rows_of_branch_listings=rows_of(listed),
         elsewhere=authorities(elsewhere),
     )
-    return StageOutput({Stage.UNCOMMITTED_ADDRESSES: parts, ELSEWHERE: elsewhere}, facts)
+    return StageOutput({Stage.UNCOMMITTED_ADDRESSES: [*parts, *listed], ELSEWHERE: elsewhere}, facts)
 
 
 def _files(context: MarkContext, locations: Sequence[str]) -> list[str]:
@@ -102,7 +97,7 @@ def _no_files(context: MarkContext, run_id: str) -> list[str]:
 
 
 class _DumpFiles:
-    """Reads files of the server's dump; a picklable value that tasks carry."""
+    """Reads files of the server's dump."""
 
     def __init__(self, outputs: StoreConfig, artifacts: StoreConfig, folder: str) -> None:
         self._outputs, self._artifacts, self._folder = outputs, artifacts, folder
@@ -158,7 +153,7 @@ def _list_branches(context: MarkContext, folder: str) -> tuple[list[Part], list[
 
 
 def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[list[ObjectStats]]:
-    """What a branch shows, page by page. One that is deleted meanwhile shows nothing more; every other 404 raises."""
+    """Objects of a branch, page by page. One that is deleted meanwhile shows nothing more; every other 404 raises."""
     try:
         yield from client.objects(repository, branch)
     except LakeFSError as error:
@@ -167,7 +162,7 @@ def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[l
 
 
 def has_vanished(client: LakeFSClient, repository: str, branch: str, error: LakeFSError) -> bool:
-    """Whether an error is lakeFS's own 404 about a branch that is no longer there."""
+    """True if an error is lakeFS's own 404 about a branch that is no longer there."""
     said_by_lakefs = error.status == 404 and error.message and UNKNOWN_CALL not in error.message
     return bool(said_by_lakefs) and all(each.name != branch for each in client.branches(repository))
 

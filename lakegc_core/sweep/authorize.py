@@ -1,4 +1,4 @@
-"""Whether a mark may be swept, and from when: the guards over it, evaluated now, and the times that have to pass.
+"""Judges if a mark may be swept, and from when: the guards over it, evaluated now, and the times that have to pass.
 
 Nothing is looked at anew here and nothing is deleted; what counts of mark and lakegc.yaml is in `what_counts`.
 """

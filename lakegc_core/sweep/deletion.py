@@ -1,7 +1,7 @@
 """Deletes the objects of a plan on the executors, and journals what became of each.
 
 Before any key is sent, its name and age are judged once more, here, where nothing but the plan's own row is believed.
-How hard the store is asked is decided in `store.pace`; when a wave of this begins and ends, in `swept_report`.
+How hard the store is asked is decided in `store.pace`; when a wave of this begins and ends, in `waves`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
 from lakegc_core.store.clock import earliest, shared_clock
 from lakegc_core.store.pace import Gate, Pace, shared
-from lakegc_core.tables.parts import Part, PartWriter, read_part
+from lakegc_core.tables.dataset import DatasetFolder
+from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.parts import PartWriter, read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,24 +71,24 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Piece:
-    """What is left of one part of a plan: ranges of its rows, in order; None for all."""
+    """Rows that are left of one part of a plan: ranges of them, in order; None for all."""
 
-    part: Part
+    source: Source
     left: tuple[Range, ...] | None = None
 
     @property
     def ranges(self) -> tuple[Range, ...]:
-        return ((0, self.part.rows),) if self.left is None else self.left
+        return ((0, self.source.part.rows),) if self.left is None else self.left
 
     @property
     def rows(self) -> int:
-        """How many rows are left."""
+        """The number of rows that are left."""
         return sum(stop - start for start, stop in self.ranges)
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """Deletes pieces of a plan; a picklable value that tasks carry.
+    """Deletes pieces of a plan. Outcomes go to `journal`, as those of `attempt`.
 
     `until`: unix seconds, by the collector's clock, up to which this may go on without asking the server again.
     `lease`: what shows that the collector is still the only one; None where the operator sees to that. It names an
@@ -103,9 +105,7 @@ class Deletion:
     """
 
     data: StoreConfig
-    artifacts: StoreConfig
-    plan_folder: str
-    journal: str
+    journal: DatasetFolder
     attempt: int
     namespace: Namespace
     cutoff: float
@@ -131,7 +131,7 @@ class Deletion:
             left = self._delete(piece)
             if left and not self._is_alone():
                 raise lost("somebody else took it")
-        yield {"part": piece.part.name, "left": left}
+        yield {"part": piece.source.part.name, "left": left}
 
     def _delete(self, piece: Piece) -> list[Range]:
         """Send the piece's batches and journal what became of them; the rows that were not asked for."""
@@ -139,7 +139,7 @@ class Deletion:
         pace = shared(self.data, deletes.requests, self.rate)
         size = min(BATCH, deletes.batch, max(1, int(self.rate)) if self.rate else BATCH)
         under_way: deque[tuple[int, pa.RecordBatch, Future[list[str]]]] = deque()
-        journal = _Journal(self, piece.part.rows)
+        journal = _Journal(self, piece.source.part.rows)
         reached = 0
         with ThreadPoolExecutor(deletes.calls) as pool:
             try:
@@ -175,7 +175,7 @@ class Deletion:
     def _batches(self, piece: Piece, size: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The piece's rows as batches of a call, each with the number of its first row."""
         at = 0
-        for batch in read_part(self.artifacts, self.plan_folder, piece.part):
+        for batch in read_part(piece.source.config, piece.source.folder, piece.source.part):
             self._judge(batch)
             for start, stop in piece.ranges:
                 for row in range(max(start, at), min(stop, at + batch.num_rows), size):
@@ -224,7 +224,7 @@ class _Journal:
         self.left: list[Range] = []
 
     def add(self, row: int, batch: pa.RecordBatch, outcomes: list[str]) -> None:
-        """What the store said of the rows of a batch, the first of which is `row`."""
+        """Add what the store said of the rows of a batch, the first of which is `row`."""
         if len(outcomes) != batch.num_rows:
             raise MarkError("The store answered for another number of keys than were sent.")
         told = pa.array(outcomes, pa.string())
@@ -250,14 +250,14 @@ class _Journal:
             self.write()
 
     def leave(self, start: int, stop: int) -> None:
-        """Rows that were not asked for, after those that are known already."""
+        """Remember rows that were not asked for, after those that are known already."""
         if self.left and self.left[-1][1] == start:
             start = self.left.pop()[0]
         self.left.append((start, stop))
 
     def write(self) -> None:
         """Write what waits."""
-        writer = PartWriter(self._work.artifacts, self._work.journal, OUTCOMES_SCHEMA)
+        writer = PartWriter(self._work.journal.config, self._work.journal.path, OUTCOMES_SCHEMA)
         for batch in self._waiting:
             writer.write(batch)
         writer.close()
@@ -272,7 +272,7 @@ def _unanswered(outcomes: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_repeated() -> bool:
-    """Whether Spark runs this task once more: the one before may have deleted, and died before it told."""
+    """True if Spark runs this task once more: the one before may have deleted, and died before it told."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -284,12 +284,12 @@ def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks
     # The store first, so that the difference is never too large: the time that passes between counts as used up.
     reached = earliest(work.data)
     work = replace(work, ahead=reached - clock.now().timestamp())
-    told = {each["part"]: each["left"] for each in run_tasks(spark, pieces, work.run, width=tasks)}
-    missing = [piece.part.name for piece in pieces if piece.part.name not in told]
+    left = {each["part"]: each["left"] for each in run_tasks(spark, pieces, work.run, width=tasks)}
+    missing = [piece.source.part.name for piece in pieces if piece.source.part.name not in left]
     if missing:
         raise IncompleteError(f"No task tells what became of {missing[0]}. Run the same sweep again; it goes on.")
     return [
-        Piece(piece.part, tuple((start, stop) for start, stop in told[piece.part.name]))
+        Piece(piece.source, tuple((start, stop) for start, stop in left[piece.source.part.name]))
         for piece in pieces
-        if told[piece.part.name]
+        if left[piece.source.part.name]
     ]

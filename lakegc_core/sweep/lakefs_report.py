@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,7 +19,9 @@ from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.tables.parts import Part, read_part, remove_leftovers
+from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.parts import read_part, remove_leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,9 +29,7 @@ if TYPE_CHECKING:
 HOME = "_lakefs/retention/gc/unified"
 
 
-def write(
-    spark: SparkSession, context: MarkContext, plan_folder: str, plan: Sequence[Part], before: Collection[str]
-) -> None:
+def write(spark: SparkSession, context: MarkContext, plan: Dataset, before: Collection[str]) -> None:
     """Write `deleted/`, `deleted.text/` and `summary.json` for what is about to be deleted.
 
     `before` names the parts that earlier sweeps of the mark have planned; other parts that lie there are of a plan that
@@ -38,10 +38,9 @@ def write(
     folder = f"{HOME}/{context.header.mark_id}"
     remove_leftovers(context.data, f"{folder}/deleted", before)
     remove_leftovers(context.data, f"{folder}/deleted.text", {_text_name(name) for name in before})
-    work = _Lists(context.workspace, plan_folder, context.data, folder)
-    counts = run_tasks(spark, list(plan), work.write)
+    counts = run_tasks(spark, plan.sources, _Lists(context.data, folder).write)
     store = connect(context.data)
-    if not plan:
+    if not plan.parts:
         empty = io.BytesIO()
         pq.write_table(pa.table({"address": pa.array([], pa.string())}), empty)
         store.write(f"{folder}/deleted/part-empty.parquet", empty.getvalue())
@@ -73,22 +72,20 @@ def _instant(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class _Lists:
-    """Writes one part of a plan as lakeFS lists it; a picklable value that tasks carry."""
+    """Writes one part of a plan as lakeFS lists it."""
 
-    artifacts: StoreConfig
-    plan_folder: str
     data: StoreConfig
     folder: str
 
-    def write(self, part: Part) -> Iterator[Json]:
+    def write(self, source: Source) -> Iterator[Json]:
         sink = io.BytesIO()
         lines: list[str] = []
         with pq.ParquetWriter(sink, pa.schema([("address", pa.string())]), compression="snappy") as file:
-            for batch in read_part(self.artifacts, self.plan_folder, part, ["address"]):
+            for batch in read_part(source.config, source.folder, source.part, ["address"]):
                 addresses = batch.column(0)
                 file.write_batch(pa.RecordBatch.from_arrays([addresses], names=["address"]))
                 lines += addresses.to_pylist()
         store = connect(self.data)
-        store.write(f"{self.folder}/deleted/{part.name}", sink.getvalue())
-        store.write(f"{self.folder}/deleted.text/{_text_name(part.name)}", as_lines(lines))
+        store.write(f"{self.folder}/deleted/{source.part.name}", sink.getvalue())
+        store.write(f"{self.folder}/deleted.text/{_text_name(source.part.name)}", as_lines(lines))
         yield {"rows": len(lines)}

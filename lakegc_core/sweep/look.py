@@ -146,8 +146,8 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
     rows = retained.frame(spark)
     by_hold = rows["kept_by"].startswith(f"{HOLD}:")
     read_unknown(spark, context, rows.where(~by_hold), reads.committed)
-    target = reads.held.out
-    held = held_by_path(spark, context, at_commits.path, commits.datasets[OTHERS], target.path, target.at(ELSEWHERE))
+    others = at_commits.dataset(OTHERS, commits.datasets[OTHERS], COMMITS_SCHEMA)
+    held = held_by_path(spark, context, others, reads.held.out)
     if commits.facts.kept_by.get(HOLD):
         read_unknown(spark, context, rows.where(by_hold), reads.held)
     neighbours = read_references(spark, context, out)
@@ -160,7 +160,7 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
         committed=reads.committed.datasets[Stage.COMMITTED_ADDRESSES],
         reads=reads,
         neighbours=neighbours.keys,
-        held=reads.held.datasets[Stage.COMMITTED_ADDRESSES] + target.dataset("", held.parts, ROWS_SCHEMA),
+        held=reads.held.datasets[Stage.COMMITTED_ADDRESSES] + held.addresses,
         heads=(heads.digest, commits.facts.heads),
         facts=LookFacts(staged.facts, commits.facts, reads.committed.facts, neighbours.facts),
     )

@@ -39,7 +39,7 @@ def _those(rows: DataFrame, config: StoreConfig, *, absent: bool) -> DataFrame:
 
 
 def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
-    """What lies there of objects that the sweeps of other marks deleted (columns address, size, last_modified, as this
+    """Ask what lies there of objects that sweeps of other marks deleted (columns address, size, last_modified, as this
     mark listed them): with a column outcome. The store has the last word: records may be of another moment.
 
     `already_gone`: it is not there. SEEN_AGAIN: the object that the mark listed is. Both SEEN_AGAIN and `unconfirmed`,
@@ -71,7 +71,8 @@ def _outcomes(row: dict[str, Any], found: ObjectInfo | None) -> list[str]:
 
 
 def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
-    """What became of objects that a sweep planned and told nothing of (columns address, size): with a column outcome.
+    """Find out what became of objects that a sweep planned and told nothing of (columns address, size): adds a column
+    outcome.
 
     What is gone has two rows: a delete of that sweep had no answer, and the object is gone.
     """

@@ -22,7 +22,6 @@ from lakegc_core.marks.layers import all_layers
 from lakegc_core.names import REFUSED, Outcome, Reason, Stage
 from lakegc_core.spark.session import many
 from lakegc_core.store.base import connect
-from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +77,7 @@ def find_foreign_mark(context: RepositoryContext, mark_id: str) -> ForeignMark:
 
 
 def addresses(spark: SparkSession, context: MarkContext, mark: ForeignMark) -> DataFrame:
-    """What another tool's mark calls garbage: column address, each once, relative to the namespace."""
+    """Addresses that another tool's mark calls garbage: column address, each once, relative to the namespace."""
     config, files = context.data, mark.files
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -95,9 +94,7 @@ def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> Dat
     from pyspark.sql import functions as F
 
     def findings_of(name: str) -> DataFrame:
-        parts = context.mark.require(Stage.EXPIRED_ADDRESSES).datasets[name]
-        folder = context.mark.stage_folder(Stage.EXPIRED_ADDRESSES, name)
-        return read(spark, context.workspace, folder, parts, FINDINGS_SCHEMA, ["address", "reason"])
+        return context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, name).frame(spark, "address", "reason")
 
     listed_objects = find(spark, all_layers(context)).as_frame().select("address", "size")
     outcome = F.coalesce(

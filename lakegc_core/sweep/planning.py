@@ -1,11 +1,11 @@
-"""The plan of a sweep: what a mark found expired, less what a fresh look finds referenced or cannot confirm.
+"""The plan of a sweep: objects that a mark found expired, less what a fresh look finds referenced or cannot confirm.
 
 What is planned is written as parts; everything else gets its outcome in the journal. Nothing is deleted here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,16 +33,18 @@ from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import seen_again, told_apart, told_of_unconfirmed
-from lakegc_core.sweep.record import SweepRecord
+from lakegc_core.sweep.record import PLAN, SweepRecord
 from lakegc_core.sweep.what_counts import unknown_names
-from lakegc_core.tables.dataset import DatasetFolder
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.joins import flagged
-from lakegc_core.tables.parts import Part, read, write
+from lakegc_core.tables.parts import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PLANNED, _CANDIDATES, _TOLD = "planned", "candidates", "told"
+_PLANNED = "planned"
+_CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
+_ELSEWHERE = "elsewhere"
 _JUDGED = PLAN_SCHEMA.append(OUTCOMES_SCHEMA.field("outcome"))
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
 _SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
@@ -52,17 +54,12 @@ _MOST_PARTS = 1_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What may be deleted: parts of PLAN_SCHEMA in `folder`, as `look` confirmed them. `left`: objects and bytes for
-    which the requests to lakeFS did not suffice, or that compaction may hide; None where nothing had to be asked."""
+    """Objects that may be deleted (PLAN_SCHEMA), as `look` confirmed them. `left`: objects and bytes for which the
+    requests to lakeFS did not suffice, or that compaction may hide; None where nothing had to be asked."""
 
-    folder: str
-    parts: Sequence[Part]
+    objects: Dataset
     look: Look
     left: Amount | None
-
-    @property
-    def rows(self) -> int:
-        return sum(part.rows for part in self.parts)
 
 
 @dataclass
@@ -75,16 +72,17 @@ class Planner:
     reads: Reads
     accepted: Mapping[str, str]
 
-    def plan(self, candidates: DataFrame, here: str, attempt: int, waiting: int) -> Plan:
+    def plan(self, candidates: DataFrame, attempt: int, waiting: int) -> Plan:
         """Look until no head moves meanwhile; write what may be deleted as plan parts, and journal what may not.
 
         A head that moved may have hidden from the dump what it shows now. What any of the looks found referenced is
-        rescued; after LOOKS of them the last one counts.
+        rescued; after LOOKS of them the last one counts. `waiting`: objects that are left to sweep.
         """
         from pyspark.sql import functions as F
 
         if self.context.level.gap:
             candidates = with_later_findings(self.spark, self.context, candidates)
+        here = self.record.attempt(attempt)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
         elsewhere = self.record.deleted_elsewhere()
         if elsewhere is not None:
@@ -93,28 +91,27 @@ class Planner:
             judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
         left: Amount | None = None
         for number in range(1, LOOKS + 1):
-            folder = f"{here}/look" if number == 1 else f"{here}/look-{number}"
-            look = take_look(self.spark, self.context, folder, self.reads)
+            folder = here.below("look" if number == 1 else f"look-{number}")
+            look = take_look(self.spark, self.context, folder.path, self.reads)
             self._check_neighbours(look)
-            judged, more = self._judged(judged, look, f"{folder}/reuploads")
+            judged, more = self._judged(judged, look, folder.below("reuploads"))
             left = more if left is None else left + (more or NOTHING)
             if number == LOOKS or not look.heads_moved(self.context):
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
         may_be_gone = self.record.may_have_deleted or elsewhere is not None
-        parts = self._write_plan(judged, here, attempt, _parts(waiting), may_be_gone=may_be_gone)
-        return Plan(f"{here}/plan", parts, look, left)
+        objects = self._write_plan(judged, here, attempt, _parts(waiting), may_be_gone=may_be_gone)
+        return Plan(objects, look, left)
 
-    def _told_elsewhere(self, claimed: DataFrame, here: str, attempt: int) -> DataFrame:
-        """What is gone of the candidates that sweeps of other marks deleted: address, and outcome `already_gone`. What
-        lies there all the same is a candidate like any other, and the journal says so."""
-        config, folder = self.context.workspace, f"{here}/elsewhere"
+    def _told_elsewhere(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
+        """The candidates that are gone, of those that sweeps of other marks deleted: address, and outcome
+        `already_gone`. What lies there all the same is a candidate like any other, and the journal says so."""
         asked = _stamped(seen_again(claimed, self.context.data), attempt)
-        split = {"elsewhere": folder, "outcomes": self.record.journal}
-        parts = write(asked, config, split, OUTCOMES_SCHEMA, split=_split_seen)["elsewhere"]
-        return read(self.spark, config, folder, parts, OUTCOMES_SCHEMA, ["address", "outcome"])
+        folders = {_ELSEWHERE: here.at(_ELSEWHERE), "outcomes": self.record.journal.path}
+        parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_ELSEWHERE]
+        return here.dataset(_ELSEWHERE, parts, OUTCOMES_SCHEMA).frame(self.spark, "address", "outcome")
 
-    def _judged(self, judged: DataFrame, look: Look, folder: str) -> tuple[DataFrame, Amount | None]:
+    def _judged(self, judged: DataFrame, look: Look, out: DatasetFolder) -> tuple[DataFrame, Amount | None]:
         """The candidates (with `outcome`), after what a look saw and what branches showed then; and what could
         not be asked for (None: nothing had to be)."""
         from pyspark.sql import functions as F
@@ -131,7 +128,6 @@ class Planner:
             .otherwise(F.col("outcome"))
         )
         judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
-        out = DatasetFolder(self.context.workspace, folder)
         split = out.divide(judged, dict.fromkeys((_CANDIDATES, _TOLD), _JUDGED), _split_planned)
         planned, told = (split[name].frame(self.spark) for name in (_CANDIDATES, _TOLD))
         heads = look.branch_heads(self.context)
@@ -144,12 +140,12 @@ class Planner:
         return planned.unionByName(told), asked.left
 
     def _known(self) -> Known:
-        """What marks proved of contents."""
+        """Proofs of contents, by earlier marks."""
         return known(self.context, self.context.mark.facts(ExpiredFacts).prices)
 
     def _write_plan(
-        self, judged: DataFrame, here: str, attempt: int, partitions: int, *, may_be_gone: bool
-    ) -> list[Part]:
+        self, judged: DataFrame, here: DatasetFolder, attempt: int, partitions: int, *, may_be_gone: bool
+    ) -> Dataset:
         from pyspark.sql import functions as F
 
         stamped = _stamped(judged, attempt)
@@ -161,9 +157,13 @@ class Planner:
         )
         parts = write(
             ordered,
-            self.context.workspace,
-            {"plan": f"{here}/plan", "outcomes": self.record.journal, "rescues": sweeps.rescues_folder(self.context)},
-            {"plan": PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
+            here.config,
+            {
+                PLAN: here.at(PLAN),
+                "outcomes": self.record.journal.path,
+                "rescues": sweeps.rescues_folder(self.context),
+            },
+            {PLAN: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
             split=_SplitPlan(
                 self.context.data if may_be_gone else None,
                 MinimumAge.of(self.context, xid_times),
@@ -171,7 +171,7 @@ class Planner:
                 self.record.is_begun,
             ),
         )
-        return parts["plan"]
+        return here.dataset(PLAN, parts[PLAN], PLAN_SCHEMA)
 
     def _check_neighbours(self, look: Look) -> None:
         """The look reads what neighbours noted, which no guard does. RefusedError where all of it must read."""
@@ -194,7 +194,7 @@ def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
 
 def _split_seen(table: pa.Table) -> dict[str, pa.Table]:
     seen = pc.equal(table["outcome"], SEEN_AGAIN)
-    return {"elsewhere": table.filter(pc.invert(seen)), "outcomes": table.filter(seen)}
+    return {_ELSEWHERE: table.filter(pc.invert(seen)), "outcomes": table.filter(seen)}
 
 
 def _parts(rows: int) -> int:
@@ -224,7 +224,7 @@ class _SplitPlan:
         planned = pc.equal(table["outcome"], _PLANNED)
         rescued = pc.is_in(table["outcome"], pa.array([Outcome.RESCUED, Outcome.HELD], pa.string()))
         return {
-            "plan": table.filter(planned),
+            PLAN: table.filter(planned),
             "outcomes": table.filter(pc.invert(planned)),
             "rescues": table.filter(rescued),
         }

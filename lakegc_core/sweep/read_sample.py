@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import MISSING
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, MISSING
 from lakegc_core.names import Reason, Stage
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.references.ranges.protected import protected_rows
@@ -26,7 +26,6 @@ from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, by_address, filter_of
-from lakegc_core.tables.parts import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,16 +80,11 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
     """Rows of branch, path and gone: the reason why the mark knows that the object is gone; "" where it lies there."""
     from pyspark.sql import functions as F
 
-    mark, config = context.mark, context.workspace
-    commits = mark.require(Stage.RETENTION_COMMITS).datasets
-    refs = read(spark, config, mark.stage_folder(Stage.RETENTION_COMMITS, REFS), commits[REFS], REFS_SCHEMA).where(
-        "kind = 'branch'"
-    )
-    retained = read(
-        spark, config, mark.stage_folder(Stage.RETENTION_COMMITS), commits[Stage.RETENTION_COMMITS], COMMITS_SCHEMA
-    )
+    refs = context.mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS).frame(spark)
+    retained = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA).frame(spark)
     heads = (
-        refs.join(many(retained.where("metarange_id != ''")), "commit_id")
+        refs.where("kind = 'branch'")
+        .join(many(retained.where("metarange_id != ''")), "commit_id")
         .groupBy("metarange_id")
         .agg(F.first("name").alias("branch"))
         .orderBy(F.rand())
@@ -123,20 +117,18 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
 
 @dataclass(frozen=True)
 class _KnownGone:
-    """What a mark knows as gone, by the reason; a picklable value that tasks carry."""
+    """Objects that a mark knows as gone, by the reason."""
 
     wanted: Mapping[str, Wanted]
 
     @classmethod
     def of(cls, context: MarkContext) -> _KnownGone:
-        mark, stage = context.mark, Stage.EXPIRED_ADDRESSES
-        manifest = mark.manifest(stage)
-        parts = tuple(manifest.datasets.get(MISSING, ())) if manifest else ()
-        if not parts:
+        manifest = context.mark.manifest(Stage.EXPIRED_ADDRESSES)
+        if manifest is None:
             return cls({})
-        places = ((mark.stage_folder(stage, MISSING), parts),)
-        keys = {Reason.SWEPT_BEFORE: _swept_before, Reason.MISSING: _missing}
-        return cls({why: Wanted.at(context.workspace, places, ("address", "reason"), key) for why, key in keys.items()})
+        missing = context.mark.dataset_of(manifest, FINDINGS_SCHEMA, MISSING, may_lack=True)
+        by = {Reason.SWEPT_BEFORE: _swept_before, Reason.MISSING: _missing}
+        return cls({why: missing.keys("address", "reason", by=key) for why, key in by.items()} if missing.parts else {})
 
     def divide(self, rows: pa.Table) -> dict[str, pa.Array]:
         """The paths of rows (columns address, path) by the reason why the object is gone; "": it lies there."""

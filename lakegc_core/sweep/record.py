@@ -1,4 +1,4 @@
-"""What is on record of the sweeps of a mark: numbers, sealed plans, the journal of outcomes, totals.
+"""The record of the sweeps of a mark: numbers, sealed plans, the journal of outcomes.
 
 `sweeps/<n>/plan.json` is written once, before the first delete; `outcomes/` grows batch by batch; `report.json` closes
 the sweep. What is planned and what is deleted is decided elsewhere.
@@ -6,8 +6,8 @@ the sweep. What is planned and what is deleted is decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,37 +20,22 @@ from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import Kind, Records, records_of
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
-from lakegc_core.spark.session import Mapped, clear_errors, many, moment
+from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.tables.parts import Part, list_parts, read, read_in_tasks, readable
+from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of
+from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
+from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.parts import Part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PLAN = "plan"
+"""The folder of an attempt for its plan."""
+
 FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST)
 """Outcomes after which a mark never asks for an object again: gone, or found live since."""
-
-_ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
-_WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.HELD, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
-"""Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
-
-
-_ASKED = f"outcome = '{Outcome.DELETED}' OR outcome = '{NO_ANSWER}' AND NOT elsewhere"
-_OURS = f"asked AND outcome = '{Outcome.ALREADY_GONE}'"
-"""Gone when it was asked for once more: the delete that had no answer did it."""
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: how
-    many of those that were `already_gone` the sweeps of other marks had deleted. `untold`: how many objects of the plan
-    have no outcome."""
-
-    outcomes: Mapping[str, int]
-    bytes_deleted: int
-    gone_by_sweeps: int = 0
-    untold: int = 0
 
 
 class SweepRecord:
@@ -69,7 +54,19 @@ class SweepRecord:
         self.folder = f"{context.mark.folder}/sweeps/{self.number}"
         if dry_run:
             self.folder = f"{context.mark.folder}/dry-runs/{clock.now():%Y%m%dT%H%M%S%f}"
-        self.journal = f"{self.folder}/outcomes"
+
+    @property
+    def journal(self) -> DatasetFolder:
+        """The folder of the outcomes of this sweep."""
+        return self._out.below("outcomes")
+
+    def attempt(self, number: int) -> DatasetFolder:
+        """The folder of an attempt of this sweep."""
+        return self._out.below(f"attempt-{number}")
+
+    @property
+    def _out(self) -> DatasetFolder:
+        return DatasetFolder(self._context.workspace, self.folder, self._context.header.mark_id)
 
     @property
     def location(self) -> str:
@@ -100,27 +97,28 @@ class SweepRecord:
         return [number for number in sweeps_of(self._store, self._context.mark.folder) if number < self.number]
 
     def left(self) -> DataFrame:
-        """What this sweep planned at first and its journal does not call finished."""
-        return self._without_finished(self.planned().as_frame(), self.outcomes())
+        """Objects that this sweep planned at first and its journal does not call finished."""
+        return self._without_finished(self.planned().frame(self._spark), self.outcomes())
 
-    def planned(self) -> Mapped:
+    def planned(self) -> Dataset:
         """All that this sweep planned at first; whatever it asks for, then or later, is among it."""
         record = self.plan()
-        parts = self._readable(record["folder"], [Part.from_json(part) for part in record["parts"]])
-        return read_in_tasks(self._spark, self._context.workspace, record["folder"], parts, PLAN_SCHEMA)
+        folder = DatasetFolder(self._context.workspace, record["folder"], self._context.header.mark_id)
+        parts = [Part.from_json(part) for part in record["parts"]]
+        return self._readable(folder.dataset("", parts, PLAN_SCHEMA))
 
     @property
     def unread(self) -> list[str]:
         """The files of this sweep, and of those before it, that were passed over because they do not read."""
         return sorted(key for key, reads in self._reads.items() if not reads)
 
-    def _readable(self, folder: str, parts: Sequence[Part]) -> Sequence[Part]:
+    def _readable(self, rows: Dataset) -> Dataset:
         if not self._lenient:
-            return parts
-        new = [part for part in parts if f"{folder}/{part.name}" not in self._reads]
-        good = readable(self._spark, self._context.workspace, folder, new)
-        self._reads |= {f"{folder}/{part.name}": part in good for part in new}
-        return [part for part in parts if self._reads[f"{folder}/{part.name}"]]
+            return rows
+        new = replace(rows, sources=tuple(source for source in rows.sources if _key(source) not in self._reads))
+        (good,) = readable(self._spark, [new])
+        self._reads |= {_key(source): source in good.sources for source in new.sources}
+        return replace(rows, sources=tuple(source for source in rows.sources if self._reads[_key(source)]))
 
     def deleted_elsewhere(self) -> DataFrame | None:
         """Addresses that sweeps of other marks deleted since this mark began to list, by the last known of each: the
@@ -128,7 +126,7 @@ class SweepRecord:
         say when it listed. What does not read is passed over: it may be counted twice, and nothing is stuck."""
         if self._records_since is None:
             return None
-        found = gone(self._spark, self._context, self._records_since, but=self._context.header.mark_id).as_frame()
+        found = gone(self._spark, self._records_since, but=self._context.header.mark_id).as_frame()
         # By the clock of another machine, so that the store is asked before this is believed.
         is_since = found["at"] >= moment(self._listed_at - clock.APART)
         return found.where(found["mark_id"].isNotNull() & is_since).select("address")
@@ -140,32 +138,30 @@ class SweepRecord:
         if self._context.header.format != FORMAT:
             return None
         own, records = self._context.header.mark_id, records_of(self._context, self._listed_at)
-        if not any(each.kind == Kind.SWEPT and each.mark_id != own and each.parts for each in records.found):
+        if not any(each.kind == Kind.SWEPT and each.mark_id != own and each.rows.parts for each in records.found):
             return None
-        return readable_records(self._spark, self._context.workspace, records)
+        return readable_records(self._spark, records)
 
     @property
     def _listed_at(self) -> float:
         return self._context.mark.require(Stage.NAMESPACE_LISTING).started_at
 
     def taken_back(self) -> list[dict[str, Any]]:
-        """What sweeps of other marks had counted of objects that this one found there all the same."""
+        """Objects that this sweep found there all the same, as sweeps of other marks had counted them."""
         if not self._is_taken_up and self._records_since is None:
             return []  # nobody looked for such objects
-        folder, config = self.journal, self._context.workspace
-        parts = self._readable(folder, list_parts(config, folder))
-        rows = read(self._spark, config, folder, parts, OUTCOMES_SCHEMA)
+        rows = self._readable(self.journal.listed(OUTCOMES_SCHEMA)).frame(self._spark)
         seen = rows.where(rows["outcome"] == SEEN_AGAIN).select("address").distinct()
         with clear_errors():
             if not seen.limit(1).count():
                 return []
         records = records_of(self._context)
         others = tuple(each for each in records.found if each.mark_id != self._context.header.mark_id)
-        records = readable_records(self._spark, config, Records(others))
-        return taken_back(gone(self._spark, self._context, records).as_frame().join(many(seen), "address"))
+        records = readable_records(self._spark, Records(others))
+        return taken_back(gone(self._spark, records).as_frame().join(many(seen), "address"))
 
     def others_are_open(self) -> bool:
-        """Whether sweeps of other marks broke off: they may have deleted what no journal names."""
+        """True if sweeps of other marks broke off: they may have deleted what no journal names."""
         folders = (self._context.artifacts(each).folder for each in marks(self._context.workspace, self._context.home))
         names = (
             files_of(self._store, folder, number)
@@ -186,7 +182,7 @@ class SweepRecord:
         return {part["name"] for folder in folders for part in self._plan(folder)["parts"]}
 
     def lost_before(self) -> int:
-        """How many objects earlier sweeps of this mark report as lost."""
+        """The number of objects that earlier sweeps of this mark report as lost."""
         lost = 0
         for number in self._numbers_before:
             # A sweep that broke off has none: a dry run passes it over.
@@ -197,7 +193,7 @@ class SweepRecord:
     def nothing_to_do(self) -> dict[str, int]:
         """The outcomes of a sweep that finds nothing left. A retry must not turn green what was lost before."""
         lost = self.lost_before()
-        return {each.value: 0 for each in _ALWAYS_SHOWN} | ({Outcome.LOST.value: lost} if lost else {})
+        return {each.value: 0 for each in ALWAYS_SHOWN} | ({Outcome.LOST.value: lost} if lost else {})
 
     def plan(self) -> dict[str, Any]:
         """plan.json, after checking that nobody changed it and that it belongs to this mark."""
@@ -220,16 +216,18 @@ class SweepRecord:
             self._reads[key] = False
             return {"folder": folder, "parts": []}
 
-    def begin(self, parts: Sequence[Part], folder: str, more: Mapping[str, Any]) -> None:
-        """Seal the plan. From here on objects may be deleted. RefusedError if somebody else has sealed one."""
+    def begin(self, plan: Dataset, attempt: int, more: Mapping[str, Any]) -> None:
+        """Seal the plan of an attempt. From here on objects may be deleted. RefusedError if somebody else has sealed
+        one. `more`: what plan.json tells besides."""
         record = {
             "repository": self._context.header.repository,
             "mark_id": self._context.header.mark_id,
             "sweep": self.number,
             "planned_at": clock.now().timestamp(),
             "mark_digest": self._context.mark.require("expired_addresses").digest,
-            "folder": folder,
-            "parts": [asdict(part) for part in parts],
+            "attempt": attempt,
+            "folder": self.attempt(attempt).at(PLAN),
+            "parts": [asdict(part) for part in plan.parts],
             **more,
         }
         # A record of numbers and names only, so that what is read back has the digest of what was written.
@@ -252,59 +250,20 @@ class SweepRecord:
 
     def outcomes(self) -> DataFrame:
         """The journal of this sweep: every outcome of every attempt since its plan was sealed."""
-        return self._sealed_outcomes(self.number) if self.is_begun else self._outcomes(self.journal)
+        return self._sealed_outcomes(self.number) if self.is_begun else self._outcomes(self.folder)
 
     def totals(self) -> Totals:
-        """Final outcomes: of several outcomes of an object, that of the last attempt counts. Before the plan is sealed
-        nothing is planned.
-
-        What is gone after a delete that had no answer, in this sweep or one before it, is `deleted`: that did it,
-        unless the sweep of another mark says that it did.
-        """
+        """Final outcomes, see `totals_of`. Before the plan is sealed nothing is planned."""
         from pyspark.sql import functions as F
 
-        weight = F.coalesce(*(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)))
-        told = self.outcomes().withColumn("own", F.lit(True))
+        outcomes = self.outcomes().withColumn("own", F.lit(True))
         for before in self._unanswered_before():
-            told = told.unionByName(before.withColumn("own", F.lit(False)))
-        told = self._beside_others(told).withColumn("planned", F.lit(False))
+            outcomes = outcomes.unionByName(before.withColumn("own", F.lit(False)))
+        outcomes = self._beside_others(outcomes).withColumn("planned", F.lit(False))
         if self.is_begun:
-            planned = self.planned().as_frame().select("address").withColumn("own", F.lit(False))
-            told = told.unionByName(planned.withColumn("planned", F.lit(True)), allowMissingColumns=True)
-        with clear_errors():
-            rows = (
-                told.groupBy("address")
-                .agg(
-                    F.max_by("outcome", F.struct("attempt", F.coalesce(weight, F.lit(0)))).alias("outcome"),
-                    F.max(F.expr(_ASKED)).alias("asked"),
-                    F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
-                    F.max("size").alias("size"),
-                    F.max("own").alias("own"),
-                    F.max("elsewhere").alias("elsewhere"),
-                    F.max("planned").alias("planned"),
-                )
-                .where("own OR planned")
-                .withColumn("outcome", F.expr(f"CASE WHEN {_OURS} THEN '{Outcome.DELETED}' WHEN own THEN outcome END"))
-                # What was deleted and is lost now has freed its bytes all the same; what is still there has not.
-                .withColumn(
-                    "bytes",
-                    F.when(F.col("outcome") == Outcome.DELETED, F.col("size")).when(
-                        F.col("outcome") == Outcome.LOST, F.col("freed")
-                    ),
-                )
-                .withColumn("by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND elsewhere"))
-                .groupBy("outcome")
-                .agg(
-                    F.count("*").alias("objects"),
-                    F.sum("bytes").alias("bytes"),
-                    F.count_if("by_others").alias("by_others"),
-                )
-                .collect()
-            )
-        counts = {row["outcome"]: row["objects"] for row in rows}
-        untold = counts.pop(None, 0)
-        found = {each.value: 0 for each in _ALWAYS_SHOWN} | counts
-        return Totals(found, sum(row["bytes"] or 0 for row in rows), sum(row["by_others"] for row in rows), untold)
+            planned = self.planned().frame(self._spark, "address").withColumn("own", F.lit(False))
+            outcomes = outcomes.unionByName(planned.withColumn("planned", F.lit(True)), allowMissingColumns=True)
+        return totals_of(outcomes)
 
     def _beside_others(self, outcomes: DataFrame) -> DataFrame:
         """The outcomes, with column `elsewhere`: whether the sweep of another mark says that it deleted the object."""
@@ -318,12 +277,13 @@ class SweepRecord:
         return joined.withColumn("elsewhere", F.coalesce("elsewhere", F.lit(False)))
 
     def check_sums(self, totals: Totals) -> int:
-        """How many objects were planned, after checking that each has an outcome: nothing is left over."""
+        """The number of planned objects, after checking that each has an outcome: nothing is left over."""
         planned = sum(int(part["rows"]) for part in self.plan()["parts"])
         if totals.untold:
             raise IncompleteError(
                 f"{totals.untold:,} of {planned:,} planned objects have no outcome in the journal at "
-                f"{self._context.workspace.root}/{self.journal}. Run the same sweep again; it goes on where it stopped."
+                f"{self._context.workspace.root}/{self.journal.path}. Run the same sweep again; it goes on where it "
+                "stopped."
             )
         return planned
 
@@ -347,17 +307,21 @@ class SweepRecord:
             yield outcomes.where(outcomes["outcome"] == NO_ANSWER).withColumn("attempt", F.lit(0))
 
     def _sealed_outcomes(self, number: int) -> DataFrame:
-        """What a sweep journalled since its plan was sealed. Attempts that broke off before that planned other objects,
-        by other rules, and deleted nothing: they count for nobody."""
+        """Outcomes that a sweep journalled since its plan was sealed. Attempts that broke off before that planned other
+        objects, by other rules, and deleted nothing: they count for nobody."""
         folder = f"{self._context.mark.folder}/sweeps/{number}"
         try:
             first = self._plan(folder).get("attempt", 1)
         except ObjectNotFoundError:
-            return self._outcomes(f"{folder}/outcomes").limit(0)
-        outcomes = self._outcomes(f"{folder}/outcomes")
+            return self._outcomes(folder).limit(0)
+        outcomes = self._outcomes(folder)
         return outcomes.where(outcomes["attempt"] >= first)
 
-    def _outcomes(self, journal: str) -> DataFrame:
-        parts = self._readable(journal, list_parts(self._context.workspace, journal))
-        rows = read(self._spark, self._context.workspace, journal, parts, OUTCOMES_SCHEMA)
+    def _outcomes(self, folder: str) -> DataFrame:
+        journal = replace(self._out, path=f"{folder}/outcomes").listed(OUTCOMES_SCHEMA)
+        rows = self._readable(journal).frame(self._spark)
         return rows.where(rows["outcome"] != SEEN_AGAIN)  # which is no outcome: another row has that
+
+
+def _key(source: Source) -> str:
+    return f"{source.folder}/{source.part.name}"

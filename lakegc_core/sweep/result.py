@@ -1,4 +1,4 @@
-"""What a sweep comes to, in figures and in sentences."""
+"""The result of a sweep, in figures and in sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakegc_core.names import FAILED, Outcome
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What became of the objects of one sweep. `outcomes` counts objects by final outcome, failures by code."""
+    """The result of one sweep. `outcomes` counts objects by final outcome, failures by code."""
 
     repository: str
     mark_id: str
@@ -42,7 +42,7 @@ class SweepResult:
 
     @property
     def trouble(self) -> str:
-        """What went wrong and what to do, in sentences; empty when nothing did."""
+        """Sentences on what went wrong and what to do; empty when nothing did."""
         said = []
         if self.lost:
             said.append(

@@ -8,7 +8,7 @@ journal ends; one that left failures is followed by another. How a batch is dele
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +26,20 @@ from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import Store, connect
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
-from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import absent, present, settled
 from lakegc_core.sweep.other_tools import ForeignMark
 from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.read_sample import Sample, read_again, take_sample
-from lakegc_core.sweep.record import SweepRecord, Totals
+from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.spinning import Spinning
+from lakegc_core.sweep.totals import Totals
 from lakegc_core.sweep.waves import Waves
 from lakegc_core.sweep.what_counts import as_swept, check_level, check_min_age, effective_level, stricter_than_mark
+from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
-from lakegc_core.tables.parts import Part, read, rows_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,7 +125,9 @@ class _Sweep:
         self.waiting: Mapping[str, int] = {}  # objects and bytes: see `SweepResult`
 
     def run(self) -> SweepResult:
-        candidates = self.record.left() if self.record.is_begun else self.record.unfinished(self._expired())
+        candidates = (
+            self.record.left() if self.record.is_begun else self.record.unfinished(self._expired.frame(self.spark))
+        )
         listed: DataFrame | None = None  # by another tool's mark
         if self.only is not None:
             if self.record.is_begun:
@@ -133,20 +136,19 @@ class _Sweep:
                 listed = other_tools.addresses(self.spark, self.context, self.only)
                 candidates = candidates.join(many(listed), "address", "left_semi")
         is_whole = listed is None and not self.record.may_have_deleted
-        waiting = rows_of(self._expired_parts) if is_whole else _count(candidates)
+        waiting = self._expired.rows if is_whole else _count(candidates)
         if waiting == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
         while True:
             attempt = self.record.next_attempt()
-            here = f"{self.record.folder}/attempt-{attempt}"
-            plan = self.planner.plan(candidates, here, attempt, waiting)
+            plan = self.planner.plan(candidates, attempt, waiting)
             if listed is not None and not self.record.is_begun:
                 self._journal(other_tools.refused(self.spark, self.context, listed), attempt)
             if plan.left is not None and not self.record.is_begun:
                 self.waiting = asdict(plan.left)
             if self.call.dry_run:
                 totals = self.record.totals()
-                return replace(self._result(totals.outcomes, 0, plan.rows), planned_bytes=self._bytes_of(plan))
+                return replace(self._result(totals.outcomes, 0, plan.objects.rows), planned_bytes=self._bytes_of(plan))
             if not self.record.is_begun:
                 self._begin(plan, attempt)
             if self.waves.delete(plan, attempt):
@@ -162,29 +164,27 @@ class _Sweep:
                 "nothing to close."
             )
         attempt, is_known = self.record.next_attempt(), self.context.header.format == FORMAT
-        told = settled(self.record.left(), self.context.data)
-        self._journal(told, attempt)
+        self._journal(settled(self.record.left(), self.context.data), attempt)
         look = self._look_again(attempt + 1) if is_known else None
         return self._conclude(look, closed=True)
 
     def _bytes_of(self, plan: Plan) -> int:
         from pyspark.sql import functions as F
 
-        rows = read(self.spark, self.context.workspace, plan.folder, plan.parts, PLAN_SCHEMA, ["size"])
+        rows = plan.objects.frame(self.spark, "size")
         with clear_errors():
             return int(rows.agg(F.sum("size")).collect()[0][0] or 0)
 
     def _begin(self, plan: Plan, attempt: int) -> None:
         """Publish and seal the plan of an attempt."""
         self._check_lease()
-        lakefs_report.write(self.spark, self.context, plan.folder, plan.parts, self.record.parts_before())
+        lakefs_report.write(self.spark, self.context, plan.objects, self.record.parts_before())
         more = {
             "guards": [asdict(each) for each in self.call.verdicts],
             "look_began_at": plan.look.began_at,
-            "attempt": attempt,
             "only": self.only.name if self.only else None,
         }
-        self.record.begin(plan.parts, plan.folder, more)
+        self.record.begin(plan.objects, attempt, more)
 
     def _check_same_list(self, only: ForeignMark) -> None:
         """To go on with a sweep of more than was asked for would delete what nobody meant now."""
@@ -201,15 +201,11 @@ class _Sweep:
 
         at = moment(clock.now().timestamp())
         rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
-        write(rows, self.context.workspace, {"outcomes": self.record.journal}, OUTCOMES_SCHEMA)
-
-    def _expired(self) -> DataFrame:
-        folder = self.context.mark.stage_folder(Stage.EXPIRED_ADDRESSES)
-        return read(self.spark, self.context.workspace, folder, self._expired_parts, FINDINGS_SCHEMA)
+        self.record.journal.put("", rows, OUTCOMES_SCHEMA)
 
     @property
-    def _expired_parts(self) -> Sequence[Part]:
-        return self.context.mark.require(Stage.EXPIRED_ADDRESSES).datasets[Stage.EXPIRED_ADDRESSES]
+    def _expired(self) -> Dataset:
+        return self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
 
     def _check_lease(self) -> None:
         if self.call.lease is not None:
@@ -220,7 +216,7 @@ class _Sweep:
 
         Staged entries, rules, branches, tags and all that they retain: whatever came back since the last look is seen.
         """
-        look = take_look(self.spark, self.context, f"{self.record.folder}/attempt-{attempt}/look", self.reads)
+        look = take_look(self.spark, self.context, self.record.attempt(attempt).below("look").path, self.reads)
         self._record_lost(look, attempt)
         return look
 
@@ -262,7 +258,7 @@ class _Sweep:
             self._journal(there, self.record.next_attempt())
 
     def _gone_by(self, totals: Totals) -> dict[str, Any]:
-        """Whose deletes what was `already_gone` was."""
+        """Find out whose deletes the objects that were `already_gone` were."""
         others = totals.outcomes.get(Outcome.ALREADY_GONE, 0) - totals.gone_by_sweeps
         is_known = not others or not self.record.others_are_open()
         return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": others if is_known else None}
@@ -270,7 +266,7 @@ class _Sweep:
     def _record_lost(self, look: Look, attempt: int) -> None:
         from pyspark.sql import functions as F
 
-        referred = among(self.spark, self.record.planned(), look.live())
+        referred = among(self.spark, self.record.planned().mapped(self.spark), look.live())
         lost = absent(referred.as_frame(), self.context.data)
         self._journal(lost.withColumn("outcome", F.lit(Outcome.LOST)), attempt)
 
@@ -305,7 +301,7 @@ def _count(rows: DataFrame) -> int:
 
 
 def _keeps(store: Store) -> dict[str, Any]:
-    """What the store says of the deleted: does it keep them, and until when?"""
+    """Ask the store about the deleted: does it keep them, and until when?"""
     try:
         probe = store.probe()
     except StoreError:

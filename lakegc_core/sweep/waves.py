@@ -13,14 +13,14 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.lease import Lease
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import clear_errors
-from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, run_wave
+from lakegc_core.sweep.deletion import Deletion, Piece, run_wave
 from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.joins import among
-from lakegc_core.tables.parts import read_in_tasks, spark_width
+from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,14 +43,14 @@ class Waves:
         After the last wave there is no glance: the look that follows it (`_finish`) asks for refs and rules anew, and
         for all else that may have changed.
         """
-        pieces = [Piece(part) for part in plan.parts]
+        pieces = [Piece(source) for source in plan.objects.sources]
         glance = Glance(self.spark, self.context, plan.look)
         expires = plan.look.began_at + self.context.level.look_validity.total_seconds()
         number = 0
         scale = self.context.settings.scale
         # A ceiling is shared by the tasks that run side by side, so there are no more than are told.
         tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
-        self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.rows:,} objects")
+        self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.objects.rows:,} objects")
         while pieces:
             if self._came_back(glance, plan):
                 self.context.say(f"{Stage.SWEPT_REPORT}: refs or rules have changed; looking again")
@@ -60,7 +60,7 @@ class Waves:
             now = clock.now().timestamp()
             if now >= expires:
                 if number == 0:
-                    self.spinning.late(now - plan.look.began_at, plan.rows)
+                    self.spinning.late(now - plan.look.began_at, plan.objects.rows)
                 self.context.say(f"{Stage.SWEPT_REPORT}: the look is too old; looking again")
                 return False
             until = min(expires, now + self.context.level.watch_interval.total_seconds())
@@ -72,11 +72,9 @@ class Waves:
         return True
 
     def _work(self, plan: Plan, attempt: int, until: float, rate: float) -> Deletion:
-        """What each task of a wave does. `until`: unix seconds; `rate`: objects a second."""
+        """The work of each task of a wave. `until`: unix seconds; `rate`: objects a second."""
         return Deletion(
             data=self.context.data,
-            artifacts=self.context.workspace,
-            plan_folder=plan.folder,
             journal=self.record.journal,
             attempt=attempt,
             namespace=self.context.namespace,
@@ -89,13 +87,13 @@ class Waves:
         )
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:
-        """Right before a wave: does any object of the plan belong to a head or tag that appeared since the look?"""
+        """Ask right before a wave: does any object of the plan belong to a head or tag that appeared since the look?"""
         if glance.rules_changed():
             return True
         metaranges = glance.new_metaranges()
         if not metaranges:
             return False
         seen = glance.read(metaranges)
-        planned = read_in_tasks(self.spark, self.context.workspace, plan.folder, plan.parts, PLAN_SCHEMA)
+        planned = plan.objects.mapped(self.spark)
         with clear_errors():
             return bool(among(self.spark, planned, seen.live()).as_frame().limit(1).count())

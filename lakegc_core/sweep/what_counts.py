@@ -1,4 +1,4 @@
-"""What counts at a sweep: in every setting the stricter of what the mark was begun with and what lakegc.yaml says now.
+"""The settings of a sweep: of each the stricter of what the mark was begun with and what lakegc.yaml says now.
 
 A setting that lakegc.yaml leaves out says nothing against the mark's. What is done with the settings is decided where
 they are read.
@@ -83,6 +83,6 @@ def check_min_age(context: MarkContext) -> None:
 
 
 def unknown_names(context: MarkContext) -> bool:
-    """Whether a sweep deletes what lies below data/ under names that lakeFS never gives: if the mark was made so, and
+    """True if a sweep deletes what lies below data/ under names that lakeFS never gives: if the mark was made so, and
     lakegc.yaml still says so."""
     return context.header.collect_unknown_names and context.policy.collect_unknown_names

@@ -6,16 +6,18 @@ How a part is written and checked is in `parts`, how keys are looked up in `key_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakegc_core.spark.session import Mapped
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.spark.session import Json, Mapped, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, Make, columns_of, rows_of_feeds
 from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address
-from lakegc_core.tables.parts import Part, read_part, write
+from lakegc_core.tables.parts import Part, list_parts, read_part, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,6 +85,25 @@ class Dataset:
             yield from read_part(source.config, source.folder, source.part, columns or None)
 
 
+def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:
+    """The same datasets without the parts whose bytes are not those that were written. Each part is read through for
+    it, on the executors."""
+
+    def task(place: tuple[int, int]) -> Iterator[Json]:
+        number, source = place[0], datasets[place[0]].sources[place[1]]
+        with suppress(CorruptFileError):
+            for _ in read_part(source.config, source.folder, source.part):
+                pass
+            yield {"dataset": number, "source": place[1]}
+
+    places = [(number, each) for number, dataset in enumerate(datasets) for each in range(len(dataset.sources))]
+    good = {(result["dataset"], result["source"]) for result in run_tasks(spark, places, task)}
+    return [
+        replace(dataset, sources=tuple(source for each, source in enumerate(dataset.sources) if (number, each) in good))
+        for number, dataset in enumerate(datasets)
+    ]
+
+
 @dataclass(frozen=True)
 class DatasetFolder:
     """A place where datasets are put down. `layer`: the mark that they belong to."""
@@ -102,6 +123,10 @@ class DatasetFolder:
     def dataset(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Dataset:
         """A dataset that was put down here in these parts."""
         return Dataset(schema, tuple(Source(self.config, self.at(name), part, self.layer) for part in parts))
+
+    def listed(self, schema: pa.Schema) -> Dataset:
+        """The parts that lie in this folder now: in a journal each counts as soon as it is there, see `list_parts`."""
+        return self.dataset("", list_parts(self.config, self.path), schema)
 
     def put(
         self, name: str, rows: DataFrame | Mapped, schema: pa.Schema, summarise: Summarise | None = None

@@ -10,7 +10,6 @@ import bisect
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError, StoreError
 from lakegc_core.names import Outcome
-from lakegc_core.spark.session import Json, Mapped, empty, run_on_rows, run_tasks
+from lakegc_core.spark.session import Json, Mapped, empty, run_on_rows
 from lakegc_core.store.base import StoreConfig, connect
 
 if TYPE_CHECKING:
@@ -175,19 +174,6 @@ def part_named(key: str, size: int) -> Part | None:
     name = key.rpartition("/")[2]
     told = re.fullmatch(r"part-([0-9]+)-([0-9a-f]{64})\.parquet", name)
     return None if told is None else Part(name, int(told[1]), size, told[2])
-
-
-def readable(spark: SparkSession, config: StoreConfig, folder: str, parts: Sequence[Part]) -> list[Part]:
-    """Those of some parts whose bytes are the ones that were written; each is read through for it, on the executors."""
-
-    def task(part: Part) -> Iterator[Json]:
-        with suppress(CorruptFileError):
-            for _ in read_part(config, folder, part):
-                pass
-            yield {"part": part.name}
-
-    names = {result["part"] for result in run_tasks(spark, parts, task)}
-    return [part for part in parts if part.name in names]
 
 
 def remove_leftovers(config: StoreConfig, folder: str, keep: Collection[str] = ()) -> None:

@@ -23,7 +23,7 @@ from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 
 def _no_rescues(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sweeps, "rescues", lambda spark, context: sweeps.Rescues(()))
+    patch.setattr(sweeps, "rescues", lambda spark, context: sweeps.Rescues())
 
 
 def _expired_and_kept(mark: MarkArtifacts) -> Dataset:

@@ -220,11 +220,6 @@ DELETES = (
         ),
         ("two collectors seal one plan", "encode(value), if_absent=True)", "encode(value))"),
         (
-            "an earlier attempt's graver outcome counts",
-            'F.struct("attempt", F.coalesce(weight, F.lit(0)))',
-            'F.struct(F.coalesce(weight, F.lit(0)), "attempt")',
-        ),
-        (
             "planned objects may be without an outcome",
             "        if totals.untold:\n",
             "        if totals.untold > planned:\n",
@@ -233,6 +228,15 @@ DELETES = (
             "attempts before the plan was sealed count",
             'return outcomes.where(outcomes["attempt"] >= first)',
             "return outcomes",
+        ),
+    ),
+    *of(
+        "lakegc_core/sweep/totals.py",
+        f"{_SWEPT}/test_totals.py",
+        (
+            "an earlier attempt's graver outcome counts",
+            'F.struct("attempt", F.coalesce(weight, F.lit(0)))',
+            'F.struct(F.coalesce(weight, F.lit(0)), "attempt")',
         ),
     ),
     *of(

@@ -48,7 +48,7 @@ def _die(*arguments: object) -> None:
 
 def _half_a_wave(run_wave: Callable[..., list[Piece]]) -> Callable[..., list[Piece]]:
     def half(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> list[Piece]:
-        run_wave(spark, [Piece(piece.part, ((0, (piece.rows + 1) // 2),)) for piece in pieces], work, tasks)
+        run_wave(spark, [Piece(piece.source, ((0, (piece.rows + 1) // 2),)) for piece in pieces], work, tasks)
         raise Crash
 
     return half

@@ -1,1 +1,1 @@
-"""Which commits count."""
+"""The commits that count."""

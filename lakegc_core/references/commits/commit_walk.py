@@ -1,7 +1,6 @@
 """Walks the commit graph, as one task on an executor: reads lakeFS's dump, the refs and the server's own list, decides.
 
-The rule itself is in `lakegc_core.policy.retention`; what is asked of the server, and in which order, in
-`stages.retention_commits`.
+The rule itself is in `lakegc_core.policy.retention`; what is asked of the server, and in which order, in `retained`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from lakegc_core.policy.retention import NamedCommits, Rules, held_rows, idle_ho
 from lakegc_core.references.commits.dump_files import DumpFiles
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.tables.parts import Part, PartWriter, part_results, read_part
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import PartWriter, part_results
 
 REFS = "refs"
 OTHERS = "others"
@@ -46,7 +46,7 @@ REFS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """A task over the commit graph, on an executor: a picklable value. `extra`: commits that the dump does not have."""
+    """A task over the commit graph, on an executor. `extra`: commits that the dump does not have."""
 
     extra: tuple[Json, ...] = ()
 
@@ -57,13 +57,14 @@ class Walk:
 
 @dataclass(frozen=True)
 class CommitWalk(Walk):
-    """Reads the dump, the refs and the server's CSV, and decides; runs as one task on an executor."""
+    """Reads the dump, the refs and the server's CSV, and decides; runs as one task on an executor. Retained commits go
+    to `out` itself, others and unlisted refs to folders in it. `former`: heads and tags as the mark before saw them."""
 
     outputs: StoreConfig
     data: StoreConfig
-    artifacts: StoreConfig
-    folder: str
-    refs: tuple[Part, ...]
+    out: DatasetFolder
+    refs: Dataset
+    former: Dataset
     prefix: str
     commits_metarange: str
     branches_metarange: str
@@ -74,8 +75,6 @@ class CommitWalk(Walk):
     holds: tuple[str, ...]
     now: int
     margin: int
-    former_folder: str = ""
-    former: tuple[Part, ...] = ()  # heads and tags as the mark before saw them
 
     def run(self) -> Iterator[Json]:
         graph, unknown = self._dump().graph(self.commits_metarange, self.extra)
@@ -93,9 +92,9 @@ class CommitWalk(Walk):
         counting = NamedCommits(heads, protected, held)
         kept = retain(graph, counting, self.rules, self.now, margin=self.margin, server=server).kept_by
         ours = retain(graph, counting, self.rules, self.now, margin=self.margin).kept_by
-        yield from self._write(Stage.RETENTION_COMMITS, self.folder, ids, metaranges, kept)
+        yield from self._write(Stage.RETENTION_COMMITS, self.out.path, ids, metaranges, kept)
         others = {number: "not retained" for number in range(len(ids)) if number not in kept}
-        yield from self._write(OTHERS, f"{self.folder}/{OTHERS}", ids, metaranges, others)
+        yield from self._write(OTHERS, self.out.at(OTHERS), ids, metaranges, others)
         server_rows = set(server)
         yield {
             "facts": {
@@ -122,7 +121,7 @@ class CommitWalk(Walk):
     def _write(
         self, dataset: str, folder: str, ids: Sequence[str], metaranges: Sequence[str], chosen: Mapping[int, str]
     ) -> Iterator[Json]:
-        writer = PartWriter(self.artifacts, folder, COMMITS_SCHEMA)
+        writer = PartWriter(self.out.config, folder, COMMITS_SCHEMA)
         columns = [
             pa.array([ids[number] for number in chosen], pa.string()),
             pa.array([metaranges[number] for number in chosen], pa.string()),
@@ -133,15 +132,10 @@ class CommitWalk(Walk):
 
     def _former(self) -> set[str]:
         """Commits that heads and tags pointed at when the mark before was made."""
-        return {
-            commit_id
-            for part in self.former
-            for batch in read_part(self.artifacts, self.former_folder, part, ["commit_id"])
-            for commit_id in batch.column(0).to_pylist()
-        }
+        return {each for batch in self.former.batches("commit_id") for each in batch.column(0).to_pylist()}
 
     def _write_refs(self, refs: Sequence[Json]) -> Iterator[Json]:
-        writer = PartWriter(self.artifacts, f"{self.folder}/{REFS}", REFS_SCHEMA)
+        writer = PartWriter(self.out.config, self.out.at(REFS), REFS_SCHEMA)
         writer.write(pa.RecordBatch.from_pylist(list(refs), schema=REFS_SCHEMA))
         yield from part_results(REFS, writer.close())
 
@@ -162,11 +156,10 @@ class CommitWalk(Walk):
 
         listed: set[tuple[str, str, str]] = set()
         unlisted: list[Json] = []
-        for part in self.refs:
-            for batch in read_part(self.artifacts, f"{self.folder}/{REFS}", part):
-                for ref in batch.to_pylist():
-                    add(ref["kind"], ref["name"], ref["commit_id"])
-                    listed.add((ref["kind"], ref["name"], ref["commit_id"]))
+        for batch in self.refs.batches():
+            for ref in batch.to_pylist():
+                add(ref["kind"], ref["name"], ref["commit_id"])
+                listed.add((ref["kind"], ref["name"], ref["commit_id"]))
         for kind, metarange_id in (("branch", self.branches_metarange), ("tag", self.tags_metarange)):
             for table in self._dump().tables(metarange_id, functools.partial(graveler.read_refs, entity=kind)):
                 for ref in table.to_pylist():

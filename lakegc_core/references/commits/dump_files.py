@@ -16,8 +16,7 @@ from lakegc_core.store.base import StoreConfig, connect
 
 @dataclass(frozen=True)
 class DumpFiles:
-    """The metaranges and ranges that a dump consists of; a picklable value that tasks carry. `prefix`: where they lie
-    in the namespace."""
+    """The metaranges and ranges that a dump consists of. `prefix`: where they lie in the namespace."""
 
     data: StoreConfig
     prefix: str

@@ -28,6 +28,7 @@ from lakegc_core.policy.retention import Rules, rules_json
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
 from lakegc_core.references.commits.rules_memory import remember
 from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, parts_of
 
 if TYPE_CHECKING:
@@ -59,9 +60,10 @@ def find_retained(
     """
     began = clock.now().timestamp()
     said = _RulesAndDump.ask(context)
-    digest, refs = _refs(context, f"{folder}/{REFS}")
+    out = DatasetFolder(context.workspace, folder, context.header.mark_id)
+    digest, refs = _refs(context, out.at(REFS))
     refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
-    walk = _commit_walk(context, said, folder, refs, former)
+    walk = _commit_walk(context, said, out, refs, former)
     results = walk_until_known(partial(run_tasks, spark), context, walk)
     facts = CommitsFacts(
         **next(result["facts"] for result in results if "facts" in result),
@@ -82,8 +84,8 @@ def find_retained(
 
 @dataclass(frozen=True)
 class _RulesAndDump:
-    """What lakeFS says of its commits: the rules in force, its own list of retained commits (None without rules), and
-    its dump. `judged_by`: the rules to judge by; `memories`: from how many they are united."""
+    """Answers of lakeFS about its commits: the rules in force, its own list of retained commits (None without rules),
+    and its dump. `judged_by`: the rules to judge by; `memories`: from how many they are united."""
 
     in_force: Rules | None
     judged_by: Rules | None
@@ -102,15 +104,16 @@ class _RulesAndDump:
 
 
 def _commit_walk(
-    context: MarkContext, said: _RulesAndDump, folder: str, refs: Sequence[Part], former: MarkArtifacts | None
+    context: MarkContext, said: _RulesAndDump, out: DatasetFolder, refs: Sequence[Part], former: MarkArtifacts | None
 ) -> CommitWalk:
     header, dump, prepared = context.header, said.dump, said.prepared
+    before = former.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS) if former else Dataset(REFS_SCHEMA)
     return CommitWalk(
         outputs=context.outputs,
         data=context.data,
-        artifacts=context.workspace,
-        folder=folder,
-        refs=tuple(refs),
+        out=out,
+        refs=out.dataset(REFS, refs, REFS_SCHEMA),
+        former=before,
         prefix=header.block_prefix,
         commits_metarange=dump.commits_metarange_id,
         branches_metarange=dump.branches_metarange_id,
@@ -119,8 +122,6 @@ def _commit_walk(
         rules=said.judged_by,
         protect_tags=header.protect_tags,
         holds=tuple(sorted({*header.holds, *context.policy.holds})),
-        former_folder=former.stage_folder(Stage.RETENTION_COMMITS, REFS) if former else "",
-        former=tuple(former.require(Stage.RETENTION_COMMITS).datasets[REFS]) if former else (),
         now=int(clock.now().timestamp() * _SECOND),
         margin=int(context.level.retention_margin.total_seconds() * _SECOND),
     )

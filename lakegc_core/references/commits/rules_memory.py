@@ -1,4 +1,4 @@
-"""What the GC rules were, as far as lakegc has seen: a shorter rule takes effect only after a while.
+"""The GC rules as they were, as far as lakegc has seen: a shorter rule takes effect only after a while.
 
 A mistaken rule would be confirmed by every later mark, so that no second look could stop it. Each change that a mark or
 a look sees is recorded; how rules of several times are united is pure.

@@ -1,1 +1,1 @@
-"""What commits hold: metaranges and ranges."""
+"""Metaranges and ranges: what commits hold."""

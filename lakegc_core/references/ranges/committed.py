@@ -9,17 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.elsewhere import ELSEWHERE, authorities, merged
+from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, merged
 from lakegc_core.marks.layers import below
 from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
 from lakegc_core.policy.holds import PATH
-from lakegc_core.references.commits.commit_walk import OTHERS
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.ranges.held_paths import HELD, held_by_path
 from lakegc_core.references.ranges.idle_paths import idle_paths
 from lakegc_core.references.ranges.range_counts import read_changes
-from lakegc_core.tables.parts import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,22 +26,20 @@ if TYPE_CHECKING:
 
 def read_committed(spark: SparkSession, context: MarkContext) -> StageOutput[CommittedFacts]:
     """Read what the mark's retained commits refer to, and find what holds keep by path."""
-    commits = context.mark.require(Stage.RETENTION_COMMITS).datasets[Stage.RETENTION_COMMITS]
-    folder = context.mark.stage_folder(Stage.RETENTION_COMMITS)
-    expected = context.mark.facts(CommitsFacts).retained_metaranges
-    target = context.mark.stage_folder(Stage.COMMITTED_ADDRESSES)
-    layers = below(context)
-    output = read_changes(spark, context, layers, commits, target, expected=expected)
-    others = context.mark.require(Stage.RETENTION_COMMITS).datasets[OTHERS]
-    held = held_by_path(spark, context, folder, others, f"{target}/{HELD}", f"{target}/{ELSEWHERE}")
+    mark, layers = context.mark, below(context)
+    out = mark.out(Stage.COMMITTED_ADDRESSES)
+    commits = mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA)
+    others = mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA, OTHERS)
+    output = read_changes(spark, context, layers, commits, out, expected=mark.facts(CommitsFacts).retained_metaranges)
+    held = held_by_path(spark, context, others, out)
     search = idle_paths(spark, context, held.idle)
-    away = [*output.datasets[ELSEWHERE], *held.elsewhere]
-    every = (away, *(each.parts(Stage.COMMITTED_ADDRESSES, ELSEWHERE) for each in layers))
+    away = [*output.datasets[ELSEWHERE], *held.elsewhere.parts]
+    below_parts = (each.dataset(Stage.COMMITTED_ADDRESSES, ELSEWHERE_SCHEMA, ELSEWHERE).parts for each in layers)
     facts = CommittedFacts(
         **output.facts.as_json(),
-        held_by_path=rows_of(held.parts),
+        held_by_path=held.addresses.rows,
         holds_idle=tuple(f"{PATH}:{glob}" for glob in search.idle),
         holds_untold=tuple(f"{PATH}:{glob}" for glob in search.untold),
-        elsewhere=merged(authorities(parts) for parts in every),
+        elsewhere=merged(authorities(parts) for parts in (away, *below_parts)),
     )
-    return StageOutput({**output.datasets, HELD: held.parts, ELSEWHERE: away}, facts)
+    return StageOutput({**output.datasets, HELD: held.addresses.parts, ELSEWHERE: away}, facts)

@@ -23,7 +23,8 @@ from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.ranges.protected import ROWS_SCHEMA, protected_rows
 from lakegc_core.spark.session import Json, run_on_rows
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, read, spark_width
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import PartWriter, part_results, parts_of, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,52 +35,45 @@ HELD = "held"
 
 @dataclass(frozen=True)
 class HeldByPath:
-    """What holds by path keep: parts of ROWS_SCHEMA, and those of the globs that no commit looked through shows.
+    """The addresses that holds by path keep (ROWS_SCHEMA), and those of other namespaces (ELSEWHERE_SCHEMA).
 
-    `elsewhere`: parts of ELSEWHERE_SCHEMA, what they keep of other namespaces.
+    `idle`: those of the globs that no commit looked through shows.
     """
 
-    parts: list[Part]
-    elsewhere: list[Part]
+    addresses: Dataset
+    elsewhere: Dataset
     idle: tuple[str, ...]
 
 
-def held_by_path(
-    spark: SparkSession,
-    context: MarkContext,
-    commits_folder: str,
-    others: Sequence[Part],
-    folder: str,
-    elsewhere: str,
-) -> HeldByPath:
-    """Write the addresses that holds by path keep to `folder`, and those that lie in other namespaces to the folder
-    `elsewhere`; none where no hold is by path.
+def held_by_path(spark: SparkSession, context: MarkContext, others: Dataset, out: DatasetFolder) -> HeldByPath:
+    """Put the addresses that holds by path keep down as dataset HELD, and those that lie in other namespaces as dataset
+    ELSEWHERE; none where no hold is by path.
 
-    `others` are the commits that are not retained (dataset `others` of retention_commits).
+    `others`: the commits that are not retained (dataset OTHERS of retention_commits).
     """
     globs = patterns_of({*context.header.holds, *context.policy.holds}, PATH)
-    if not globs or not others:
-        return HeldByPath([], [], globs)
-    commits = read(spark, context.workspace, f"{commits_folder}/{OTHERS}", others, COMMITS_SCHEMA, ["metarange_id"])
+    if not globs or not others.parts:
+        return HeldByPath(Dataset(ROWS_SCHEMA), Dataset(ELSEWHERE_SCHEMA), globs)
     work = _reader(context, globs)
-    writing = _Writing(work, context.workspace, folder, elsewhere)
-    results = run_on_rows(_ranges(spark, context, commits, work), writing)
+    results = run_on_rows(_ranges(spark, context, others, work), _Writing(work, out))
     shown = {glob for result in results for glob in result.get("shown", ())}
     parts = parts_of(results, [HELD, ELSEWHERE])
-    return HeldByPath(parts[HELD], parts[ELSEWHERE], tuple(glob for glob in globs if glob not in shown))
+    return HeldByPath(
+        out.dataset(HELD, parts[HELD], ROWS_SCHEMA),
+        out.dataset(ELSEWHERE, parts[ELSEWHERE], ELSEWHERE_SCHEMA),
+        tuple(glob for glob in globs if glob not in shown),
+    )
 
 
 def addresses_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> DataFrame:
     """The addresses (column `address`) that commits which the mark does not retain show at paths that match."""
-    others = context.mark.require(Stage.RETENTION_COMMITS).datasets[OTHERS]
-    folder = context.mark.stage_folder(Stage.RETENTION_COMMITS, OTHERS)
-    commits = read(spark, context.workspace, folder, others, COMMITS_SCHEMA, ["metarange_id"])
+    others = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA, OTHERS)
     work = _reader(context, globs)
-    return _ranges(spark, context, commits, work).mapInArrow(work.addresses, "address string").distinct()
+    return _ranges(spark, context, others, work).mapInArrow(work.addresses, "address string").distinct()
 
 
 def may_hold(ranges: pa.Table, prefix: bytes) -> pa.Array:
-    """For each range (columns `min_key` and `max_key`) whether it can hold a key that begins with `prefix`."""
+    """A mask of the ranges (columns `min_key` and `max_key`) that can hold a key which begins with `prefix`."""
     first, last = (ranges[name].combine_chunks() for name in ("min_key", "max_key"))
     start = pc.binary_slice(first, 0, len(prefix)) if prefix else first
     reaches = pc.greater_equal(last, pa.scalar(prefix, last.type))
@@ -90,10 +84,10 @@ def _reader(context: MarkContext, globs: Sequence[str]) -> _PathReader:
     return _PathReader(context.data, context.header.block_prefix, context.namespace, PathGlobs(tuple(globs)))
 
 
-def _ranges(spark: SparkSession, context: MarkContext, commits: DataFrame, work: _PathReader) -> DataFrame:
-    """The ranges (column range_id) of commits (column metarange_id) that can hold a path that matches, each once."""
+def _ranges(spark: SparkSession, context: MarkContext, commits: Dataset, work: _PathReader) -> DataFrame:
+    """The ranges (column range_id) of commits that can hold a path that matches, each once."""
     width = context.settings.scale.range_num_partitions or 2 * spark_width(spark)
-    metaranges = commits.where("metarange_id != ''").distinct().repartition(width)
+    metaranges = commits.frame(spark, "metarange_id").where("metarange_id != ''").distinct().repartition(width)
     return metaranges.mapInArrow(work.ranges, "range_id string").distinct().repartition(width)
 
 
@@ -109,7 +103,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _PathReader:
-    """Reads what lies at some paths; a picklable value that tasks carry."""
+    """Reads what lies at some paths."""
 
     data: StoreConfig
     prefix: str
@@ -130,7 +124,7 @@ class _PathReader:
                 yield pa.RecordBatch.from_pydict({"range_id": found.cast(pa.string())})
 
     def found(self, batches: Iterator[pa.RecordBatch]) -> Iterator[_Found]:
-        """What lies at matching paths, a range at a time."""
+        """Read what lies at matching paths, a range at a time."""
         store = connect(self.data)
         for batch in batches:
             for range_id in batch.column("range_id").to_pylist():
@@ -150,23 +144,21 @@ class _PathReader:
                 yield _Found(rows, elsewhere_rows(self.namespace, [""], [len(held)], held), shown)
 
     def addresses(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What entries at matching paths protect: column `address`."""
+        """The addresses that entries at matching paths protect: column `address`."""
         for found in self.found(batches):
             yield from found.rows.select(["address"]).to_batches()
 
 
 @dataclass(frozen=True)
 class _Writing:
-    """Writes what a reader finds in ranges; a picklable value that tasks carry."""
+    """Writes what a reader finds in ranges."""
 
     work: _PathReader
-    artifacts: StoreConfig
-    folder: str
-    elsewhere: str
+    out: DatasetFolder
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        protected = PartWriter(self.artifacts, self.folder, ROWS_SCHEMA)
-        elsewhere = PartWriter(self.artifacts, self.elsewhere, ELSEWHERE_SCHEMA, sum_authorities)
+        protected = PartWriter(self.out.config, self.out.at(HELD), ROWS_SCHEMA)
+        elsewhere = PartWriter(self.out.config, self.out.at(ELSEWHERE), ELSEWHERE_SCHEMA, sum_authorities)
         seen: set[str] = set()
         for found in self.work.found(batches):
             seen |= found.shown

@@ -1,4 +1,4 @@
-"""Which holds by path hold nothing: no retained commit shows such a path either.
+"""Holds by path that hold nothing: no retained commit shows such a path either.
 
 A hold whose paths only retained commits show keeps nothing yet, and will: it is no mistake. So retained commits are
 looked through, heads first, until each hold has an entry; and not without end. What is left over is not called idle.
@@ -19,10 +19,11 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Stage
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges.held_paths import may_hold
 from lakegc_core.spark.session import Json, run_tasks
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.tables.parts import Part, read_part
+from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,31 +47,22 @@ class IdlePaths:
 
 
 def idle_paths(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> IdlePaths:
-    """Which of the globs no retained commit of this mark shows a path of. Nothing is read where there are none."""
+    """Find those of the globs that no retained commit of this mark shows a path of. Nothing is read without globs."""
     if not globs:
         return IdlePaths((), ())
-    commits = context.mark.require(Stage.RETENTION_COMMITS).datasets[Stage.RETENTION_COMMITS]
-    search = _Search(
-        context.data,
-        context.header.block_prefix,
-        context.workspace,
-        context.mark.stage_folder(Stage.RETENTION_COMMITS),
-        tuple(commits),
-        tuple(globs),
-    )
+    commits = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA)
+    search = _Search(context.data, context.header.block_prefix, commits, tuple(globs))
     (found,) = run_tasks(spark, [search], _Search.run, width=1)
     return IdlePaths(tuple(found["idle"]), tuple(found["untold"]))
 
 
 @dataclass(frozen=True)
 class _Search:
-    """Looks for paths that match globs; a picklable value that one task carries. `commits`: those that are retained."""
+    """Looks for paths that match globs, in one task. `commits`: those that are retained."""
 
     data: StoreConfig
     prefix: str
-    artifacts: StoreConfig
-    folder: str
-    commits: tuple[Part, ...]
+    commits: Dataset
     globs: tuple[str, ...]
 
     def run(self) -> Iterator[Json]:
@@ -109,7 +101,7 @@ class _Search:
                     break
 
     def _shown(self, range_id: str, globs: tuple[str, ...]) -> list[str]:
-        """Which of the globs match a path of a range."""
+        """Those of the globs that match a path of a range."""
         paths = graveler.read_range(self._read(range_id), paths=True, expected_id=range_id)["path"]
         masks = PathGlobs(globs).each(paths)
         return [glob for glob, mask in zip(globs, masks, strict=True) if pc.any(mask).as_py()]
@@ -121,9 +113,8 @@ class _Search:
         """The metaranges of the retained commits, those of heads first, each once."""
         seen: set[str] = set()
         for of_heads in (True, False):
-            for part in self.commits:
-                for batch in read_part(self.artifacts, self.folder, part, ("metarange_id", "kept_by")):
-                    for metarange_id, reason in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                        if metarange_id and metarange_id not in seen and reason.startswith(_HEAD) is of_heads:
-                            seen.add(metarange_id)
-                            yield metarange_id
+            for batch in self.commits.batches("metarange_id", "kept_by"):
+                for metarange_id, reason in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    if metarange_id and metarange_id not in seen and reason.startswith(_HEAD) is of_heads:
+                        seen.add(metarange_id)
+                        yield metarange_id

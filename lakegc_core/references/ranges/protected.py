@@ -23,7 +23,7 @@ ROWS_SCHEMA = pa.schema(
 def protected_rows(
     namespace: Namespace, range_ids: Sequence[str], counts: Sequence[int], entries: pa.Table
 ) -> pa.Table:
-    """What the entries of ranges protect: ROWS_SCHEMA, and all further columns that `entries` has (such as `path`).
+    """Rows for what the entries of ranges protect: ROWS_SCHEMA, and all further columns of `entries` (such as `path`).
 
     `counts`: how many of the entries each range has, one range after the other.
     """

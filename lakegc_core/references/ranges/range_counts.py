@@ -1,4 +1,4 @@
-"""What a mark reads of commits: metaranges that came or went since the mark below, and ranges that differ.
+"""Reads what changed of commits: metaranges that came or went since the mark below, and ranges that differ.
 
 The mark below knows how many retained metaranges hold each range; from the metaranges that changed follow the counts
 of now. Ranges that nothing held before are read; the addresses of those that nothing holds any more may be garbage.
@@ -40,11 +40,10 @@ from lakegc_core.references.ranges.range_files import (
     summary,
 )
 from lakegc_core.spark.session import Json, run_on_rows
-from lakegc_core.store.base import StoreConfig
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.key_scan import sources_of
-from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of, spark_width, tasks_for, write
+from lakegc_core.tables.parts import PartWriter, part_results, parts_of, spark_width, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,60 +86,47 @@ def read_changes(
     spark: SparkSession,
     context: MarkContext,
     layers: Sequence[Layer],
-    commits: Sequence[Part],
-    folder: str,
+    commits: Dataset,
+    out: DatasetFolder,
     *,
     expected: int,
 ) -> StageOutput[ChangedFacts]:
-    """What the metaranges of the retained commits refer to, from what the mark below knew of its own.
+    """Read what the metaranges of the retained commits refer to, from what the mark below knew of its own.
 
-    `layers`: that mark and those that it rests on, newest first; none for a clean mark. `commits`: parts of the commits
-    that are retained now. `expected`: how many distinct metaranges they have.
+    `layers`: that mark and those that it rests on, newest first; none for a clean mark. `commits`: those that are
+    retained now. `expected`: how many distinct metaranges they have.
     """
-    metaranges = _read_metaranges(spark, context, layers, commits, folder, expected)
-    check_metaranges(metaranges[CHECKSUMS], expected)
-    results = _read_ranges(spark, context, layers, metaranges, folder)
+    metaranges = _read_metaranges(spark, context, layers, commits, out, expected)
+    checksums = metaranges[CHECKSUMS].parts
+    check_metaranges(checksums, expected)
+    results = _read_ranges(spark, context, layers, metaranges, out)
     parts = parts_of(results, [Stage.COMMITTED_ADDRESSES, INDEX, ELSEWHERE, RANGES, DROPPED])
-    read = summary(metaranges[CHECKSUMS], parts[RANGES], parts)
+    read = summary(checksums, parts[RANGES], parts)
     check_references(read)
     added, dropped = (sum(each[name] for each in results if name in each) for name in (_ADDED, _GONE))
     facts = ChangedFacts(**read.as_json(), ranges_added=added, ranges_dropped=dropped)
-    datasets = {**parts, METARANGES: metaranges[METARANGES], CHECKSUMS: metaranges[CHECKSUMS]}
-    return StageOutput(datasets, facts)
+    return StageOutput({**parts, METARANGES: metaranges[METARANGES].parts, CHECKSUMS: checksums}, facts)
 
 
 def _read_metaranges(
     spark: SparkSession,
     context: MarkContext,
     layers: Sequence[Layer],
-    commits: Sequence[Part],
-    folder: str,
+    commits: Dataset,
+    out: DatasetFolder,
     expected: int,
-) -> dict[str, list[Part]]:
+) -> dict[str, Dataset]:
     """Rows of the metaranges that are retained only now, and of those that were only before; checksums of all that are
     retained."""
-    place = context.mark.stage_folder(Stage.RETENTION_COMMITS)
-    feeds = [
-        Feed(source, ("metarange_id",), _named_now)
-        for source in sources_of(context.workspace, place, commits, context.header.mark_id)
-    ]
-    feeds += [
-        Feed(source, tuple(CHECKSUMS_SCHEMA.names), _named_before)
-        for base in layers[:1]
-        for source in base.sources(Stage.COMMITTED_ADDRESSES, CHECKSUMS)
-    ]
+    feeds = commits.feeds("metarange_id", make=_named_now)
+    for base in layers[:1]:
+        feeds += base.dataset(Stage.COMMITTED_ADDRESSES, CHECKSUMS_SCHEMA, CHECKSUMS).feeds(make=_named_before)
     width = spark_width(spark)
     tasks = width if layers else tasks_for(expected, 64, 4 * width)
     partitions = _partitions(context, feeds, tasks)
-    rows = gather(spark, feeds, _NAMED, _Comparing(reading(context, folder)), _READ, partitions)
-    return write(
-        rows,
-        context.workspace,
-        {name: f"{folder}/{name}" for name in (METARANGES, _FORMER, CHECKSUMS)},
-        {METARANGES: METARANGES_SCHEMA, _FORMER: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA},
-        split=_split_metaranges,
-        summarise=sum_metaranges,
-    )
+    rows = gather(spark, feeds, _NAMED, _Comparing(reading(context, out.path)), _READ, partitions)
+    schemas = {METARANGES: METARANGES_SCHEMA, _FORMER: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}
+    return out.divide(rows, schemas, _split_metaranges, sum_metaranges)
 
 
 def _partitions(context: MarkContext, feeds: Sequence[Feed], tasks: int) -> int:
@@ -160,7 +146,7 @@ def _named_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Comparing:
-    """Compares the metaranges of now with those of before, and reads those that differ; a picklable value."""
+    """Compares the metaranges of now with those of before, and reads those that differ."""
 
     work: RangeReader
 
@@ -189,56 +175,50 @@ def _read_ranges(
     spark: SparkSession,
     context: MarkContext,
     layers: Sequence[Layer],
-    metaranges: Mapping[str, Sequence[Part]],
-    folder: str,
+    metaranges: Mapping[str, Dataset],
+    out: DatasetFolder,
 ) -> list[Json]:
     """Tell every range that is held now or was before apart: held still, added, dropped; read those that changed."""
     columns = ("range_id", "min_key", "max_key", "count")
-    feeds = [
-        Feed(source, tuple(RANGES_SCHEMA.names), _counted_before)
-        for base in layers[:1]
-        for source in base.sources(Stage.COMMITTED_ADDRESSES, RANGES)
-    ]
-    changed = 0
+    feeds: list[Feed] = []
+    for base in layers[:1]:
+        feeds += base.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).feeds(make=_counted_before)
     for name, sign in ((METARANGES, 1), (_FORMER, -1)):
-        sources = sources_of(context.workspace, f"{folder}/{name}", metaranges[name], context.header.mark_id)
-        feeds += [Feed(source, columns, _Counted(sign)) for source in sources]
-        changed += rows_of(metaranges[name])
+        feeds += metaranges[name].feeds(*columns, make=_Counted(sign))
+    changed = metaranges[METARANGES].rows + metaranges[_FORMER].rows
     # The work is in the ranges that changed: at most as many as there are references to such.
     partitions = _partitions(context, feeds, tasks_for(changed, 32, 4 * spark_width(spark)))
     judge = _Judging(tuple(layer.mark_id for layer in layers))
     judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions)
-    return run_on_rows(judged, _ChangedRanges(reading(context, folder), context.workspace, f"{folder}/{RANGES}"))
+    return run_on_rows(judged, _ChangedRanges(reading(context, out.path)))
 
 
 @dataclass(frozen=True)
 class _ChangedRanges:
-    """Writes ranges that are held still, and reads those that came and those that went. A picklable value.
+    """Writes ranges that are held still, and reads those that came and those that went.
 
     CorruptFileError where the counts of the mark below and the metaranges contradict each other, or no layer holds what
     a range protects.
     """
 
     work: RangeReader
-    artifacts: StoreConfig
-    folder: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         rows = pa.Table.from_batches(batches, _JUDGED)
-        told = {name: rows.filter(pc.equal(rows["verdict"], name)) for name in (RANGES, _ADDED, _GONE, _ODD)}
-        if len(told[_ODD]):
+        judged = {name: rows.filter(pc.equal(rows["verdict"], name)) for name in (RANGES, _ADDED, _GONE, _ODD)}
+        if len(judged[_ODD]):
             raise CorruptFileError(
-                f"Ranges such as {told[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
+                f"Ranges such as {judged[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
                 "counts of references do not add up. This mark cannot rest on it. Make a new mark: it will be a clean "
                 "one."
             )
-        still = PartWriter(self.artifacts, self.folder, RANGES_SCHEMA, sum_ranges)
-        for batch in told[RANGES].to_batches():
+        still = PartWriter(self.work.artifacts, f"{self.work.folder}/{RANGES}", RANGES_SCHEMA, sum_ranges)
+        for batch in judged[RANGES].to_batches():
             still.write(batch)
         yield from part_results(RANGES, still.close())
         for name, task in ((_ADDED, self.work.ranges), (_GONE, self.work.dropped)):
-            yield {name: len(told[name])}
-            yield from task(iter(told[name].to_batches()))
+            yield {name: len(judged[name])}
+            yield from task(iter(judged[name].to_batches()))
 
 
 def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -247,7 +227,7 @@ def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Counted:
-    """What metaranges say of their ranges, as a change of their counts; a picklable value that tasks carry.
+    """Makes changes of the counts of ranges of what metaranges say of them.
 
     One row a range, of however many metaranges: nearly all of them hold the same ranges.
     """
@@ -271,7 +251,7 @@ class _Counted:
 
 @dataclass(frozen=True)
 class _Judging:
-    """Tells from their counts whether ranges are held still; a picklable value. `marks`: that the layers are of."""
+    """Tells from their counts whether ranges are held still. `marks`: that the layers are of."""
 
     marks: tuple[str, ...]
 

@@ -102,7 +102,7 @@ _Found = tuple[list[str], pa.Table, list[int]]  # ids, rows of all, how many of 
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads metadata files of the namespace; a picklable value that tasks carry."""
+    """Reads metadata files of the namespace, and writes what they hold into parts below `folder`."""
 
     data: StoreConfig
     artifacts: StoreConfig
@@ -112,13 +112,13 @@ class RangeReader:
     mark_id: str
 
     def metaranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For each metarange id: one row that counts its ranges, and one row a range."""
+        """Read each metarange (column metarange_id): one row that counts its ranges, and one row a range."""
         for batch in batches:
             for rows in self.metarange_rows(batch.column("metarange_id").to_pylist()):
                 yield from rows.to_batches()
 
     def metarange_rows(self, metarange_ids: Sequence[str]) -> Iterator[pa.Table]:
-        """What `metaranges` gives, some metaranges at a time: METARANGES_SCHEMA."""
+        """The rows of `metaranges`, some metaranges at a time: METARANGES_SCHEMA."""
         told = [graveler.Expected(id=metarange_id) for metarange_id in metarange_ids]
         for own, ranges, counts in self._read("Metarange", told, graveler.read_metaranges):
             yield _metarange_rows(own, ranges, counts)
@@ -304,6 +304,6 @@ def check_references(facts: ReadFacts) -> None:
 
 
 def reading(context: MarkContext, folder: str) -> RangeReader:
-    """What tasks need to read files of this mark's namespace into parts below `folder`."""
+    """A reader of the files of this mark's namespace, into parts below `folder`."""
     header = context.header
     return RangeReader(context.data, context.workspace, folder, header.block_prefix, context.namespace, header.mark_id)

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakegc_core.inventory.came_back import CameBack, find_came_back
+from lakegc_core.inventory.came_back import SCHEMA, CameBack, find_came_back
+from lakegc_core.inventory.carried import OBJECTS_SCHEMA
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import all_layers
 from lakegc_core.policy.facts import Amount, TakenBack
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
+from lakegc_core.tables.dataset import Dataset
 from tests.support.accounts import Town, key
 from tests.support.lake import NOW, lake, quick
 from tests.support.marks import parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+NONE = Dataset(SCHEMA)
 
 
 @pytest.fixture
@@ -41,14 +45,14 @@ def journal(mark: MarkContext, minutes: float, *outcomes: tuple[int, str]) -> No
 
 
 def found_in(town: Town, mark: MarkContext) -> CameBack:
-    return replace(find_came_back(town.spark, mark, all_layers(mark)[0], ()), parts=())
+    return replace(find_came_back(town.spark, mark, all_layers(mark)[0], Dataset(OBJECTS_SCHEMA)), objects=NONE)
 
 
 def test_what_was_recorded_as_deleted_before_the_listing_came_back(town: tuple[Town, MarkContext]) -> None:
     found, mark = town
     journal(mark, -70, (0, "deleted"), (1, "failed:503"), (2, "deleted"))
     back = (TakenBack("m0", 1, 1, 9),)
-    assert found_in(found, mark) == CameBack((), Amount(1, 10), (key(0),), back)
+    assert found_in(found, mark) == CameBack(NONE, Amount(1, 10), (key(0),), back)
 
 
 def test_what_was_deleted_since_the_listing_has_not_come_back_unless_the_store_shows_it(

@@ -127,5 +127,5 @@ def test_metadata_that_lies_within_a_unit_is_not_listed_either(served: Lake) -> 
     writer = listing.writer()
     assert listing.write(writer, batch, "exports/").num_rows == 1
     (part,) = writer.close()
-    (rows,) = read_part(context.workspace, listing.folder, part)
+    (rows,) = read_part(context.workspace, listing.out.path, part)
     assert rows["address"].to_pylist() == ["exports/2025/x.csv"]

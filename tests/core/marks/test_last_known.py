@@ -10,7 +10,9 @@ import pytest
 
 from lakegc_core.marks.last_known import EVENTS, Events, last_known
 from lakegc_core.marks.ledger import Kind, Record
+from lakegc_core.tables.dataset import Dataset
 
+NO_ROWS = Dataset(pa.schema([]))
 Rows = list[tuple[str, str, int]]
 
 
@@ -38,15 +40,15 @@ def events(record: Record, rows: Rows, but: str = "") -> pa.Table:
 
 
 def sweep(mark_id: str, *rows: tuple[str, str, int], number: int = 1, but: str = "") -> pa.Table:
-    return events(Record(Kind.SWEPT, mark_id, number, "x", ()), list(rows), but)
+    return events(Record(Kind.SWEPT, mark_id, number, NO_ROWS), list(rows), but)
 
 
 def restore(at: int, *rows: tuple[str, str]) -> pa.Table:
-    return events(Record(Kind.RESTORED, "m0", 0, "x", (), float(at)), [(*row, 0) for row in rows])
+    return events(Record(Kind.RESTORED, "m0", 0, NO_ROWS, float(at)), [(*row, 0) for row in rows])
 
 
 def seen(*rows: tuple[str, int]) -> pa.Table:
-    return events(Record(Kind.SEEN, "m0", 0, "x", ()), [(address, "", at) for address, at in rows])
+    return events(Record(Kind.SEEN, "m0", 0, NO_ROWS), [(address, "", at) for address, at in rows])
 
 
 def known(*tables: pa.Table) -> dict[str, tuple[Any, ...]]:

@@ -43,7 +43,7 @@ def journal(context: MarkContext, folder: str) -> None:
 
 
 def told(context: MarkContext) -> list[tuple[str, str, int, float, int]]:
-    return [(each.kind, each.mark_id, each.number, each.at, len(each.parts)) for each in records_of(context).found]
+    return [(each.kind, each.mark_id, each.number, each.at, len(each.rows.parts)) for each in records_of(context).found]
 
 
 def test_a_restore_counts_once_its_report_says_what_was_copied(context: MarkContext) -> None:
@@ -76,7 +76,10 @@ def test_records_stay_when_their_mark_goes_without_what_does_not_read(context: M
     write_report(context.mark.store, f"{context.mark.folder}/{RESTORES}/{STAMP}", REPORT)
     before = told(context)
     (torn,) = (
-        part for record in records_of(context).found for part in record.parts if record.folder.endswith("2/outcomes")
+        source.part
+        for record in records_of(context).found
+        for source in record.rows.sources
+        if source.folder.endswith("2/outcomes")
     )
     place = tmp_path / "bucket/lake" / context.mark.folder / "sweeps/2/outcomes" / torn.name
     whole = place.read_bytes()
@@ -91,10 +94,10 @@ def test_records_stay_when_their_mark_goes_without_what_does_not_read(context: M
 
 def test_a_file_that_is_no_part_makes_the_records_not_whole(quick: SparkSession, context: MarkContext) -> None:
     journal(context, "sweeps/1/outcomes")
-    assert readable_records(quick, context.workspace, records_of(context)).whole
+    assert readable_records(quick, records_of(context)).whole
     context.mark.store.write(f"{context.mark.folder}/sweeps/1/outcomes/notes.txt", b"x")
-    found = readable_records(quick, context.workspace, records_of(context))
-    assert not found.whole and [len(record.parts) for record in found.found] == [1]
+    found = readable_records(quick, records_of(context))
+    assert not found.whole and [len(record.rows.parts) for record in found.found] == [1]
 
 
 def test_journals_that_were_over_by_then_are_not_among_those_since(context: MarkContext) -> None:

@@ -63,14 +63,14 @@ def test_only_sweeps_that_are_over_have_a_report_and_a_damaged_one_is_an_error(s
 
 
 def test_of_an_address_that_was_rescued_twice_the_last_time_counts(quick: SparkSession, context: Any) -> None:
-    assert sweeps.rescues(quick, context) == sweeps.Rescues(())
-    assert sweeps.last_rescues(quick, context, ()).collect() == []
+    assert sweeps.rescues(quick, context) == sweeps.Rescues()
+    assert sweeps.last_rescues(quick, sweeps.Rescues().rows).collect() == []
     folder = sweeps.rescues_folder(context)
     for days in (1, 5, 3):
         rows = [{"address": "a", "at": NOW + timedelta(days=days)}, {"address": f"b{days}", "at": NOW}]
         parts(context, folder, sweeps.RESCUES_SCHEMA, rows)
     last = (
-        sweeps.last_rescues(quick, context, sweeps.rescues(quick, context).parts)
+        sweeps.last_rescues(quick, sweeps.rescues(quick, context).rows)
         .selectExpr("address", "unix_micros(rescued_at)")
         .collect()
     )
@@ -86,7 +86,7 @@ def test_a_strange_file_in_the_journal_of_rescues_counts_as_a_part_that_does_not
     context.say = said.append
     store.write(f"{folder}/{name}", b"half")
     written = store.head(f"{folder}/{name}").last_modified.timestamp()
-    assert sweeps.rescues(quick, context) == sweeps.Rescues((), written + APART)
+    assert sweeps.rescues(quick, context) == sweeps.Rescues(unread_until=written + APART)
     assert said == [f"{folder}/{name} does not read: which objects it says were live again is not known"]
 
 
@@ -94,7 +94,7 @@ def test_an_empty_file_in_the_journal_of_rescues_is_a_marker_and_passed_over(
     quick: SparkSession, store: LocalStore, context: Any
 ) -> None:
     store.write(f"{sweeps.rescues_folder(context)}/_$folder$", b"")
-    assert sweeps.rescues(quick, context) == sweeps.Rescues(())
+    assert sweeps.rescues(quick, context) == sweeps.Rescues()
 
 
 @pytest.mark.parametrize("name", ["0", "01", "-1", "1 ", "²", "١", "copy of 1", "1.5"])

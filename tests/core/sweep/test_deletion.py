@@ -23,7 +23,9 @@ from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Pace
 from lakegc_core.sweep import deletion
 from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece
-from lakegc_core.tables.parts import Part, PartWriter, list_parts, read_part
+from lakegc_core.tables.dataset import DatasetFolder
+from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.parts import PartWriter, list_parts, read_part
 from tests.support.lake import NO_SPARK
 
 OLD = datetime.now(UTC) - timedelta(days=9)
@@ -70,15 +72,13 @@ class Bench:
 
     folder: Path
     artifacts: LocalConfig
-    part: Part
+    source: Source
 
     def work(self, event: Callable[[], None], lease: Proof | None = None) -> Deletion:
         now = clock.now().timestamp()
         return Deletion(
             data=EventfulConfig(str(self.folder), event),
-            artifacts=self.artifacts,
-            plan_folder="plan",
-            journal="outcomes",
+            journal=DatasetFolder(self.artifacts, "outcomes"),
             attempt=1,
             namespace=Namespace("local://lake"),
             cutoff=now,
@@ -108,17 +108,17 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     rows = [{"address": each, "size": 1, "last_modified": OLD, "etag": None, "since": OLD} for each in ADDRESSES]
     writer = PartWriter(artifacts, "plan", PLAN_SCHEMA)
     writer.write(pa.RecordBatch.from_pylist(rows, schema=PLAN_SCHEMA))
-    return Bench(tmp_path, artifacts, writer.close()[0])
+    return Bench(tmp_path, artifacts, Source(artifacts, "plan", writer.close()[0], ""))
 
 
 def test_a_task_whose_machine_slept_sends_no_further_batch_until_there_was_another_glance(bench: Bench) -> None:
     def sleep() -> None:
         os.environ["LAKEGC_NOW"] = str(clock.now().timestamp() + 3600)
 
-    (told,) = bench.work(sleep).run(Piece(bench.part))
-    assert told == {"part": bench.part.name, "left": [(4, 10)]}
+    (told,) = bench.work(sleep).run(Piece(bench.source))
+    assert told == {"part": bench.source.part.name, "left": [(4, 10)]}
     assert bench.left() == ADDRESSES[4:]
-    (told,) = bench.work(sleep).run(Piece(bench.part, ((4, 10),)))
+    (told,) = bench.work(sleep).run(Piece(bench.source, ((4, 10),)))
     assert told["left"] == [] and bench.left() == []
     assert bench.journal() == [(address, "deleted") for address in ADDRESSES]
 
@@ -133,7 +133,7 @@ def test_a_task_that_outlives_its_collector_stops_when_another_one_takes_over(be
         other.take()
 
     with pytest.raises(RefusedError, match="somebody else took it"):
-        list(bench.work(taken_over, one.proof).run(Piece(bench.part)))
+        list(bench.work(taken_over, one.proof).run(Piece(bench.source)))
     assert bench.left() == ADDRESSES[4:]
     assert bench.journal() == [(address, "deleted") for address in ADDRESSES[:4]], "what was done is on record"
     other.give_back()
@@ -142,23 +142,24 @@ def test_a_task_that_outlives_its_collector_stops_when_another_one_takes_over(be
 
 
 def test_only_the_rows_that_are_left_of_a_piece_are_asked_for(bench: Bench) -> None:
-    (told,) = bench.work(lambda: None).run(Piece(bench.part, ((1, 2), (4, 9))))
+    (told,) = bench.work(lambda: None).run(Piece(bench.source, ((1, 2), (4, 9))))
     assert told["left"] == []
     assert bench.left() == [ADDRESSES[n] for n in (0, 2, 3, 9)]
     assert [address for address, _ in bench.journal()] == [ADDRESSES[n] for n in (1, 4, 5, 6, 7, 8)]
 
 
 def test_a_task_whose_time_is_up_before_it_begins_leaves_all_and_reads_nothing(bench: Bench) -> None:
-    (told,) = replace(bench.work(lambda: None), until=0.0, plan_folder="nowhere").run(Piece(bench.part, ((3, 7),)))
+    nowhere = replace(bench.source, folder="nowhere")
+    (told,) = replace(bench.work(lambda: None), until=0.0).run(Piece(nowhere, ((3, 7),)))
     assert told["left"] == [(3, 7)] and bench.left() == ADDRESSES
 
 
 def test_outcomes_do_not_wait_long_for_their_place_on_record(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletion, "_JOURNAL_EVERY", 1e9)
-    list(bench.work(lambda: None).run(Piece(bench.part, ((0, 4),))))
+    list(bench.work(lambda: None).run(Piece(bench.source, ((0, 4),))))
     assert len(list_parts(bench.artifacts, "outcomes")) == 1, "two calls, one part"
     monkeypatch.setattr(deletion, "_JOURNAL_EVERY", -1.0)
-    list(bench.work(lambda: None).run(Piece(bench.part, ((4, 10),))))
+    list(bench.work(lambda: None).run(Piece(bench.source, ((4, 10),))))
     assert len(list_parts(bench.artifacts, "outcomes")) == 1 + 3, "each call at once"
 
 
@@ -169,7 +170,7 @@ def test_a_ceiling_of_objects_a_second_makes_calls_wait_for_each_other(
     monkeypatch.setattr(
         deletion, "shared", lambda config, most, rate: Pace(most, rate, now=lambda: 0.0, sleep=slept.append)
     )
-    (told,) = replace(bench.work(lambda: None), rate=1.5 * 50).run(Piece(bench.part))
+    (told,) = replace(bench.work(lambda: None), rate=1.5 * 50).run(Piece(bench.source))
     assert told["left"] == [] and bench.left() == []
     assert sorted(slept) == pytest.approx([2 / 75, 4 / 75, 6 / 75, 8 / 75]), "each call waits for those before it"
 
@@ -179,7 +180,7 @@ def test_what_was_deleted_before_an_error_is_on_record(bench: Bench) -> None:
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        list(bench.work(fail).run(Piece(bench.part)))
+        list(bench.work(fail).run(Piece(bench.source)))
     done = {address for address, _ in bench.journal()}
     assert set(ADDRESSES[:2]) <= done <= set(ADDRESSES) - set(bench.left())
 
@@ -194,14 +195,14 @@ def test_what_an_earlier_run_may_have_deleted_without_telling_is_put_down_as_ask
         monkeypatch.setattr("pyspark.TaskContext.get", lambda: SimpleNamespace(attemptNumber=lambda: 1))
     else:
         work = replace(work, asked_before=True)
-    list(work.run(Piece(bench.part, ((0, 2),))))
+    list(work.run(Piece(bench.source, ((0, 2),))))
     told = [(ADDRESSES[0], "already_gone"), (ADDRESSES[0], "failed:no_answer"), (ADDRESSES[1], "deleted")]
     assert bench.journal() == told
 
 
 def test_what_somebody_else_deleted_before_the_first_try_is_only_already_gone(bench: Bench) -> None:
     (bench.folder / ADDRESSES[0]).unlink()
-    list(bench.work(lambda: None).run(Piece(bench.part, ((0, 2),))))
+    list(bench.work(lambda: None).run(Piece(bench.source, ((0, 2),))))
     assert bench.journal() == [(ADDRESSES[0], "already_gone"), (ADDRESSES[1], "deleted")]
 
 
@@ -253,7 +254,7 @@ def waves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[Executor],
     def wave(executor: Executor) -> list[Piece]:
         monkeypatch.setattr(deletion, "run_tasks", executor.run_tasks)
         work = replace(bench.work(lambda: None), data=SharedConfig(str(bench.folder)))
-        return deletion.run_wave(NO_SPARK, [Piece(bench.part)], work)
+        return deletion.run_wave(NO_SPARK, [Piece(bench.source)], work)
 
     return wave
 
@@ -288,5 +289,5 @@ def test_a_plan_that_names_what_is_not_lakefs_or_too_young_deletes_nothing(bench
     writer = PartWriter(bench.artifacts, "plan", PLAN_SCHEMA)
     writer.write(pa.RecordBatch.from_pylist(rows, schema=PLAN_SCHEMA))
     with pytest.raises(MarkError, match="It was altered"):
-        list(bench.work(lambda: None).run(Piece(writer.close()[0])))
+        list(bench.work(lambda: None).run(Piece(replace(bench.source, part=writer.close()[0]))))
     assert bench.left() == ADDRESSES

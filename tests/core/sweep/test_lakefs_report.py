@@ -13,7 +13,7 @@ from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.sweep import lakefs_report
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
-from lakegc_core.tables.parts import Part
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from tests.support.lake import NO_SPARK, NOW, Lake
 from tests.support.marks import parts
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def planned(context: MarkContext, folder: str, *addresses: str) -> list[Part]:
+def planned(context: MarkContext, folder: str, *addresses: str) -> Dataset:
     rows = [{"address": each, "size": 1, "last_modified": NOW, "etag": None, "since": NOW} for each in addresses]
-    return parts(context, folder, PLAN_SCHEMA, rows)
+    found = parts(context, folder, PLAN_SCHEMA, rows)
+    return DatasetFolder(context.workspace, folder).dataset("", found, PLAN_SCHEMA)
 
 
 def listed(folder: Path) -> tuple[set[str], set[str], int]:
@@ -41,19 +42,19 @@ def test_all_three_forms_tell_the_plan_and_what_a_broken_off_attempt_left_is_rem
     context = served.begin("lake", "m1")
     folder = served.files("lake") / lakefs_report.HOME / "m1"
     never_sealed = planned(context, "one", "data/rescued since")
-    lakefs_report.write(quick, context, "one", never_sealed, ())
+    lakefs_report.write(quick, context, never_sealed, ())
     assert listed(folder) == ({"data/rescued since"},) * 2 + (1,)
     plan = planned(context, "two", "data/a", "data/b, c")
-    lakefs_report.write(quick, context, "two", plan, ())
+    lakefs_report.write(quick, context, plan, ())
     assert listed(folder) == ({"data/a", "data/b, c"},) * 2 + (2,)
     more = planned(context, "three", "data/d")
-    lakefs_report.write(quick, context, "three", more, {part.name for part in plan})
+    lakefs_report.write(quick, context, more, {part.name for part in plan.parts})
     assert listed(folder) == ({"data/a", "data/b, c", "data/d"},) * 2 + (1,), "what was swept before stays on record"
 
 
 def test_an_empty_plan_is_a_report_of_nothing_that_reads(served: Lake) -> None:
     context = served.begin("lake", "m1")
-    lakefs_report.write(NO_SPARK, context, "none", [], ())
+    lakefs_report.write(NO_SPARK, context, Dataset(PLAN_SCHEMA), ())
     folder = served.files("lake") / lakefs_report.HOME / "m1"
     assert listed(folder) == (set(), set(), 0)
     assert len(list((folder / "deleted").glob("*.parquet"))) == 1, "Spark reads no folder without a file"
@@ -67,5 +68,5 @@ def test_a_damaged_plan_ends_without_a_summary(quick: SparkSession, served: Lake
     (file,) = served.files("lake").joinpath("plan").iterdir()
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(CorruptFileError, match="not the file that its manifest names"):
-        lakefs_report.write(quick, context, "plan", plan, ())
+        lakefs_report.write(quick, context, plan, ())
     assert not (served.files("lake") / lakefs_report.HOME / "m1" / "summary.json").exists()

@@ -19,7 +19,9 @@ from lakegc_core.errors import CorruptFileError, MarkError, RefusedError, Settin
 from lakegc_core.spark.session import clear_errors as clear
 from lakegc_core.stages import swept_report
 from lakegc_core.sweep import other_tools
+from lakegc_core.sweep.deletion import PLAN_SCHEMA
 from lakegc_core.sweep.record import SweepRecord
+from lakegc_core.tables.dataset import Dataset
 from tests.support.replays import GOLDEN, Replay
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ def test_the_older_layouts_and_the_csv_are_read_the_same(replay: Callable[[str],
 
     # A sweep of the whole mark that broke off is not gone on with when only a list was asked for.
     record = SweepRecord(spark, context, dry_run=False)
-    record.begin([], f"{record.folder}/attempt-1/plan", {"only": None})
+    record.begin(Dataset(PLAN_SCHEMA), 1, {"only": None})
     before = found.files()
     with pytest.raises(RefusedError, match="broke off that was not one of addresses:old"):
         swept_report(spark, context, only=other_tools.find_foreign_mark(context, "addresses:old"))

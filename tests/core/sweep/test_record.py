@@ -17,7 +17,7 @@ from lakegc_core.names import STAGES
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import record as module
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.sweep.record import SweepRecord
+from lakegc_core.sweep.record import PLAN, SweepRecord
 from tests.support.lake import NO_SPARK, NOW, lake
 from tests.support.marks import finish, parts
 
@@ -41,8 +41,8 @@ def record(context: MarkContext, spark: SparkSession = NO_SPARK, *, dry_run: boo
 
 def plan(context: MarkContext, sweep: SweepRecord, *addresses: str, attempt: int = 1) -> None:
     rows = [{"address": each, "size": 10, "last_modified": NOW, "etag": None, "since": NOW} for each in addresses]
-    folder = f"{sweep.folder}/attempt-{attempt}/plan"
-    sweep.begin(parts(context, folder, PLAN_SCHEMA, rows), folder, {"only": None, "attempt": attempt})
+    found = parts(context, sweep.attempt(attempt).at(PLAN), PLAN_SCHEMA, rows)
+    sweep.begin(sweep.attempt(attempt).dataset(PLAN, found, PLAN_SCHEMA), attempt, {"only": None})
 
 
 def journal(context: MarkContext, sweep: SweepRecord, *outcomes: tuple[str, str, int]) -> None:
@@ -51,7 +51,7 @@ def journal(context: MarkContext, sweep: SweepRecord, *outcomes: tuple[str, str,
         {"address": address, "size": 10, "outcome": outcome, "attempt": attempt, "at": NOW}
         for address, outcome, attempt in outcomes
     ]
-    parts(context, sweep.journal, OUTCOMES_SCHEMA, rows)
+    parts(context, sweep.journal.path, OUTCOMES_SCHEMA, rows)
 
 
 def test_a_sweep_that_broke_off_is_gone_on_with_and_one_that_is_over_is_not(context: MarkContext) -> None:
@@ -75,7 +75,7 @@ def test_a_plan_that_somebody_put_beside_the_sweeps_is_no_sweep_that_broke_off(c
 def test_a_dry_run_neither_goes_on_with_a_sweep_nor_counts_as_one(context: MarkContext) -> None:
     plan(context, record(context), "a")
     dry = record(context, dry_run=True)
-    assert not dry.is_begun and "/dry-runs/" in dry.folder and dry.journal.startswith(dry.folder)
+    assert not dry.is_begun and "/dry-runs/" in dry.folder and dry.journal.path.startswith(dry.folder)
     assert record(context).number == 1
 
 

@@ -49,10 +49,10 @@ def test_a_wave_that_deletes_something_begins_the_count_anew(swept: Swept) -> No
         if swept.waves % 3:
             return list(pieces)
         (start, stop), *more = pieces[0].ranges
-        first = Piece(pieces[0].part, ((start, start + 1),))
+        first = Piece(pieces[0].source, ((start, start + 1),))
         assert deletion.run_wave(spark, [first], work, tasks) == []
         left = tuple(each for each in ((start + 1, stop), *more) if each[0] < each[1])
-        return [*([Piece(pieces[0].part, left)] if left else []), *pieces[1:]]
+        return [*([Piece(pieces[0].source, left)] if left else []), *pieces[1:]]
 
     swept.each_wave(one_row_every_other_time)
     assert swept.sweep().outcomes["deleted"] == 3

@@ -14,9 +14,10 @@ import pytest
 from lakegc_core.errors import RefusedError
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.sweep import deletion, waves
-from lakegc_core.sweep.deletion import Deletion, Piece
+from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.spinning import Spinning
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import Part
 from tests.support.lake import NO_SPARK, NOW, lake
 from tests.support.swept import Swept
@@ -93,8 +94,10 @@ class Bench:
         self.patch.setattr(waves, "Glance", glances)
         self.patch.setattr(waves, "run_wave", run_wave)
         look: Any = SimpleNamespace(began_at=began_at)
-        plan = Plan("plan", [Part(name, 3, 1, "0") for name in "ab"], look, None)
-        record: Any = SimpleNamespace(journal="outcomes")
+        objects = [Part(name, 3, 1, "0") for name in "ab"]
+        folder = DatasetFolder(self.context.workspace, "plan")
+        plan = Plan(folder.dataset("", objects, PLAN_SCHEMA), look, None)
+        record: Any = SimpleNamespace(journal=DatasetFolder(self.context.workspace, "outcomes"))
         every = waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
         with self.patch.context() as patch:
             patch.setattr(waves, "spark_width", lambda spark: 2)

@@ -15,6 +15,7 @@ from lakegc_core.names import Stage
 from lakegc_core.policy.retention import Rules
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS, REFS_SCHEMA, CommitWalk, read_server_csv
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, read_part
 from lakegc_sandbox import Repository
 from lakegc_sandbox.files.graveler_writer import Commit
@@ -34,11 +35,10 @@ class World:
     walk: CommitWalk
 
     def rows(self, results: list[dict[str, Any]], dataset: str) -> list[dict[str, str]]:
-        folder = self.walk.folder if dataset == Stage.RETENTION_COMMITS else f"{self.walk.folder}/{dataset}"
+        out = self.walk.out
+        folder = out.path if dataset == Stage.RETENTION_COMMITS else f"{out.path}/{dataset}"
         found = [Part.from_json(each["part"]) for each in results if each.get("dataset") == dataset]
-        return [
-            row for part in found for batch in read_part(self.walk.artifacts, folder, part) for row in batch.to_pylist()
-        ]
+        return [row for part in found for batch in read_part(out.config, folder, part) for row in batch.to_pylist()]
 
     def csv(self, *lines: str) -> CommitWalk:
         """The walk with a list of the server's."""
@@ -60,12 +60,13 @@ def world(tmp_path: Path) -> Iterator[World]:
         dump = context.client.dump("lake")
         (ref,) = context.client.branches("lake")
         refs = [{"kind": "branch", "name": ref.name, "commit_id": ref.commit_id}]
+        out = DatasetFolder(context.workspace, "walk")
         walk = CommitWalk(
             outputs=LocalConfig(str(tmp_path / "outputs")),
             data=context.data,
-            artifacts=context.workspace,
-            folder="walk",
-            refs=tuple(parts(context, f"walk/{REFS}", REFS_SCHEMA, refs)),
+            out=out,
+            refs=out.dataset(REFS, parts(context, out.at(REFS), REFS_SCHEMA, refs), REFS_SCHEMA),
+            former=Dataset(REFS_SCHEMA),
             prefix="_lakefs",
             commits_metarange=dump.commits_metarange_id,
             branches_metarange=dump.branches_metarange_id,
@@ -94,7 +95,8 @@ def test_every_commit_of_the_dump_is_retained_or_among_the_others(world: World) 
 def test_a_ref_that_points_at_an_unknown_commit_ends_the_walk_before_it_decides(world: World) -> None:
     refs = [{"kind": "tag", "name": "v1", "commit_id": A}]
     context = world.served.begin("lake", "m1")
-    walk = replace(world.walk, refs=(*world.walk.refs, *parts(context, f"walk/{REFS}", REFS_SCHEMA, refs)))
+    tag = world.walk.out.dataset(REFS, parts(context, f"walk/{REFS}", REFS_SCHEMA, refs), REFS_SCHEMA)
+    walk = replace(world.walk, refs=world.walk.refs + tag)
     assert list(walk.run()) == [{"unknown": [A]}]
     told = {"commit_id": A, "metarange_id": B, "creation_us": 1, "parents": [world.commits[2].id], "version": 1}
     results = list(replace(walk, extra=(told,)).run())

@@ -15,6 +15,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.ranges.held_paths import HeldByPath, held_by_path, may_hold
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import read_part
 from tests.support.marks import Rows, parts
 from tests.support.path_world import PATHS, World, path_world
@@ -57,14 +58,19 @@ def searched(spark: SparkSession, world: World, *holds: str) -> tuple[MarkContex
     """What these holds keep if the commit is not retained."""
     context = replace(world.context, header=replace(world.context.header, holds=holds))
     others = parts(context, f"commits/{OTHERS}", COMMITS_SCHEMA, world.commits)
-    return context, held_by_path(spark, context, "commits", others, "held", "elsewhere")
+    folder = DatasetFolder(context.workspace, "commits")
+    return context, held_by_path(spark, context, folder.dataset(OTHERS, others, COMMITS_SCHEMA), folder)
 
 
 def held(spark: SparkSession, world: World, *holds: str) -> Rows:
     """The rows that these holds keep if the commit is not retained."""
     context, found = searched(spark, world, *holds)
+    folder = "commits/held"
     return [
-        row for part in found.parts for batch in read_part(context.workspace, "held", part) for row in batch.to_pylist()
+        row
+        for part in found.addresses.parts
+        for batch in read_part(context.workspace, folder, part)
+        for row in batch.to_pylist()
     ]
 
 

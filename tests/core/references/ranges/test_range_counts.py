@@ -44,7 +44,7 @@ def judged(*said: Said) -> pa.Table:
 def changing(folder: Path) -> _ChangedRanges:
     home = LocalConfig(str(folder))
     reading = RangeReader(home, home, "here", "_lakefs", Namespace("s3://bucket/lake"), "m3")
-    return _ChangedRanges(reading, home, "here/ranges")
+    return _ChangedRanges(reading)
 
 
 @pytest.mark.parametrize(
