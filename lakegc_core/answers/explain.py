@@ -16,16 +16,17 @@ from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleError, SparkTasks, Workers
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.layers import Layer, layers_of
+from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.places import place_of
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS
 from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.references.commits.retained import walk_until_known
-from lakegc_core.references.ranges.range_files import INDEX, RANGES
+from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.parts import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,16 +135,17 @@ class _Question:
     @property
     def rows(self) -> int:
         """Rows of all artifacts that are read for the answer, but for commits."""
-        own, stage = self.layers[0], Stage.COMMITTED_ADDRESSES
-        index = sum(layer.rows(stage, INDEX) for layer in self.layers)
+        stage = Stage.COMMITTED_ADDRESSES
+        ranges = self.layers[0].dataset(stage, RANGES_SCHEMA, RANGES)
+        index = of_all(self.layers, stage, INDEX_SCHEMA, INDEX)
         others = (known_origins(self.layers), *(dataset for _, dataset in self.records))
-        return own.rows(stage, RANGES) + index + sum(dataset.rows for dataset in others)
+        return sum(dataset.rows for dataset in (ranges, index, *others))
 
     @property
     def commits(self) -> int:
         """The commits, branches and tags that the mark knew."""
-        own = self.layers[0]
-        return sum(own.rows(Stage.RETENTION_COMMITS, name) for name in ("", OTHERS, REFS))
+        datasets = self.layers[0].manifests[Stage.RETENTION_COMMITS].datasets
+        return sum(rows_of(datasets[name]) for name in (Stage.RETENTION_COMMITS, OTHERS, REFS))
 
     def answer(self, spark: Callable[[], SparkSession], little: Little) -> tuple[Iterator[Explained], int]:
         """The objects, and how many there are in all."""

@@ -19,7 +19,7 @@ from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA, NEIGHBOURS
 from lakegc_core.references.ranges.held_paths import HELD
-from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import ObjectInfo, connect, heads
@@ -36,7 +36,7 @@ def records(context: MarkContext, own: Layer) -> Named:
     """All that a mark and the sweeps of all marks have on record of addresses."""
     return [
         ("staged", own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)),
-        ("held", own.dataset(Stage.COMMITTED_ADDRESSES, ROWS_SCHEMA, HELD)),
+        ("held", own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA, HELD)),
         ("neighbour", own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS)),
         ("expired", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
         ("kept", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),

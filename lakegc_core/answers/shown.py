@@ -13,7 +13,8 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import Amount
-from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA, RangeReader, reading
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
+from lakegc_core.references.ranges.range_files import RangeReader, reading
 from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.tables.gather import rows_of_feeds
 from lakegc_core.tables.parts import spark_width, tasks_for

@@ -37,7 +37,7 @@ from lakegc_core.policy.facts import CommittedFacts, ExpiredFacts, ListingFacts,
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.of_neighbours import NEIGHBOURS, read_references
 from lakegc_core.references.ranges.held_paths import HELD
-from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown.remembered import PROOFS
 from lakegc_core.references.shown.reuploads import WAITING
 from lakegc_core.references.staged import STAGED_SCHEMA
@@ -142,7 +142,7 @@ def _judged(
     """The objects by what keeps them. `read_at`: when commits were read, unix seconds."""
     keepers = {
         Reason.STAGED: own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA),
-        Reason.HELD: own.dataset(Stage.COMMITTED_ADDRESSES, ROWS_SCHEMA, HELD),
+        Reason.HELD: own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA, HELD),
         Reason.NEIGHBOUR: neighbours,
     }
     rows = with_since(spark, context, objects, read_at)

@@ -46,10 +46,10 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSING, MISSTATED
 from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Stage
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
     ADDRESSES_SCHEMA,
     DROPPED,
-    ENTRIES_SCHEMA,
     INDEX,
     INDEX_SCHEMA,
     RANGES,

@@ -22,7 +22,8 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Stage
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.policy.xids import xid_times
-from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA, INDEX, INDEX_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
+from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Mapped
 from lakegc_core.tables.dataset import Dataset

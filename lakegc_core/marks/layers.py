@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakegc_core.clock import APART
 from lakegc_core.errors import LakegcError, MarkError
@@ -21,12 +21,9 @@ from lakegc_core.marks.previous import findings_before
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.tables.dataset import Dataset
-from lakegc_core.tables.key_scan import Source, Wanted, sources_of
-from lakegc_core.tables.parts import Part, read, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
 Seals = tuple[tuple[str, str], ...]
 """Ids and seals of the marks below one, newest first; none for a clean mark."""
@@ -49,46 +46,12 @@ class Layer:
     def mark_id(self) -> str:
         return self.mark.mark_id
 
-    def parts(self, stage: str, dataset: str = "") -> Sequence[Part]:
-        """The parts of a dataset of a stage; none of the last stage while that is not finished. MarkError for a dataset
-        that the manifest does not name: what is missing must not pass for empty."""
-        if stage == _LAST and stage not in self.manifests:
-            return ()
-        found = self.manifests[stage].datasets.get(dataset or stage)
-        if found is None:
-            raise MarkError(f"Stage {stage} of mark {self.mark_id} has no dataset {dataset or stage}. Make a new mark.")
-        return found
-
     def dataset(self, stage: str, schema: pa.Schema, dataset: str = "") -> Dataset:
         """A dataset of a stage; empty of the last stage while that is not finished. MarkError for a dataset that the
         manifest does not name: what is missing must not pass for empty."""
         if stage == _LAST and stage not in self.manifests:
             return Dataset(schema)
         return self.mark.dataset_of(self.manifests[stage], schema, dataset)
-
-    def rows(self, stage: str, dataset: str = "") -> int:
-        """How many rows a dataset has."""
-        return rows_of(self.parts(stage, dataset))
-
-    def sources(self, stage: str, dataset: str = "") -> list[Source]:
-        """The parts of a dataset, to be read through."""
-        folder = self.mark.stage_folder(stage, dataset)
-        return sources_of(self.mark.config, folder, self.parts(stage, dataset), self.mark_id)
-
-    def wanted(self, stage: str, dataset: str = "", **how: Any) -> Wanted:
-        """The rows of a dataset, to be looked for. `how`: which of their columns, and the keys by these."""
-        place = (self.mark.stage_folder(stage, dataset), self.parts(stage, dataset))
-        return Wanted.at(self.mark.config, (place,), **how)
-
-    def frame(self, spark: SparkSession, stage: str, dataset: str, schema: pa.Schema) -> DataFrame:
-        """A dataset of this mark."""
-        return self.read(spark, stage, dataset, self.parts(stage, dataset), schema)
-
-    def read(
-        self, spark: SparkSession, stage: str, dataset: str, parts: Sequence[Part], schema: pa.Schema
-    ) -> DataFrame:
-        """Parts of a dataset of this mark that no manifest names yet."""
-        return read(spark, self.mark.config, self.mark.stage_folder(stage, dataset), parts, schema)
 
 
 def of_all(layers: Sequence[Layer], stage: str, schema: pa.Schema, dataset: str = "") -> Dataset:

@@ -24,7 +24,7 @@ from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, R
 from lakegc_core.references.commits.retained import fetch_commit, find_retained, heads_digest, write_heads
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA, read_references
 from lakegc_core.references.ranges.held_paths import HELD, held_by_path
-from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
 from lakegc_core.references.shown.heads import LOOK, BranchHeads, heads_of_mark
@@ -202,7 +202,7 @@ class Glance:
             staged=Dataset(STAGED_SCHEMA),
             commits=Dataset(COMMITS_SCHEMA),
             refs=Dataset(REFS_SCHEMA),
-            held=Dataset(ROWS_SCHEMA),
+            held=Dataset(ENTRIES_SCHEMA),
             neighbours=Dataset(KEYS_SCHEMA),
             committed=read_unknown(self.spark, self.context, retained, self.look.reads.committed),
             reads=self.look.reads,

@@ -53,11 +53,6 @@ class Source:
     layer: str
 
 
-def sources_of(config: StoreConfig, folder: str, parts: Sequence[Part], layer: str) -> list[Source]:
-    """The parts of a dataset of a mark, to be read through."""
-    return [Source(config, folder, part, layer) for part in parts]
-
-
 @dataclass(frozen=True)
 class Wanted:
     """What is looked for: the keys of the rows of some parts. `columns`: those that `keys` needs. Rows in which it is
@@ -66,17 +61,6 @@ class Wanted:
     sources: tuple[Source, ...]
     columns: tuple[str, ...] = ("address",)
     keys: Keys = by_address
-
-    @classmethod
-    def at(
-        cls,
-        config: StoreConfig,
-        places: Sequence[tuple[str, Sequence[Part]]],
-        columns: tuple[str, ...] = ("address",),
-        keys: Keys = by_address,
-    ) -> Wanted:
-        sources = (Source(config, folder, part, "") for folder, parts in places for part in parts)
-        return cls(tuple(sources), columns, keys)
 
     @property
     def rows(self) -> int:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError, StoreError
 from lakegc_core.names import Outcome
-from lakegc_core.spark.session import Json, Mapped, empty, run_on_rows
+from lakegc_core.spark.session import Json, Mapped, run_on_rows
 from lakegc_core.store.base import StoreConfig, connect
 
 if TYPE_CHECKING:
@@ -243,43 +243,6 @@ def _may_hold(file: pq.ParquetFile, group: int, column: str, values: Sequence[st
         return True
     place = bisect.bisect_left(values, told.min)
     return place < len(values) and values[place] <= told.max
-
-
-def read(
-    spark: SparkSession,
-    config: StoreConfig,
-    folder: str,
-    parts: Sequence[Part],
-    schema: pa.Schema,
-    columns: Sequence[str] | None = None,
-) -> DataFrame:
-    """A dataset as a Spark frame; each part is read, and its bytes checked, by the task that needs it."""
-    return read_in_tasks(spark, config, folder, parts, schema, columns).as_frame()
-
-
-def read_in_tasks(
-    spark: SparkSession,
-    config: StoreConfig,
-    folder: str,
-    parts: Sequence[Part],
-    schema: pa.Schema,
-    columns: Sequence[str] | None = None,
-) -> Mapped:
-    """The same for tasks that go on with the rows in Python: one worker reads them and goes on."""
-    wanted = pa.schema([schema.field(name) for name in columns]) if columns else schema
-    if not parts:
-        return Mapped(empty(spark, wanted), wanted)
-    ready = tuple(parts)
-
-    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read_part(config, folder, ready[number], wanted.names)
-
-    # A task costs more than a few rows: as many as there is work for, and as there are parts to give them.
-    work = 1 + sum(part.rows for part in parts) // _ROWS_PER_TASK
-    slices = min(len(parts), 4 * max(2, spark_width(spark)), work)
-    return Mapped(spark.range(0, len(parts), 1, slices), wanted, body)
 
 
 def spark_width(spark: SparkSession) -> int:

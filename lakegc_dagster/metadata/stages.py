@@ -26,7 +26,7 @@ from lakegc_core.policy.facts import (
     read_facts,
 )
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
-from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.sweep.authorize import confirmed_at, ready_at
 from lakegc_core.views.words import human_bytes

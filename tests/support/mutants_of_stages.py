@@ -70,8 +70,8 @@ COMMITS = (
         f"{_READ}/test_protected.py",
         (
             "a second reading of an address protects nothing",
-            "return rows.cast(pa.schema([*ROWS_SCHEMA, *extra]))",
-            'return rows.filter(rows["exact"]).cast(pa.schema([*ROWS_SCHEMA, *extra]))',
+            "return rows.cast(pa.schema([*ENTRIES_SCHEMA, *extra]))",
+            'return rows.filter(rows["exact"]).cast(pa.schema([*ENTRIES_SCHEMA, *extra]))',
         ),
     ),
     *of(

@@ -20,7 +20,7 @@ from lakegc_core.names import Stage
 from lakegc_core.policy.holds import PATH, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
-from lakegc_core.references.ranges.protected import ROWS_SCHEMA, protected_rows
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
 from lakegc_core.spark.session import Json, run_on_rows
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -35,7 +35,7 @@ HELD = "held"
 
 @dataclass(frozen=True)
 class HeldByPath:
-    """The addresses that holds by path keep (ROWS_SCHEMA), and those of other namespaces (ELSEWHERE_SCHEMA).
+    """The addresses that holds by path keep (ENTRIES_SCHEMA), and those of other namespaces (ELSEWHERE_SCHEMA).
 
     `idle`: those of the globs that no commit looked through shows.
     """
@@ -53,13 +53,13 @@ def held_by_path(spark: SparkSession, context: MarkContext, others: Dataset, out
     """
     globs = patterns_of({*context.header.holds, *context.policy.holds}, PATH)
     if not globs or not others.parts:
-        return HeldByPath(Dataset(ROWS_SCHEMA), Dataset(ELSEWHERE_SCHEMA), globs)
+        return HeldByPath(Dataset(ENTRIES_SCHEMA), Dataset(ELSEWHERE_SCHEMA), globs)
     work = _reader(context, globs)
     results = run_on_rows(_ranges(spark, context, others, work), _Writing(work, out))
     shown = {glob for result in results for glob in result.get("shown", ())}
     parts = parts_of(results, [HELD, ELSEWHERE])
     return HeldByPath(
-        out.dataset(HELD, parts[HELD], ROWS_SCHEMA),
+        out.dataset(HELD, parts[HELD], ENTRIES_SCHEMA),
         out.dataset(ELSEWHERE, parts[ELSEWHERE], ELSEWHERE_SCHEMA),
         tuple(glob for glob in globs if glob not in shown),
     )
@@ -93,7 +93,7 @@ def _ranges(spark: SparkSession, context: MarkContext, commits: Dataset, work: _
 
 @dataclass(frozen=True)
 class _Found:
-    """What the entries of a range at matching paths protect (ROWS_SCHEMA), what of other namespaces they refer to
+    """What the entries of a range at matching paths protect (ENTRIES_SCHEMA), what of other namespaces they refer to
     (ELSEWHERE_SCHEMA), and which globs they match."""
 
     rows: pa.Table
@@ -138,8 +138,8 @@ class _PathReader:
                 held = entries.filter(at_path).drop_columns(["path"])
                 rows = protected_rows(self.namespace, [range_id], [len(held)], held)
                 # Long expired: the data may be gone already, so none of it counts as missing.
-                place = ROWS_SCHEMA.get_field_index("exact")
-                rows = rows.set_column(place, ROWS_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
+                place = ENTRIES_SCHEMA.get_field_index("exact")
+                rows = rows.set_column(place, ENTRIES_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
                 # Not by their range: the mark does not retain it.
                 yield _Found(rows, elsewhere_rows(self.namespace, [""], [len(held)], held), shown)
 
@@ -157,7 +157,7 @@ class _Writing:
     out: DatasetFolder
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        protected = PartWriter(self.out.config, self.out.at(HELD), ROWS_SCHEMA)
+        protected = PartWriter(self.out.config, self.out.at(HELD), ENTRIES_SCHEMA)
         elsewhere = PartWriter(self.out.config, self.out.at(ELSEWHERE), ELSEWHERE_SCHEMA, sum_authorities)
         seen: set[str] = set()
         for found in self.work.found(batches):

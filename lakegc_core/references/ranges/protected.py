@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakegc_core.policy.namespace import Namespace
 
-ROWS_SCHEMA = pa.schema(
+ENTRIES_SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("address", pa.string(), nullable=False),  # relative to the namespace
@@ -23,7 +23,7 @@ ROWS_SCHEMA = pa.schema(
 def protected_rows(
     namespace: Namespace, range_ids: Sequence[str], counts: Sequence[int], entries: pa.Table
 ) -> pa.Table:
-    """Rows for what the entries of ranges protect: ROWS_SCHEMA, and all further columns of `entries` (such as `path`).
+    """Rows for what entries of ranges protect: ENTRIES_SCHEMA, and all further columns of `entries`, such as `path`.
 
     `counts`: how many of the entries each range has, one range after the other.
     """
@@ -36,5 +36,5 @@ def protected_rows(
     }
     of_entries = entries.drop_columns(["address", "address_type"]).take(keys["index"])
     rows = pa.table(columns | {name: of_entries[name] for name in of_entries.column_names})
-    extra = [rows.schema.field(name) for name in rows.column_names if name not in ROWS_SCHEMA.names]
-    return rows.cast(pa.schema([*ROWS_SCHEMA, *extra]))
+    extra = [rows.schema.field(name) for name in rows.column_names if name not in ENTRIES_SCHEMA.names]
+    return rows.cast(pa.schema([*ENTRIES_SCHEMA, *extra]))

@@ -21,10 +21,9 @@ from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_r
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.references.ranges.protected import ROWS_SCHEMA, protected_rows
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
 from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.etags import MD5_ETAG
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
 from lakegc_core.tables.parts import Part, PartWriter, part_results, rows_of
 
@@ -37,7 +36,6 @@ _TOGETHER_BYTES = 1 << 20  # of files that are decoded together
 _IN_FLIGHT = 8  # files that a task asks for at a time: a store answers a small one after many milliseconds
 _BYTES_IN_FLIGHT = 1 << 25  # of them, were all as large as the largest so far
 
-ENTRIES_SCHEMA = ROWS_SCHEMA
 METARANGES_SCHEMA = pa.schema(
     [
         pa.field("metarange_id", pa.string(), nullable=False),
@@ -62,16 +60,9 @@ INDEX_SCHEMA = pa.schema(
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("hash", pa.int64(), nullable=False),  # of the address
         pa.field("size", pa.int64(), nullable=False),  # bytes
-        pa.field("tag", pa.int64(), nullable=False),  # of the e_tag, see `etag_hashes`
     ]
 )
-ADDRESSES_SCHEMA = pa.schema([ROWS_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
-
-
-def etag_hashes(e_tags: pa.Array) -> np.ndarray:
-    """A number for each MD5 e_tag, the same for the same; 0 for what is none (and for null)."""
-    plain = pc.fill_null(e_tags, "")
-    return np.where(pc.match_substring_regex(plain, MD5_ETAG).to_numpy(zero_copy_only=False), hash_strings(plain), 0)
+ADDRESSES_SCHEMA = pa.schema([ENTRIES_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
 
 
 def split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
@@ -253,8 +244,8 @@ def _metarange_rows(metarange_ids: Sequence[str], ranges: pa.Table, counts: Sequ
 
 
 def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:
-    hashes, marks = pa.array(hash_strings(rows["address"])), pa.array(etag_hashes(rows["e_tag"]))
-    return pa.RecordBatch.from_arrays([rows["range_id"], hashes, rows["size"], marks], schema=INDEX_SCHEMA)
+    hashes = pa.array(hash_strings(rows["address"]))
+    return pa.RecordBatch.from_arrays([rows["range_id"], hashes, rows["size"]], schema=INDEX_SCHEMA)
 
 
 def total(parts: Sequence[Part], name: str) -> int:

@@ -15,10 +15,10 @@ from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
     CHECKSUMS,
     CHECKSUMS_SCHEMA,
-    ENTRIES_SCHEMA,
     INDEX,
     INDEX_SCHEMA,
     METARANGES,

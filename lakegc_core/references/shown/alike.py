@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA, INDEX_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
+from lakegc_core.references.ranges.range_files import INDEX_SCHEMA
 from lakegc_core.references.shown.classes import EVERY, SIZES, ranked
 from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.intervals import ALIKE

@@ -16,8 +16,8 @@ from lakegc_core.marks.layers import all_layers, of_all
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
-    ENTRIES_SCHEMA,
     INDEX,
     INDEX_SCHEMA,
     METARANGES,

@@ -18,7 +18,7 @@ from lakegc_core.spark.session import Make, Mapped
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among
-from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.key_scan import Source, Wanted
 from lakegc_core.tables.parts import PartWriter
 from tests.support.lake import NO_SPARK
 
@@ -35,7 +35,7 @@ def asking(tmp_path: Path) -> Make:
         LocalStore(config).write(address, b"12345")
     writer = PartWriter(LocalConfig(str(tmp_path / "marks")), "known", _ADDRESSES)
     writer.write(pa.RecordBatch.from_pylist([{"address": LISTED}], schema=_ADDRESSES))
-    known = Wanted.at(LocalConfig(str(tmp_path / "marks")), (("known", tuple(writer.close())),))
+    known = Wanted(tuple(Source(LocalConfig(str(tmp_path / "marks")), "known", part, "") for part in writer.close()))
     work = optimized._Asking(config, Namespace("local://lake"))
     make = among(NO_SPARK, Mapped(NO_SPARK, SOUGHT_SCHEMA), known, found=False).then(optimized._ANSWER, work.ask).make
     assert make is not None

@@ -20,7 +20,7 @@ from lakegc_core.spark.session import Mapped
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import joins
 from lakegc_core.tables.joins import flagged
-from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.key_scan import Source, Wanted
 from lakegc_core.tables.parts import PartWriter
 from tests.support.lake import NO_SPARK
 
@@ -63,7 +63,7 @@ def looked_up(spark: SparkSession, folder: Path, rows: Mapped) -> Mapped:
     for reason, addresses in KEPT.items():
         writer = PartWriter(config, reason, ADDRESSES)
         writer.write(pa.RecordBatch.from_arrays([pa.array(addresses)], schema=ADDRESSES))
-        rows = flagged(spark, rows, reason, Wanted.at(config, ((reason, writer.close()),)))
+        rows = flagged(spark, rows, reason, Wanted(tuple(Source(config, reason, part, "") for part in writer.close())))
     return rows
 
 

@@ -15,7 +15,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import MISSTATED
 from lakegc_core.marks.layers import all_layers
 from lakegc_core.names import STAGES
-from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA as STAGED_SCHEMA
 from lakegc_core.tables.hashing import hash_strings
@@ -65,9 +65,7 @@ def entry(number: int, *, size: int = 0, exact: bool = True) -> dict[str, Any]:
 
 def hashed(rows: Rows) -> Rows:
     hashes = hash_strings(pa.array([row["address"] for row in rows], pa.string())).tolist()
-    return [
-        {"range_id": "r1", "hash": each, "size": row["size"], "tag": 0} for row, each in zip(rows, hashes, strict=True)
-    ]
+    return [{"range_id": "r1", "hash": each, "size": row["size"]} for row, each in zip(rows, hashes, strict=True)]
 
 
 def mark(
@@ -81,7 +79,7 @@ def mark(
     finish(context, STAGES[1], {STAGES[1]: (STAGED_SCHEMA, staged or [])})
     finish(context, STAGES[2])
     rows = hashed(entries) if index is None else index
-    finish(context, STAGES[3], {STAGES[3]: (ROWS_SCHEMA, entries), INDEX: (INDEX_SCHEMA, rows)})
+    finish(context, STAGES[3], {STAGES[3]: (ENTRIES_SCHEMA, entries), INDEX: (INDEX_SCHEMA, rows)})
     return context
 
 
@@ -126,7 +124,7 @@ def test_a_mark_that_does_not_name_what_it_read_is_an_error(served: Lake, datase
     finish(context, STAGES[0], {STAGES[0]: (OBJECTS_SCHEMA, lying(1))})
     for stage in STAGES[1:3]:
         finish(context, stage)
-    both = {STAGES[3]: (ROWS_SCHEMA, [entry(1)]), INDEX: (INDEX_SCHEMA, hashed([entry(1)]))}
+    both = {STAGES[3]: (ENTRIES_SCHEMA, [entry(1)]), INDEX: (INDEX_SCHEMA, hashed([entry(1)]))}
     finish(context, STAGES[3], {each: both[each] for each in both if each != dataset})
     (own,) = all_layers(context)
     with pytest.raises(MarkError, match=f"has no dataset {dataset}"):

@@ -22,7 +22,7 @@ from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Basis, all_layers, choose, is_little, will_be_little
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.references.ranges.range_files import INDEX
 from lakegc_sandbox import Repository
@@ -254,6 +254,6 @@ def test_what_an_older_mark_s_sweep_was_told_to_delete_again_is_not_subtracted_f
 
 def test_a_dataset_that_a_manifest_does_not_name_is_no_empty_one(tmp_path: Path) -> None:
     below = layer(tmp_path, {})
-    assert below.parts("expired_addresses", inventory.LEARNT) == ()
+    assert below.dataset(Stage.EXPIRED_ADDRESSES, inventory.OBJECTS_SCHEMA, inventory.LEARNT).rows == 0
     with pytest.raises(MarkError, match="has no dataset gone"):
-        below.parts(inventory.STAGE, inventory.GONE)
+        below.dataset(Stage.NAMESPACE_LISTING, inventory.GONE_SCHEMA, inventory.GONE)

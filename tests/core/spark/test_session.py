@@ -20,7 +20,8 @@ from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.spark import session as module
 from lakegc_core.spark.session import Json, clear_errors, many, run_tasks, session
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.tables.parts import Part, read
+from lakegc_core.tables.dataset import DatasetFolder
+from lakegc_core.tables.parts import Part
 from tests.support.waiting import STARTS, until
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def test_a_side_that_may_be_large_is_not_collected_on_the_driver(
     from pyspark.sql import functions as F
 
     parts = [Part(f"part-{number}", 10_000_000, 1, "") for number in range(3)]
-    rows = read(spark, LocalConfig("/nowhere"), "x", parts, pa.schema([pa.field("address", pa.string())]))
+    schema = pa.schema([pa.field("address", pa.string())])
+    rows = DatasetFolder(LocalConfig("/nowhere"), "x").dataset("", parts, schema).frame(spark)
     seen = rows.distinct().withColumn("seen", F.lit(True))
     rows.join(many(seen), "address", how).explain()
     assert "Broadcast" not in (plan := capsys.readouterr().out) and "ShuffledHashJoin" in plan

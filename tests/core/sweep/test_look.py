@@ -16,7 +16,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
 from lakegc_core.references.commits.retained import heads_digest
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA
-from lakegc_core.references.ranges.protected import ROWS_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown.heads import LOOK, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA as STAGED_SCHEMA
 from lakegc_core.spark.session import Mapped
@@ -48,7 +48,7 @@ class World:
         empty = {"staged": STAGED_SCHEMA, "commits": COMMITS_SCHEMA, "neighbours": KEYS_SCHEMA}
         nothing = {
             name: Dataset(schema)
-            for name, schema in (empty | dict.fromkeys(("committed", "held"), ROWS_SCHEMA)).items()
+            for name, schema in (empty | dict.fromkeys(("committed", "held"), ENTRIES_SCHEMA)).items()
         }
         told: dict[str, Any] = {"refs": dataset(self.context, "look/commits/refs", REFS_SCHEMA, refs)}
         told["reads"] = Reads.below(self.context, "read")
@@ -106,7 +106,7 @@ def test_live_is_what_is_staged_newly_committed_or_referred_to_by_neighbours(qui
     row = {"range_id": "r", "address": "committed", "exact": False, "size": 1, "e_tag": "t"}
     look = world.look(
         staged=dataset(world.context, "look/uncommitted", STAGED_SCHEMA, [{"address": "staged", "exact": True}]),
-        committed=dataset(world.context, "read/committed", ROWS_SCHEMA, [row]),
+        committed=dataset(world.context, "read/committed", ENTRIES_SCHEMA, [row]),
         neighbours=dataset(world.context, "look/neighbours", KEYS_SCHEMA, [{"address": "theirs"}]),
     )
     every = ("staged", "committed", "theirs", "garbage")

@@ -40,7 +40,9 @@ def written(config: LocalConfig, folder: str, schema: pa.Schema, values: list[An
 
 def wanted(config: LocalConfig, *addresses: str) -> Wanted:
     hashes = hash_strings(pa.array(addresses, pa.string())).tolist()
-    return Wanted.at(config, (("wanted", written(config, "wanted", HASHES, hashes)),), ("hash",))
+    return Wanted(
+        tuple(Source(config, "wanted", part, "") for part in written(config, "wanted", HASHES, hashes)), ("hash",)
+    )
 
 
 def lying(config: LocalConfig, mark: str, names: list[str]) -> list[Source]:
@@ -69,7 +71,7 @@ def test_a_scan_finds_addresses_in_the_parts_of_all_marks_and_makes_of_them_what
     ]
     sought = wanted(config, "data/a/3", "data/c/49", "data/c/50")
     assert rows_of(scan(quick, feeds, LAYERS, sought)) == [("data/a/3", "a"), ("data/c/49", "c")]
-    assert rows_of(scan(quick, feeds, LAYERS, Wanted.at(config, ()))) == []
+    assert rows_of(scan(quick, feeds, LAYERS, Wanted(()))) == []
 
 
 @pytest.mark.parametrize("found", [True, False])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import key_scan
-from lakegc_core.tables.key_scan import Filter, Sieve, Wanted
+from lakegc_core.tables.key_scan import Filter, Sieve, Source, Wanted
 from lakegc_core.tables.parts import Part, PartWriter
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_more_keys_than_a_worker_holds_are_kept_on_its_disk_and_found_alike(
     monkeypatch.setattr(key_scan, "MOST", most)
     config, values = LocalConfig(str(tmp_path)), np.random.default_rng(most).integers(-(2**63), 2**63 - 1, 400)
     parts = [part for share in np.array_split(values, 3) for part in written(config, "w", HASHES, share.tolist())]
-    found = key_scan.filter_of(Wanted.at(config, (("w", tuple(parts)),), ("hash",)))
+    found = key_scan.filter_of(Wanted(tuple(Source(config, "w", part, "") for part in parts), ("hash",)))
     assert isinstance(found._wanted, np.memmap) is (most == 3)
     asked = np.concatenate([values[::2], values[:5] + 1])
     assert found.rows(asked).tolist() == [number for number, key in enumerate(asked) if key in set(values)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.references.ranges.protected import ROWS_SCHEMA, protected_rows
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
 
 NAMESPACE = Namespace("s3://bucket/lake")
 RELATIVE, FULL = 1, 2
@@ -27,7 +27,7 @@ def test_every_entry_has_its_row_under_the_range_that_holds_it() -> None:
     rows = protected_rows(
         NAMESPACE, ["one", "none", "two"], [2, 0, 1], entries(("a", RELATIVE), ("b", RELATIVE), ("c", RELATIVE))
     )
-    assert rows.schema == ROWS_SCHEMA
+    assert rows.schema == ENTRIES_SCHEMA
     assert [tuple(row.values()) for row in rows.to_pylist()] == [
         ("one", "a", True, 0, "tag 0"),
         ("one", "b", True, 1, "tag 1"),
@@ -51,5 +51,5 @@ def test_an_address_outside_the_namespace_protects_nothing_in_it() -> None:
 def test_further_columns_stay_with_their_entries() -> None:
     table = entries(("s3://far/a", FULL), ("b", RELATIVE)).append_column("path", pa.array([b"at/a", b"at/b"]))
     rows = protected_rows(NAMESPACE, ["one"], [2], table)
-    assert rows.column_names == [*ROWS_SCHEMA.names, "path"]
+    assert rows.column_names == [*ENTRIES_SCHEMA.names, "path"]
     assert rows["path"].to_pylist() == [b"at/b"]

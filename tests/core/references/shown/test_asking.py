@@ -113,7 +113,7 @@ def walked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, paths: list[bytes], 
     branch, store = Branch(paths), LocalConfig(str(tmp_path))
     monkeypatch.setattr(asking, "client_of", lambda server: branch)
     server = ServerSettings("http://127.0.0.1:1", "key", "secret")
-    work = asking.Asking(server, "r", Namespace("s3://b/l"), store, "shown", Wanted.at(store, ()), 1)
+    work = asking.Asking(server, "r", Namespace("s3://b/l"), store, "shown", Wanted(()), 1)
     list(work.ask([asking.Interval("main", first, first, 1)]))
     return branch
 
@@ -135,6 +135,6 @@ def test_an_interval_is_asked_for_page_by_page_up_to_its_end(monkeypatch: pytest
     branch, store = Branch([*names, b"b"]), LocalConfig(str(tmp_path))
     monkeypatch.setattr(asking, "client_of", lambda server: branch)
     server = ServerSettings("http://127.0.0.1:1", "key", "secret")
-    work = asking.Asking(server, "r", Namespace("s3://b/l"), store, "shown", Wanted.at(store, ()), 1)
+    work = asking.Asking(server, "r", Namespace("s3://b/l"), store, "shown", Wanted(()), 1)
     list(work.ask([asking.Interval("main", names[0], names[-1], len(names))]))
     assert branch.asked == 3

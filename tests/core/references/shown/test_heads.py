@@ -17,8 +17,8 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA as FOUND
 from lakegc_core.marks.findings import KEPT, MISSTATED, MISSTATED_SCHEMA
 from lakegc_core.names import STAGES
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
-    ENTRIES_SCHEMA,
     INDEX,
     INDEX_SCHEMA,
     METARANGES,
@@ -45,7 +45,7 @@ HEADS = [
 
 
 def index(*range_ids: str) -> Rows:
-    return [{"range_id": each, "hash": 1, "size": 1, "tag": 0} for each in range_ids]
+    return [{"range_id": each, "hash": 1, "size": 1} for each in range_ids]
 
 
 def ranges(*range_ids: str, read_in: str = "m1") -> Rows:

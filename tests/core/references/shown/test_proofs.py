@@ -17,7 +17,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE_SCHEMA
 from lakegc_core.policy import safety
 from lakegc_core.policy.prices import GUESSED
-from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown import proofs, reuploads, sampled_etags
 from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.classes import PLANNED, SIZES
