@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-safety test-slow search test-ui test-soak test-golden ui bench bench-big docs lint format lock clean
+.PHONY: help setup demo test test-safety test-slow search test-ui test-soak test-golden ui bench bench-big size docs lint format lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -57,6 +57,9 @@ bench: $(STAMP)  ## measure, and print a table
 
 bench-big: $(STAMP)  ## measure what it costs to ask lakeFS about 100,000 files that look alike
 	@$(BIN)/python -m benchmarks big
+
+size: $(STAMP)  ## lines of code of lakegc_core by room
+	@$(BIN)/python -m tests.support.size
 
 $(DOCS)/.stamp: requirements-docs.lock
 	$(PYTHON) -m venv $(DOCS)

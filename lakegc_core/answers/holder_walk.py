@@ -109,7 +109,7 @@ class _Lists:
 
 
 def _places(names: pa.Array | pa.ChunkedArray, among: pa.Array) -> np.ndarray:
-    """Where each name stands among some others; -1 for none."""
+    """The place of each name among some others; -1 for none."""
     found: np.ndarray = pc.fill_null(pc.index_in(names, value_set=among), -1).to_numpy(zero_copy_only=False)
     return found
 

@@ -148,7 +148,7 @@ def _ask(change: Change, branches: Sequence[str], known: Known) -> tuple[Columns
 
 
 def _without_branch(known: Known, branches: Sequence[str]) -> str:
-    """What is wrong with rules of branches that the mark did not see, in words; "" if it saw all."""
+    """Say what is wrong with rules of branches that the mark did not see; "" if it saw all."""
     heads = {name for name, _ in known.heads}
     missing = ", ".join(name for name in branches if name not in heads)
     return f"The mark saw no branch called {missing}. A rule is of a branch, or of `{DEFAULT}`." if missing else ""

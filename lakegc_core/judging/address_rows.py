@@ -1,4 +1,5 @@
-"""Everything that may have changed about addresses, as rows of one schema, and what follows for each address. Pure."""
+"""The decision of an optimized mark. Every source of change becomes rows of one schema; `decide` sees all rows of an
+address and says what to do with it. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class AddressRows:
-    """Rows of one kind, as what they say of an address; a picklable value that tasks carry."""
+    """Turns rows of one kind into what they say of an address."""
 
     kind: int
     units: Units
@@ -91,7 +92,7 @@ _OBJECT_NAMES = tuple(OBJECTS_SCHEMA.names)
 @dataclass(frozen=True)
 class IndexRows:
     """Rows of a layer's index which count: those of ranges that are retained and were read there, and of addresses that
-    are sought, with a few others. A picklable value that tasks carry."""
+    are sought, with a few others."""
 
     kind: int
     layer: str
@@ -106,7 +107,7 @@ class IndexRows:
 
 
 def decide(rows: pa.Table) -> Iterator[pa.Table]:
-    """What is to be done about addresses, of which the table holds all that is told."""
+    """Decide about addresses. The table holds all rows of each."""
     kind, hashes = rows["kind"].to_numpy(), rows["hash"].to_numpy()
     carried, asks, exact = (pc.fill_null(rows[name], False).to_numpy() for name in ("carried", "asks", "exact"))
 
@@ -144,7 +145,7 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _agree(hashes: np.ndarray, sizes: pa.Array, known: np.ndarray) -> np.ndarray:
-    """Whether the size of a row is that of a row of the same hash which is known to lie there."""
+    """True where a row has the size of a row of the same hash that is known to lie there."""
     pairs = mixed(hashes, pc.fill_null(sizes, -1).to_numpy())
     agree: np.ndarray = np.isin(pairs, pairs[known])
     return agree

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """What became of findings once lakeFS was asked what branches show.
+    """Findings once lakeFS was asked what branches show.
 
     - `asked_at`: unix seconds of the last answer; None where nothing had to be asked
     - `pages`, `heads`: number of pages of lakeFS, and of HEADs of the store
@@ -90,7 +90,7 @@ def _waited(context: MarkContext) -> Dataset:
 
 
 def _prices(context: MarkContext) -> Prices:
-    """What HEADs and pages cost when a mark last made many."""
+    """The prices of HEADs and pages, of when a mark last made many."""
     before = previous_mark(context)
     return GUESSED if before is None else before.facts(ExpiredFacts).prices
 

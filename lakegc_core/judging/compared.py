@@ -1,4 +1,4 @@
-"""What the guards compare a mark with: the mark before it, and what became of the objects that were staged then."""
+"""Measures by which guards compare a mark with the mark before: its sums, and what became of objects staged then."""
 
 from __future__ import annotations
 

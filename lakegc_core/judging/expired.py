@@ -1,6 +1,6 @@
-"""expired_addresses: what is listed and that nothing refers to; old enough, and lakeFS's own. Deletes nothing.
+"""expired_addresses: listed objects that nothing refers to, old enough, and lakeFS's own. Deletes nothing.
 
-`clean` or `optimized` finds what no commit refers to. Addresses are compared by 64-bit hashes. A collision keeps
+`subtraction` or `optimized` finds what no commit refers to. Addresses are compared by 64-bit hashes. A collision keeps
 garbage; the address that is deleted is always the listed one. Every unreferenced object is written with the reason that
 keeps it. What no reason keeps is expired.
 """
@@ -129,7 +129,7 @@ def _facts(
 
 
 def _not_stored(spark: SparkSession, context: MarkContext, missing: DataFrame | None) -> Dataset:
-    """What is referred to and is not in the store; empty where that was not looked for."""
+    """Objects that are referred to and are not in the store; empty where nobody looked for them."""
     if missing is None:
         return Dataset(FINDINGS_SCHEMA)
     rows = _missing(told_apart(spark, context, missing))

@@ -1,4 +1,4 @@
-"""What an optimized mark has to judge: what may have changed since the mark below, brought together by address.
+"""The subtraction of an optimized mark: all that may have changed since the mark below, brought together by address.
 
 That is what the mark below found unreferenced, what was listed anew, and what ranges held that nothing holds any more.
 One shuffle by hash tells which of it a retained range holds. What then is not known to lie there is looked up in the
@@ -79,8 +79,8 @@ _ABSENT_SCHEMA = SOUGHT_SCHEMA.remove(1)
 def against_changes(
     spark: SparkSession, context: MarkContext, own: Layer, layers: Sequence[Layer], listed_from: float
 ) -> Unreferenced:
-    """What the mark `own`, which rests on `layers`, has to judge. What was named since `listed_from` (unix seconds) is
-    not missing where it does not lie there, but new."""
+    """Find what the mark `own`, which rests on `layers`, has to judge. What was named since `listed_from` (unix
+    seconds) is not missing where it does not lie there, but new."""
     return _ChangedAddresses(spark, context, own, tuple(layers), listed_from).run()
 
 
@@ -108,7 +108,7 @@ class _ChangedAddresses:
         )
 
     def _lying(self, decided: Mapping[str, Dataset]) -> tuple[Dataset, Dataset]:
-        """What the listings know of objects that were asked for, and of those that were freed."""
+        """Objects that the listings know, of those that were asked for, and of those that were freed."""
         both = decided[FREED] + decided[ASKED]
         if not both.rows:
             return Dataset(OBJECTS_SCHEMA), Dataset(OBJECTS_SCHEMA)

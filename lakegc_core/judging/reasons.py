@@ -1,4 +1,4 @@
-"""What keeps an object that no commit refers to: decided row by row, in the tasks that write what was found.
+"""Reasons that keep an object to which no commit refers: found row by row, in the tasks that write the findings.
 
 Staged and held addresses, and those that other repositories refer to, are compared by hash: a collision keeps garbage.
 """

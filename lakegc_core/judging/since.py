@@ -36,9 +36,9 @@ _ROWS, _RESCUES = ("address", "since"), ("address", "at")
 
 
 def in_series(mark: MarkArtifacts) -> Dataset:
-    """What begins or continues a series at a mark: its expired objects. What is kept interrupts a series. A young
-    object does not begin one: most young objects are uploads that a client will still link, and one commit may hide
-    from the next mark and its look what refers to them then."""
+    """Objects with which a series begins or goes on at a mark: its expired ones. What is kept interrupts a series. A
+    young object does not begin one: most young objects are uploads that a client will still link, and one commit may
+    hide from the next mark and its look what refers to them then."""
     return mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
 
 
@@ -91,7 +91,7 @@ class _Since:
 
 
 class _Carried:
-    """What was unreferenced without a break: rows of address and since, to be found by the address itself."""
+    """Objects that were unreferenced without a break: rows of address and since, found by the address itself."""
 
     def __init__(self, rows: pa.Table) -> None:
         hashes, since = hash_strings(rows["address"]), rows["since"].cast(pa.int64()).to_numpy()
@@ -117,7 +117,7 @@ class _Carried:
 
 @functools.lru_cache(maxsize=1)
 def _carried(before: Names, rescued: Names) -> _Carried:
-    """What the mark before found unreferenced and nobody rescued since then: read once by each worker process."""
+    """Objects that the mark before found unreferenced and nobody rescued since: read once by each worker process."""
     known = pa.Table.from_batches(read_named(before, _ROWS), pa.schema([FINDINGS_SCHEMA.field(name) for name in _ROWS]))
     journal = pa.Table.from_batches(read_named(rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
     last = journal.group_by("address").aggregate([("at", "max")])

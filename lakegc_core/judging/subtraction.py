@@ -1,6 +1,6 @@
-"""What no retained commit refers to, as a clean mark finds it: all that lies there against all that is referred to.
+"""The subtraction of a clean mark: all that lies in the namespace, without all that retained commits refer to.
 
-The two are compared by hash, as `tables.joins` finds best. What an optimized mark has to judge is in `optimized`.
+The two are compared by hash, as `tables.joins` finds best. `optimized` is the subtraction of an optimized mark.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LIES = "lies"
 
 @dataclass(frozen=True)
 class Unreferenced:
-    """What a mark has to judge.
+    """The objects that a mark has to judge.
 
     - `objects`: what no retained commit refers to (OBJECTS_SCHEMA)
     - `missing`: addresses of live objects that do not lie there; None where there are none
@@ -83,7 +83,7 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_fr
 def _named(
     spark: SparkSession, context: MarkContext, listed: Dataset, entries: Dataset, staged: Dataset, listed_from: float
 ) -> dict[str, Dataset]:
-    """What is referred to and does not lie there (ABSENT), or lies there with another size (MISSTATED)."""
+    """Objects that are referred to and do not lie there (ABSENT), or that have another size (MISSTATED)."""
     feeds = [*entries.feeds("address", "exact", "size", make=_exact), *staged.feeds("address", "exact", make=_exact)]
     if not feeds:
         return {ABSENT: Dataset(_ADDRESS), MISSTATED: Dataset(MISSTATED_SCHEMA)}

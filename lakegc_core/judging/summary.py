@@ -1,4 +1,4 @@
-"""How many of the listed objects became what: counted part by part, while the parts are written."""
+"""Counts of the listed objects by what became of them: made part by part, while the parts are written."""
 
 from __future__ import annotations
 

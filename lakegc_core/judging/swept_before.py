@@ -1,4 +1,4 @@
-"""Which of the missing objects a sweep had deleted when nothing referred to them: old commits count again now.
+"""Missing objects that a sweep had deleted when nothing referred to them: old commits count again now.
 
 A rule that is made longer brings such commits back, and so does a deleted branch whose rule was shorter than the
 default one. The ledger tells it: only what a journal last calls deleted or already gone is excused. Nothing excuses

@@ -66,7 +66,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Proof:
-    """Which lease a collector holds, for its tasks: a picklable value. Tasks may outlive the process that sent them."""
+    """The lease that a collector holds, for its tasks, which may outlive the process that sent them."""
 
     config: StoreConfig
     key: str

@@ -1,1 +1,1 @@
-"""Where garbage came from. For people: it decides nothing."""
+"""The past of garbage, for people. It decides nothing."""

@@ -71,7 +71,7 @@ class PastWalk(KnowingWalk):
         yield {"unread": len(newest) - len(chosen)}
 
     def _pasts(self, known: Known, tell: Holders, chosen: Sequence[tuple[str, int]]) -> list[Json]:
-        """What became of each of these metaranges, by the newest commit that has it."""
+        """The fate of each of these metaranges, by the newest commit that has it."""
         lost = self._branch_of(known)
         return [
             {"metarange_id": metarange_id, "moment": tell.moments[row], **_past(known, tell.past([row]), lost)}

@@ -1,1 +1,1 @@
-"""What refers to objects, at one moment: the same questions for a mark and for each look of a sweep."""
+"""All that refers to objects at one moment. A mark and each look of a sweep ask the same questions."""

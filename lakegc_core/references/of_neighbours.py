@@ -1,4 +1,4 @@
-"""What other repositories of the same lakeFS refer to in this namespace, as their newest complete marks noted it.
+"""References of other repositories of the same lakeFS to this namespace, as their newest complete marks noted them.
 
 Each mark notes the addresses outside of its own namespace that its entries have (`elsewhere`). Here they become keys of
 this namespace, in parts, by tasks. The facts tell of a neighbour's mark that does not read; the one before it is read
@@ -42,7 +42,7 @@ _FULL = 2
 
 @dataclass(frozen=True)
 class NeighbourReferences:
-    """What neighbours refer to here (KEYS_SCHEMA), and what the guard `neighbours` judges by."""
+    """Keys that neighbours refer to here (KEYS_SCHEMA), and the facts that the guard `neighbours` judges by."""
 
     keys: Dataset
     facts: NeighbourFacts

@@ -69,7 +69,7 @@ def ready_at(context: MarkContext) -> float:
 
 
 def refusal(context: MarkContext, verdicts: Sequence[Verdict], *, begun: bool = False) -> str:
-    """Why a mark is not swept, one line a guard. `begun`: an earlier call has begun to, and broke off."""
+    """Say why a mark is not swept, one line a guard. `begun`: an earlier call has begun to, and broke off."""
     found = "\n".join(f"  {verdict.name}: {verdict.description}" for verdict in verdicts if verdict.stops)
     mark = f"Mark {context.header.mark_id} of {context.header.repository}"
     if begun:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LookFacts:
-    """What a look found, by what it read."""
+    """Facts of a look, by what it read."""
 
     uncommitted_addresses: StagedFacts
     retention_commits: CommitsFacts
@@ -48,7 +48,7 @@ class LookFacts:
 
 @dataclass(frozen=True)
 class Reads:
-    """What the looks and glances of one sweep have read of commits: `held` of those that only holds keep."""
+    """Commits that the looks and glances of one sweep have read: `held` those that only holds keep."""
 
     committed: ReadSince
     held: ReadSince
@@ -62,7 +62,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class Look:
-    """What a look saw. Times are unix seconds; `began_at` is when its staged dump began."""
+    """One reading of all references. Times are unix seconds; `began_at` is when its staged dump began."""
 
     began_at: float
     finished_at: float
@@ -103,7 +103,7 @@ class Look:
         return self.facts
 
     def branch_heads(self, context: MarkContext) -> BranchHeads:
-        """What the heads of branches held when this look read them: their ranges are the mark's, or its own."""
+        """The heads of branches when this look read them: their ranges are the mark's, or its own."""
         marked, read = heads_of_mark(context), self.reads.committed.datasets
         return replace(
             marked,
@@ -119,7 +119,7 @@ class Look:
         )
 
     def heads_moved(self, context: MarkContext) -> bool:
-        """Whether heads of branches are others now than before the staged dump or after it."""
+        """True if heads of branches are others now than before the staged dump or after it."""
         now = heads_digest(context.client.branches(context.header.repository))
         return any(seen != now for seen in self.heads)
 

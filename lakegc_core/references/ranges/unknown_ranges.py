@@ -1,6 +1,6 @@
-"""What a look reads of commits: metaranges and ranges that the mark did not know. They are compared by their whole ids.
+"""Reads what a mark did not know of commits, for a look: metaranges and ranges, compared by their whole ids.
 
-What a mark reads is in `range_counts`, which counts what came and what went. A look needs no counts.
+Marks read by `range_counts`, which counts what came and what went. A look needs no counts.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ _SCHEMAS = {
 
 @dataclass
 class ReadSince:
-    """What looks have read of commits that a mark did not know, each metarange and each range once. Grows with each
-    reading. `out`: where it lies; `datasets`: by their names (`range_files`), of which the addresses lie in `out`
-    itself."""
+    """Metaranges and ranges that looks have read and the mark had not, each once. Grows with each reading.
+
+    `out`: where it lies; `datasets`: by their names (`range_files`); the addresses lie in `out` itself.
+    """
 
     out: DatasetFolder
     datasets: dict[str, Dataset] = field(

@@ -1,1 +1,1 @@
-"""What branches show, although no dump of the server names it."""
+"""Objects that branches show although no dump of the server names them."""

@@ -100,7 +100,7 @@ class AlikeEntries:
         return hits.frame(self.spark).distinct().join(many(self.heads.counted(self.spark)), ["range_id", "layer"])
 
     def claims(self, alike: Dataset) -> Mapped:
-        """What entries of ranges claim that are alike by their sizes (ALIKE): CLAIMS, some more than once."""
+        """The claims of entries that are alike by their sizes (ALIKE): CLAIMS, some more than once."""
         return self._entries(alike.keys(*_OF_RANGE.names, by=_by_range_and_size)).then(CLAIMS, _distinct_claims)
 
     def claiming(self, claims: Dataset) -> DataFrame:

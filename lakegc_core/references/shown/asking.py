@@ -58,7 +58,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Asking:
-    """Asks for intervals of branches; a picklable value that tasks carry.
+    """Asks for intervals of branches.
 
     `candidates`: what is looked for. Of what branches show, the addresses that may be among them go to parts in
     `folder`. `threads`: requests side by side in one task.
@@ -174,7 +174,7 @@ def _covers(reached: str, last: bytes | None) -> bool:
 
 
 def _leads_on(page: Sequence[ObjectStats], after: str) -> bool:
-    """Whether a page has a path from which the next one may begin."""
+    """True if a page has a path from which the next one may begin."""
     return any(NOT_TEXT not in stats.path and stats.path > after for stats in page)
 
 

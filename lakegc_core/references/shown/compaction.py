@@ -36,7 +36,7 @@ _FEW = 20  # objects of a folder that are looked for one by one: a whole slice t
 
 
 def may_compact(context: MarkContext) -> bool:
-    """Whether what is staged may be compacted: asked anew each time, as a server may be upgraded."""
+    """True if the server may compact what is staged. Asked anew each time, as a server may be upgraded."""
     return context.settings.server.compaction == "assume" and context.client.config().may_compact
 
 

@@ -1,6 +1,6 @@
-"""What the heads of branches hold, as the mark saw them or as a later look did: where identical re-uploads may hide.
+"""The heads of branches, as the mark saw them or as a later look did: identical re-uploads may hide in what they hold.
 
-Only where it stands is said here; `reuploads` looks for what is alike in it.
+This module says only where it stands; `reuploads` looks for what is alike in it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOOK = "look"
 
 @dataclass(frozen=True)
 class BranchHeads:
-    """What the heads of branches hold, in datasets.
+    """Datasets of what the heads of branches hold.
 
     - `refs`, `commits`: names of heads (REFS_SCHEMA), commits that count (COMMITS_SCHEMA)
     - `index`, `entries`: hashes and addresses of all entries of their ranges (INDEX_SCHEMA, ENTRIES_SCHEMA)
@@ -67,7 +67,7 @@ class BranchHeads:
 
     @property
     def pages(self) -> int:
-        """How many pages list all branches whole, at most."""
+        """The number of pages that list all branches whole, at most."""
         return self.names * (1 + self.most // PAGE) + self.staged.rows // PAGE
 
     def branches(self, spark: SparkSession) -> DataFrame:
@@ -87,7 +87,7 @@ class BranchHeads:
         return of_mark.unionByName(new.withColumn("layer", F.lit(LOOK)))
 
     def listed_staged(self, spark: SparkSession) -> DataFrame:
-        """What the mark listed, no commit refers to, and is staged: address, size."""
+        """Objects that the mark listed, that are staged, and that no commit refers to: address, size."""
         rows = self.kept.frame(spark, "address", "size", "reason")
         return rows.where(rows["reason"] == str(Reason.STAGED)).select("address", "size")
 

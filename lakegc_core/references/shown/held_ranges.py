@@ -45,7 +45,7 @@ class HeldRanges:
 
     @property
     def pages(self) -> int:
-        """How many pages list all of them whole, on all branches, at most."""
+        """The number of pages that list all of them whole, on all branches, at most."""
         return self.ranges.sum("pages")
 
     def times(self) -> DataFrame:

@@ -1,7 +1,7 @@
-"""Where branches may hide candidates: the key intervals of heads' ranges that hold entries alike a candidate.
+"""Key intervals of heads' ranges that hold entries alike a candidate: branches may hide candidates there.
 
-An identical re-upload lies at a path that the head holds too. Which entries are alike is said by `reuploads`; here
-ranges are read for their paths, and few paths become few intervals, each about a page of lakeFS's listing.
+An identical re-upload lies at a path that the head holds too. `alike` finds the entries; here ranges are read for
+their paths, and few paths become few intervals, each about a page of lakeFS's listing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NONE = 2**62  # above every rank
 
 @dataclass(frozen=True)
 class RangePaths:
-    """Reads ranges for the paths of some of their entries; a picklable value that tasks carry."""
+    """Reads ranges for the paths of some of their entries."""
 
     data: StoreConfig
     prefix: str
@@ -98,7 +98,7 @@ class RangePaths:
 
 
 def _keys(rows: pa.Table, which: int) -> pa.Array:
-    """What rows of CHOSEN and entries have in common: the size, or the size and the e_tag."""
+    """The columns that rows of CHOSEN and entries have in common: the size, or the size and the e_tag."""
     sizes = rows["size"].combine_chunks().cast(pa.string())
     return pc.binary_join_element_wise(sizes, rows["e_tag"].combine_chunks(), " ") if which == OF_TAG else sizes
 
@@ -113,7 +113,7 @@ def _least(keys: pa.Array, wanted: pa.Array, ranks: pa.ChunkedArray) -> np.ndarr
 
 @dataclass(frozen=True)
 class WholeRanges:
-    """Every range as one interval from its first to its last key; a picklable value that tasks carry."""
+    """Every range as one interval from its first to its last key."""
 
     def places(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """PLACES of ranges in rows of METARANGES_SCHEMA."""

@@ -1,4 +1,4 @@
-"""Which entries of heads are proven to have other contents than all candidates of their size.
+"""Proofs by HEAD that entries of heads have other contents than all candidates of their size.
 
 Asking lakeFS by pages is the rule; HEADs of the store are used where they cost less. Two contents are taken for
 different if HEAD proved a digest of either. An entry's counts only if the entry itself claims it, with the size that
@@ -64,7 +64,7 @@ _MANY = 10_000  # HEADs of which people are told beforehand
 
 @dataclass(frozen=True)
 class Proven:
-    """What is known once HEADs are made.
+    """Results of HEADs.
 
     - `left`: the alike entries that are not proven to differ from all candidates of their size (CHOSEN)
     - `pending`: ranks that wait for the HEADs of later marks
@@ -169,7 +169,7 @@ class Proofs:
 
     @cached_property
     def _remembered(self) -> Dataset:
-        """What earlier HEADs proved (PROOFS_SCHEMA); of a mark, of objects that its listing shows as they were then."""
+        """Proofs of earlier HEADs (PROOFS_SCHEMA). A mark takes those of objects that its listing shows as they were."""
         known = self.known.proofs
         if not self.known.is_mark or not known.rows:
             return known
@@ -177,7 +177,7 @@ class Proofs:
         return self.out.put(PROOFS, known.frame(self.spark).join(listed, PLANNED.names, "left_semi"), PROOFS_SCHEMA)
 
     def _digests(self) -> DataFrame:
-        """What is known of contents: address, size, the ETag that was `seen`, and digest."""
+        """All that is known of contents: address, size, the ETag that was `seen`, and digest."""
         if self._is_promised:
             rows = self._listed.frame(self.spark)
             return rows.withColumn("digest", _digest("etag")).withColumnRenamed("etag", "seen")
@@ -209,7 +209,7 @@ class Proofs:
         return rows.where("digest is null").join(many(none), "size", "left_anti")
 
     def _needed(self) -> dict[tuple[int, bool], int]:
-        """How many HEADs are needed, by rank, of candidates and of entries apart."""
+        """The number of HEADs that are needed, by rank, of candidates and of entries apart."""
         with clear_errors():
             rows = self._unknown().groupBy("rank", "is_candidate").count().collect()
         return {(row["rank"], row["is_candidate"]): int(row["count"]) for row in rows}
@@ -245,7 +245,7 @@ class Proofs:
         return self.out.put(name, rows, _ASKED) if needed else Dataset(_ASKED)
 
     def _chosen(self, choice: Choice, most: int, *, candidates: bool) -> DataFrame:
-        """What is to be asked for; of the rank that is not done whole so many at `most`."""
+        """The subjects to ask for; of the rank that is not done whole, at most so many."""
         rows = self._unknown().where(f"is_candidate = {candidates}")
         found = rows.where(rows["rank"].isin(list(choice.whole)))
         if choice.part is not None:
@@ -262,7 +262,7 @@ class Proofs:
     # --- what follows ---
 
     def _contents(self, made: Dataset) -> DataFrame:
-        """What candidates are proven to hold: size, digest ("": nothing is proven of one)."""
+        """The proven contents of candidates: size, digest ("": nothing is proven of one)."""
         from pyspark.sql import functions as F
 
         new = made.frame(self.spark).withColumnsRenamed({"digest": "new", "etag": "seen"})

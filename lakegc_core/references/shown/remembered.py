@@ -1,4 +1,4 @@
-"""What HEADs proved of contents: made in tasks, and remembered from mark to mark."""
+"""Proofs of contents by HEAD: made in tasks, and remembered from mark to mark."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _FAILURES = 20  # HEADs that fail in one task before it makes no more
 
 @dataclass(frozen=True)
 class Known:
-    """What HEADs of earlier marks proved (`proofs`, PROOFS_SCHEMA). `heads`: how many more may be made, `prices`: what
-    they cost. `is_mark`: a mark checks what is remembered by its listing, and puts it down anew."""
+    """Proofs of earlier marks (`proofs`, PROOFS_SCHEMA). `heads`: how many more HEADs may be made, `prices`: what they
+    cost. `is_mark`: a mark checks what is remembered by its listing, and puts it down anew."""
 
     proofs: Dataset
     heads: int
@@ -43,7 +43,7 @@ class Known:
 
 
 def known(context: MarkContext, prices: Prices, seconds: float | None = None) -> Known:
-    """What earlier marks proved: the newest one that proved anything, whatever became of those since.
+    """Find the proofs of the newest mark that proved anything, whatever became of those since.
 
     `seconds`: what a mark took so far; None for a look. A look has no limit of time, nor has the first mark that has to
     prove anything: nothing is remembered of a look, so that waiting would not help it.

@@ -53,12 +53,14 @@ _ROUNDS = 8  # classes that no budget suffices for are left out so often, to let
 
 @dataclass(frozen=True)
 class Reuploads:
-    """What lakeFS said of candidates.
+    """Answers of lakeFS about candidates.
 
-    `verdicts`: address, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate that has no
-    row is shown nowhere. `asked_at`: unix seconds of the last answer. `waiting`: classes that were not asked for, or
-    that a server that compacts may not show (SIZES). `pages`: how many were read, in so many `seconds`. `proven`: what
-    HEADs proved; None where it was of no use.
+    - `verdicts`: address, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate that has
+      no row is shown nowhere
+    - `asked_at`: unix seconds of the last answer
+    - `pages`, `seconds`: number of pages that were read, and the time that they took
+    - `waiting`: classes that were not asked for, or that a server that compacts may not show (SIZES)
+    - `proven`: what HEADs proved; None where it was of no use
     """
 
     verdicts: DataFrame
@@ -70,7 +72,7 @@ class Reuploads:
 
     @property
     def left(self) -> Amount:
-        """What waits."""
+        """The candidates that wait."""
         return Amount(self.waiting.sum("objects"), self.waiting.sum("bytes"))
 
 
@@ -178,7 +180,7 @@ class _Search:
         return Proofs(self.entries, self.known(), alike, pages).prove()
 
     def _pages(self, places: DataFrame) -> dict[int, int]:
-        """How many requests the places take on all branches, at most, by rank."""
+        """The number of requests that the places take on all branches, at most, by rank."""
         from pyspark.sql import functions as F
 
         cost = F.sum(F.ceil(F.col("reach") / PAGE) * F.col("branches"))
@@ -263,7 +265,7 @@ class _Search:
         )
 
     def _answered(self, results: Sequence[Json], unasked: DataFrame | None, seconds: float = 0.0) -> Reuploads:
-        """What the answers say, which took so many `seconds`. `unasked`: classes that were not asked for (SIZES)."""
+        """Sum up the answers, which took so many `seconds`. `unasked`: classes that were not asked for (SIZES)."""
         from pyspark.sql import functions as F
 
         asked_at = clock.now().timestamp()
