@@ -169,7 +169,7 @@ class Proofs:
 
     @cached_property
     def _remembered(self) -> Dataset:
-        """Proofs of earlier HEADs (PROOFS_SCHEMA). A mark takes those of objects that its listing shows as they were."""
+        """Proofs of earlier HEADs (PROOFS_SCHEMA). A mark takes those of objects that its listing shows unchanged."""
         known = self.known.proofs
         if not self.known.is_mark or not known.rows:
             return known
