@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 import pytest
 
 from lakegc_core.spark.session import Mapped
+from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import filter_of
 
@@ -87,3 +88,19 @@ def test_datasets_of_other_columns_are_not_put_together(folder: DatasetFolder) -
 def test_an_empty_dataset_has_no_rows_wherever_it_is_read(spark: SparkSession) -> None:
     nothing = Dataset(OBJECTS)
     assert (nothing.rows, list(nothing.batches()), nothing.frame(spark).count(), nothing.keys().rows) == (0, [], 0, 0)
+
+
+def test_of_several_journals_those_parts_are_left_that_read(
+    spark: SparkSession, folder: DatasetFolder, tmp_path: Path
+) -> None:
+    one, other = folder.below("one"), folder.below("other")
+    _, torn = (one.put("", rows_of(spark, rows), OBJECTS) for rows in (ROWS[:3], ROWS[3:]))
+    other.put("", rows_of(spark, ROWS), OBJECTS)
+    connect(folder.config).write(f"{one.path}/notes.txt", b"x")
+    for part in torn.parts:
+        file = tmp_path / one.path / part.name
+        file.write_bytes(file.read_bytes()[:-9])
+    journals = [one.listed(OBJECTS), other.listed(OBJECTS)]
+    some, whole = readable(spark, journals)
+    assert len(journals[0].parts) - len(some.parts) == len(torn.parts) + 1, "a file of another name is none either"
+    assert read(some) == ROWS[:3] and whole == journals[1] and read(whole) == ROWS
