@@ -82,7 +82,7 @@ def _end_copy(options: argparse.Namespace, result: CopyResult) -> int:
 
 
 def _failed(result: CopyResult) -> str:
-    """What to do about objects that were not copied, in sentences."""
+    """Advice on objects that were not copied, in sentences."""
     said = f"{result.failed:,} objects were not copied."
     saved = sum(result.outcomes.get(outcome, 0) for outcome in SAVED)
     if saved:

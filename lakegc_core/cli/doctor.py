@@ -1,4 +1,4 @@
-"""The verb `doctor`: whether repositories can be marked and swept, and what endangers them, on one page."""
+"""The verb `doctor`: one page on whether repositories can be marked and swept, and on what endangers them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _stdout_is_closed() -> bool:
-    """Whether nobody reads stdout any more. Other pipes break too, and that is no reason to be quiet."""
+    """True if nobody reads stdout any more. Other pipes break too, and that is no reason to be quiet."""
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)
@@ -63,7 +63,7 @@ def _stdout_is_closed() -> bool:
 
 
 def _run(given: list[str]) -> int:
-    """One command, and what becomes of its errors."""
+    """Run one command, and turn its errors into messages and exit codes."""
     own = bool(given) and given[0] in {verb.name for verb in VERBS}
     # No other package takes part in a verb of lakegc's own: it costs no time there, and breaks nothing.
     options = parser(VERBS if own else (*VERBS, *from_elsewhere())).parse_args(given)

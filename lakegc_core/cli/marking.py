@@ -112,8 +112,8 @@ def _sweeping_options(to: argparse.ArgumentParser) -> None:
 def _marked(
     options: argparse.Namespace, repository: RepositoryContext, reporter: Reporter
 ) -> tuple[MarkContext, pipeline.Review]:
-    """Make the mark that is asked for. Where none is named, an unfinished one is gone on with: another one would make
-    everything wait anew. If that cannot be, another one is begun, so that no mark stands in the way."""
+    """Make the mark that is asked for. If none is named, go on with an unfinished one: another one would make
+    everything wait anew. If that cannot be, begin another one, so that no mark stands in the way."""
     wanted = options.mark_id
     if not wanted and (unfinished := unfinished_mark(repository)):
         repository.say(f"Mark {unfinished} did not come to its end: it is resumed. --mark-id begins another one.")
@@ -174,7 +174,7 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
 
 
 def _swept(context: MarkContext) -> str:
-    """What the sweeps of a mark came to, and what is still to be done; empty for a mark that nobody has swept."""
+    """The results of the sweeps of a mark, and what is still to be done; empty for a mark that nobody has swept."""
     over, begun = finished_sweeps(context), sweeps_of(connect(context.workspace), context.mark.folder)
     lines = screen.swept_lines(over)
     again = f"lakegc sweep {context.header.repository} {context.header.mark_id}"

@@ -1,4 +1,4 @@
-"""What verbs share: options with their environment variables, what is opened by them, and how a result is printed."""
+"""The common part of verbs: options with their environment variables, what these open, and the printed result."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def one_or_all(to: argparse.ArgumentParser) -> None:
 
 
 def since_of(options: argparse.Namespace) -> float:
-    """Since when, of a verb that takes `one_or_all`: unix seconds, 0 for ever. SettingsError for what is no choice."""
+    """The start for a verb that takes `one_or_all`: unix seconds, 0 for ever. SettingsError for what is no choice."""
     if options.repository and options.all:
         raise SettingsError("Name one repository, or give --all for all of them, not both.")
     if options.since is None:
@@ -129,7 +129,7 @@ def show(options: argparse.Namespace, value: Any, screen: str) -> None:
 
 
 def page_file(options: argparse.Namespace) -> Path | None:
-    """Where --html wants its page. SettingsError before any work if there is no such folder."""
+    """The file in which --html wants its page. SettingsError before any work if there is no such folder."""
     if not options.html:
         return None
     file = Path(options.html)

@@ -12,7 +12,7 @@ from lakegc_core.views.progress import Reporter
 
 
 def _arguments(to: argparse.ArgumentParser) -> None:
-    """None of its own."""
+    """Add no arguments."""
 
 
 def _schema(options: argparse.Namespace, reporter: Reporter) -> int:

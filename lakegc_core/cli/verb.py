@@ -1,4 +1,4 @@
-"""What a verb of `lakegc` is, and how other packages bring theirs.
+"""A verb of `lakegc`, and the way in which other packages bring theirs.
 
 An entry point of the group `lakegc.verbs` names a `Verb`. So `lakegc_sandbox` has its verbs here, and the core does not
 know it.

@@ -1,7 +1,7 @@
 """Credentials that a host program hands over, as frozen values; without them each SDK looks where it always looks.
 
-They travel to executors within store configs, so they are picklable, and no repr shows a secret. How a store uses them
-is the store's business; lakegc's own settings never hold any.
+They travel to executors within store configs, and no repr shows a secret. How a store uses them is the store's
+business; lakegc's own settings never hold any.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class S3Access:
-    """How S3 is reached. What is None comes from the SDK's own chain."""
+    """Access to S3. A field that is None comes from the SDK's own chain."""
 
     endpoint_url: str | None = None
     region: str | None = None
@@ -22,7 +22,7 @@ class S3Access:
 
 @dataclass(frozen=True)
 class AzureAccess:
-    """How one storage account is reached: by `account_url`, with a key or a SAS, else by the default chain."""
+    """Access to one storage account: by `account_url`, with a key or a SAS, else by the default chain."""
 
     account: str
     account_url: str

@@ -1,6 +1,6 @@
 """The kinds of values that lakegc.yaml holds, as types that pydantic reads strictly: no kind passes for another.
 
-Which fields there are is said in `settings`.
+`settings` says which fields there are.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def flag_by(words: Any) -> BeforeValidator:
 
 
 def told(read: Callable[[Value], T]) -> Callable[[Value], T]:
-    """The same reader, whose SettingsError becomes one of the problems of a document."""
+    """Let a reader's SettingsError become one of the problems of a document."""
 
     def reader(value: Value) -> T:
         try:
@@ -76,7 +76,7 @@ Duration = Annotated[timedelta, BeforeValidator(told(parse_duration)), _WRITTEN]
 WaitingTime = Annotated[timedelta, BeforeValidator(told(_waiting_time)), _WRITTEN_ABOVE_0]
 """A duration above 0."""
 Seconds = Annotated[float, BeforeValidator(told(lambda value: _waiting_time(value).total_seconds())), _WRITTEN_ABOVE_0]
-"""The same, kept as seconds."""
+"""A duration above 0, kept as seconds."""
 
 
 def _memory_is_memory(conf: Mapping[str, str]) -> Mapping[str, str]:
@@ -100,7 +100,7 @@ _MEMORY: dict[str, dict[str, JsonValue]] = {
         "description": "Memory of each executor's JVM, such as 4g.",
     },
 }
-"""What lakegc.yaml may say of memory, as JSON Schema has it."""
+"""The settings of memory that lakegc.yaml may hold, as JSON Schema has them."""
 
 SparkValue = Annotated[
     str, BeforeValidator(_as_spark_writes_it), WithJsonSchema({"type": ["string", "number", "boolean"]})

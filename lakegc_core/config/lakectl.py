@@ -1,4 +1,4 @@
-"""How lakectl keeps its settings: `~/.lakectl.yaml`, then the environment. lakegc only reads them.
+"""lakectl's settings: `~/.lakectl.yaml`, then the environment. lakegc only reads them.
 
 lakegc's own settings, and what wins over what, are in `lakegc_core.config.settings`. No error here quotes a file's
 text: it holds a secret.
@@ -22,13 +22,13 @@ SECRET_KEY = "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"
 
 
 class Server(BaseModel):
-    """Where lakectl finds lakeFS; empty if nobody said."""
+    """The place where lakectl finds lakeFS; empty if nobody said."""
 
     endpoint_url: str = ""
 
 
 class Credentials(BaseModel):
-    """By what lakectl gets in; an empty string is a thing nobody set."""
+    """The credentials by which lakectl gets in; an empty string is a thing nobody set."""
 
     access_key_id: str = ""
     secret_access_key: str = Field(default="", repr=False)

@@ -1,4 +1,4 @@
-"""Which policies of lakegc.yaml no repository ever gets, because the first match wins. Pure functions."""
+"""Policies of lakegc.yaml that no repository ever gets, because the first match wins. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakegc_core.policy.globs import means_only, name_glob
 
 
 def unreachable(matches: Sequence[str]) -> str | None:
-    """Why the last of the patterns never counts, and what to do; None where some name is first matched by it."""
+    """The reason why the last of the patterns never counts, and what to do; None if it is some name's first match."""
     *before, last = matches
     glob, globs = name_glob(last), [name_glob(match) for match in before]
     if not means_only(glob, globs):

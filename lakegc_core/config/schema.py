@@ -1,7 +1,7 @@
 """The JSON Schema of lakegc.yaml, for editors and for checks in a pipeline, made of the models that read the file.
 
-It accepts every file that lakegc accepts. It refuses wrong keys, wrong types and most wrong values; what it cannot say
-is said by lakegc alone, such as a policy that no repository reaches.
+It accepts every file that lakegc accepts. It refuses wrong keys, wrong types and most wrong values. lakegc alone
+reports what the schema cannot express, such as a policy that no repository reaches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STORE = [
     {"if": _ROOT, "then": {"properties": {"match": {"pattern": "^local://"}}}},
     {"if": {"anyOf": [_VERSIONS, _ETAGS]}, "then": {"properties": {"match": {"pattern": "^s3://"}}}},
 ]
-"""What an entry of `stores` must be beside its types, as the settings check it."""
+"""Demands on an entry of `stores` beside its types, as the settings check them."""
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 

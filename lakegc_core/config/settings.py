@@ -71,7 +71,7 @@ def _reachable(policies: tuple[RepositoryPolicy, ...]) -> tuple[RepositoryPolicy
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Where lakeFS is and who asks. `endpoint_url` is kept without `/api/v1` and without a slash at its end.
+    """The place of lakeFS and who asks. `endpoint_url` is kept without `/api/v1` and without a slash at its end.
 
     Both timeouts in seconds: to connect, and between two bytes of an answer. `compaction`: see `ServerSection`.
     """
@@ -268,7 +268,7 @@ class LakegcYaml(_Section):
 
 
 def file_of(path: str | None, env: Mapping[str, str]) -> Path | None:
-    """Where lakegc.yaml is: `path`, else LAKEGC_CONFIG, else ./lakegc.yaml if there; None if nothing names one."""
+    """The file lakegc.yaml: `path`, else LAKEGC_CONFIG, else ./lakegc.yaml if there; None if nothing names one."""
     named = path or env.get(CONFIG)
     file = Path(named or CONFIG_FILE)
     return file if named or file.is_file() else None

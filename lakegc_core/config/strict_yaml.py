@@ -1,6 +1,6 @@
 """Reads YAML files strictly: a key given twice, an unknown one and a value of another kind are errors.
 
-Which keys there are, and what they mean, is said by the models that files are read into: `settings`, `lakectl`.
+The models that files are read into (`settings`, `lakectl`) say which keys there are, and what they mean.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping_once)
 
 
 def load(file: Path, model: type[Model], loader: Loader = StrictLoader) -> Model:
-    """What a file holds. FileNotFoundError if there is none; SettingsError that names all problems of it.
+    """Read a file into a model. FileNotFoundError if there is none; SettingsError that names all problems of it.
 
     A key that stands without a value counts as left out.
     """

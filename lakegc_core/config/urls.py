@@ -47,5 +47,5 @@ def _split(url: str) -> SplitResult:
 
 
 def _is_plain(parts: SplitResult) -> bool:
-    """Whether it is `http(s)://host[:port][/path]` and no more."""
+    """True if it is `http(s)://host[:port][/path]` and no more."""
     return parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)

@@ -1,1 +1,1 @@
-"""What is wrong with a setup, before a mark finds out."""
+"""Finds what is wrong with a setup, before a mark finds out."""

@@ -1,4 +1,4 @@
-"""Whether ETags are MD5s where lakegc.yaml says so: HEADs of objects of all ages, the same ones each time."""
+"""Checks that ETags are MD5s where lakegc.yaml says so: HEADs of objects of all ages, the same ones each time."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _alike(objects: pa.RecordBatch, most: int) -> Iterator[tuple[str, int, str]]
 
 
 def _spread(items: Sequence[T], most: int, turn: int = 0) -> Sequence[T]:
-    """At most so many, from the first to the last, evenly spread. Where it is one, that is either, by `turn`."""
+    """At most so many, from the first to the last, evenly spread. A single one is the first or the last, by `turn`."""
     if len(items) <= most:
         return items
     if most == 1:

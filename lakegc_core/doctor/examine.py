@@ -35,7 +35,7 @@ def _say_nothing(message: str) -> None:
 
 @dataclass
 class _Round:
-    """What was looked at so far, and what was found."""
+    """The things looked at so far, and the findings."""
 
     say: Callable[[str], None]
     looked_at: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class _Round:
             self.findings.append(_broken_off(at, error))
 
     def diagnosis(self, repository: str, server: Json) -> Diagnosis:
-        """What came of it. What two looks found in the same words counts once."""
+        """The diagnosis so far. A finding that two looks made in the same words counts once."""
         return Diagnosis(repository, server, tuple(self.looked_at), worst_first(dict.fromkeys(self.findings)))
 
 
@@ -142,7 +142,7 @@ def _cheaply(
 
 
 def _version(client: LakeFSClient, settings: Settings, server: Json) -> list[Finding]:
-    """What the version means; `server` is told what it is."""
+    """The findings on the version; fills `server` with what it is."""
     try:
         config = client.config()
     except LakegcError:

@@ -1,4 +1,4 @@
-"""What the doctor says: findings with what, why and what to do, and a diagnosis that holds them."""
+"""The doctor's findings, with what, why and what to do, and a diagnosis that holds them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Level(StrEnum):
-    """How bad a finding is, worst first."""
+    """Levels of a finding, worst first."""
 
     ALARM = "alarm"  # data is in danger, or marks and sweeps cannot work
     WARNING = "warning"  # something is likely not as it was meant
@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Need:
-    """What it means that something cannot be done: how bad that is, why, and what to do."""
+    """The consequence if something cannot be done: how bad that is, why, and what to do."""
 
     level: Level
     why: str
@@ -44,10 +44,10 @@ class Need:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was looked at, and what was found, worst first. `repository`: "" for the server and the settings.
+    """The things looked at, and the findings, worst first. `repository`: "" for the server and the settings.
 
-    `server`: version, edition, and the known defects that lakegc works around. `parts`: of each repository, where all
-    were looked at.
+    `server`: version, edition, and the known defects that lakegc works around. `parts`: of each repository, if all were
+    looked at.
     """
 
     repository: str
@@ -63,7 +63,7 @@ class Diagnosis:
 
     @property
     def is_alarming(self) -> bool:
-        """Whether anything is an alarm."""
+        """True if anything is an alarm."""
         return any(finding.level is Level.ALARM for finding in self.every_finding)
 
     def as_json(self) -> Json:
@@ -108,7 +108,7 @@ class Trials:
         self.findings: list[Finding] = []
 
     def attempt(self, name: str, what: str, ask: Callable[[], T], need: Need) -> T | None:
-        """What `ask` gives; None, and a finding, where it raises an error of lakegc's. `what`: a noun."""
+        """The result of `ask`; None, and a finding, if it raises an error of lakegc's. `what`: a noun."""
         try:
             return ask()
         except LakegcError as error:

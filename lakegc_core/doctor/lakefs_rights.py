@@ -28,7 +28,7 @@ _GONE, _ABSENT = 410, 404
 
 @dataclass(frozen=True)
 class Answers:
-    """What lakeFS said where it wrote; None where it was not asked, or failed.
+    """lakeFS's answers to calls that make it write; None if it was not asked, or failed.
 
     `prepared`: address of its list of commits; `commits`: id of the metarange of its dump; `prefix`: the folder of
     ranges and metaranges, relative to the namespace.
@@ -41,7 +41,7 @@ class Answers:
 
 
 def try_server(client: LakeFSClient) -> list[Finding]:
-    """What concerns no single repository: the configuration, the grace period, the list of repositories."""
+    """Try what concerns no single repository: the configuration, the grace period, the list of repositories."""
     trials = Trials()
     trials.attempt("right-config", "Reading lakeFS's configuration", client.config, MARK)
     trials.attempt("right-grace-period", "Reading lakeFS's grace period", client.grace_period, MARK)
@@ -52,7 +52,7 @@ def try_server(client: LakeFSClient) -> list[Finding]:
 
 
 def try_lakefs(client: LakeFSClient, repository: Repository, say: Callable[[str], None]) -> Answers:
-    """Everything that a mark and a sweep ask about one repository."""
+    """Try everything that a mark and a sweep ask about one repository."""
     trials, name = Trials(), repository.id
     trials.attempt("right-list-repositories", "Listing repositories", lambda: _all(client, name), _listing())
     trials.attempt("right-list-tags", "Listing tags", lambda: next(client.tags(name), None), MARK)
@@ -112,7 +112,7 @@ def _first_branch(client: LakeFSClient, name: str) -> Ref:
 
 
 def _rules(client: LakeFSClient, name: str) -> bool:
-    """Whether there are any."""
+    """Ask for the rules. True if there are any."""
     return client.gc_rules(name) is not None
 
 

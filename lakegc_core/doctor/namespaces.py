@@ -1,4 +1,4 @@
-"""Whose data lies where this repository's does, and which repositories may refer to it."""
+"""Repositories whose data lies where this one's does, and repositories that may refer to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def examine_namespaces(context: RepositoryContext) -> list[Finding]:
 
 
 def shared(name: str, namespace: Namespace, others: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    """Whether other repositories (name and namespace) lie in the same place, or one in the other."""
+    """The finding that other repositories (name and namespace) lie in the same place, or one in the other."""
     if touching := overlapping(namespace, others):
         yield Finding(
             "shared-namespace",

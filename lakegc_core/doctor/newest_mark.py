@@ -1,4 +1,4 @@
-"""What the newest complete mark knows: what lies in the namespace that is not lakeFS's, and what its guards found."""
+"""Findings of the newest complete mark: what lies in the namespace that is not lakeFS's, and what its guards found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakegc_core.policy.guards import BY_NAME
 from lakegc_core.sweep.authorize import judge
 
 _ICEBERG = "_lakefs_tables/iceberg/"
-"""Where lakeFS's own Iceberg catalog commits pointers to its tables, by path."""
+"""The folder, by path, in which lakeFS's own Iceberg catalog commits pointers to its tables."""
 
 _SHOWN = 10  # names in one sentence
 
@@ -90,7 +90,7 @@ def _foreign(mark: MarkArtifacts) -> Iterator[Finding]:
 
 
 def _references(context: MarkContext) -> Iterator[Finding]:
-    """What refers across the border of the namespace, in either direction."""
+    """The findings on references across the border of the namespace, in either direction."""
     facts, is_local = context.mark.facts(ExpiredFacts), context.namespace.is_local
     if facts.neighbours.addresses:
         yield Finding(

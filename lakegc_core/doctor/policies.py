@@ -45,7 +45,7 @@ def _idle(patterns: Iterable[str], names: Sequence[str]) -> list[str]:
 
 
 def examine_places(repository: Repository, every: Sequence[Repository]) -> Iterator[Finding]:
-    """Whether another repository lies in the same place; not asked among very many."""
+    """The finding that another repository lies in the same place; not asked among very many."""
     if len(every) > MOST:
         return
     try:

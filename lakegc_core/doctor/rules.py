@@ -1,4 +1,4 @@
-"""The rules of garbage collection and lakegc.yaml's policy of one repository: what is likely not meant so. Cheap."""
+"""Finds what is likely not meant so in a repository's rules of garbage collection and policy in lakegc.yaml. Cheap."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _tags(client: LakeFSClient, repository: Repository, policy: RepositoryPolicy
 
 
 def _ages(client: LakeFSClient, policy: RepositoryPolicy) -> Iterator[Finding]:
-    """Whether the minimum age is long enough: `mark` refuses one that is not, in the same words."""
+    """The finding that the minimum age is too short: `mark` refuses such an age in the same words."""
     level = safety.level(policy.safety or safety.FULL.name)
     grace = timedelta(seconds=client.grace_period())
     try:

@@ -17,15 +17,15 @@ _PREPARES_BESIDE_SINCE: Release = (1, 72)
 
 @dataclass(frozen=True)
 class Defect:
-    """What some versions of lakeFS do wrong, and what lakegc does about it. `since` is the first, `until` the first
-    without it; None: from the beginning, or in all that are known."""
+    """A defect of some versions of lakeFS, and what lakegc does about it. `since` is the first version with it, `until`
+    the first without it; None: from the beginning, or in all that are known."""
 
     since: Release | None
     until: Release | None
     text: str
 
     def is_in(self, release: Release | None) -> bool:
-        """Whether a version has it. One that is not known may have any."""
+        """True if a version has the defect. A version that is not known may have any."""
         if release is None:
             return True
         return (self.since is None or release >= self.since) and (self.until is None or release < self.until)
@@ -51,7 +51,7 @@ def about(config: ServerConfig) -> Json:
 
 
 def examine_server(config: ServerConfig, settings: ServerSettings) -> Iterator[Finding]:
-    """What the version and the edition mean for a collector."""
+    """The findings on what the version and the edition mean for a collector."""
     release = config.release
     if release is None:
         yield Finding(

@@ -1,7 +1,7 @@
-"""What a mark and a sweep do to the store, tried once: list, read, write under conditions, delete.
+"""Tries once what a mark and a sweep do to the store: list, read, write under conditions, delete.
 
-Written and deleted is only below lakegc's own folder, under keys that never existed; nothing of it stays. What could
-not be removed again is not written in the first place.
+It writes and deletes only below lakegc's own folder, under keys that never existed; nothing of it stays. It does not
+write what it could not remove again.
 """
 
 from __future__ import annotations
@@ -69,14 +69,15 @@ UNREACHABLE = "store-unreachable"
 
 
 def try_clock(context: RepositoryContext, level: SafetyLevel) -> list[Finding]:
-    """Whether the store can be reached, and what its clock shows."""
+    """Try to reach the store, and judge its clock."""
     trials, store, before = Trials(), connect(context.data), clock.now()
     now = trials.attempt(UNREACHABLE, "Reaching the store", store.clock, _MARK)
     return trials.findings if now is None else judge_clock((now - before).total_seconds(), level)
 
 
 def try_server_clock(client: LakeFSClient, level: SafetyLevel) -> list[Finding]:
-    """What lakeFS's clock shows, as far as its answers have a date. A second of the difference is in that date."""
+    """Judge lakeFS's clock, as far as its answers have a date. Up to a second of the difference comes from that
+    date."""
     before = clock.now()
     now = client.clock()
     if now is None or clock.is_replaced():
@@ -100,7 +101,7 @@ def try_store(context: RepositoryContext, answers: Answers, *, versions: bool) -
 
 
 def judge_clock(skew: float, level: SafetyLevel) -> list[Finding]:
-    """`skew`: seconds by which the store's clock is ahead of this machine's; the limit is the guard `clocks`'s own."""
+    """Judge the store's clock, `skew` seconds ahead of this machine's; the limit is the guard `clocks`'s own."""
     limit = level.clock_skew.total_seconds()
     if abs(skew) <= limit / 2:
         return []
@@ -118,7 +119,7 @@ def judge_clock(skew: float, level: SafetyLevel) -> list[Finding]:
 
 
 def judge_server_clock(skew: float, level: SafetyLevel) -> list[Finding]:
-    """`skew`: seconds by which lakeFS's clock is ahead of this machine's. Stores have the same limit."""
+    """Judge lakeFS's clock, `skew` seconds ahead of this machine's. Stores have the same limit."""
     if abs(skew) <= level.clock_skew.total_seconds():
         return []
     return [
@@ -160,7 +161,7 @@ def _see(store: Store, address: str) -> None:
 
 
 def _try_deleting(trials: Trials, config: StoreConfig, key: str, *, versions: bool) -> bool:
-    """Delete a key that never existed. Whether the key may."""
+    """Delete a key that never existed. True if this is allowed."""
     with_versions = getattr(config, "delete_versions", False)
     (outcome,) = connect(_deleting(config, versions=False) if with_versions else config).delete_many([key])
     if outcome in _DONE and with_versions:
@@ -220,13 +221,13 @@ def _round(store: Store, key: str) -> None:
 
 
 def _conditions(store: Store, key: str) -> None:
-    """The conditional writes that the lease is made of, under a free key. StoreError if one does what it must not."""
+    """Try the conditional writes of the lease under a free key. StoreError if one does what it must not."""
     if fault := fault_of(store, key, is_free=True):
         raise StoreError(fault)
 
 
 def _try_folding(trials: Trials, config: StoreConfig, key: str, *, versions: bool) -> None:
-    """Whether the store takes `a//b` for `a/b`. Where it refuses such keys, or where trying fails, nothing is said."""
+    """Find out if the store takes `a//b` for `a/b`. Say nothing if it refuses such keys, or if trying fails."""
     store, twofold, folded = connect(config), f"{key}-folded//x", f"{key}-folded/x"
     with suppress(LakegcError):
         store.write(twofold, b"")

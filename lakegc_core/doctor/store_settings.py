@@ -1,4 +1,4 @@
-"""What follows from how the store keeps objects: lifecycle rules, locks, old versions, keys, open uploads."""
+"""Findings on how the store keeps objects: lifecycle rules, locks, old versions, keys, open uploads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lakegc_core.store.settings import Effect, LifecycleRule, StoreSettings, Unt
 
 _GC = "_lakefs/retention/gc/"
 _WRITTEN_ANEW = tuple(f"{_GC}{name}/" for name in ("commits", "uncommitted", "addresses", "unified", "reports"))
-"""What lakeFS prepares for a collector, and what its own collectors leave: every mark has it written anew."""
+"""Folders of what lakeFS prepares for a collector and what its own collectors leave: every mark has it written anew."""
 
 
 def examine_settings(
     told: StoreSettings, *, home: str, metadata: str | None, now: datetime, etags_are_md5: bool = False
 ) -> list[Finding]:
-    """`home`: lakegc's own folder, `metadata`: that of ranges and metaranges, as far as they lie in the namespace.
-    `etags_are_md5`: whether lakegc.yaml says so."""
+    """The findings on a store's settings. `home`: lakegc's own folder, `metadata`: that of ranges and metaranges, as
+    far as they lie in the namespace. `etags_are_md5`: true if lakegc.yaml says so."""
     return [
         *_lifecycle(told, home, metadata or "_lakefs"),
         *_lock(told),
@@ -76,7 +76,7 @@ def _expires(rule: LifecycleRule, home: str, metadata: str) -> Iterator[Finding]
 
 
 def _meets(prefix: str, *folders: str) -> bool:
-    """Whether a rule's prefix covers anything below one of these folders."""
+    """True if a rule's prefix covers anything below one of these folders."""
     return any(folder.startswith(prefix) or prefix.startswith(folder) for folder in folders)
 
 

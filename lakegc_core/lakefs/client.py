@@ -284,9 +284,9 @@ class LakeFSClient:
         return found
 
     def metarange_location(self, repository: str, metarange_id: str) -> str:
-        """Where a metarange lies, relative to the namespace: `PFX/<id>`.
+        """The place of a metarange, relative to the namespace: `PFX/<id>`.
 
-        lakeFS does not look whether it is there: any id has a location. What it tells is the server's prefix.
+        lakeFS does not look if the metarange is there: any id has a location. The location tells the server's prefix.
         """
         where = path("repositories", repository, "metadata", "meta_range", metarange_id)
         asked = Request("GET", where, action=_READ_REPOSITORY + " and fs:ListObjects")
@@ -312,7 +312,7 @@ class LakeFSClient:
         return Shown(self._http, listing, _stat(repository, ref))
 
     def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
-        """What a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
+        """The object that a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
         asked = _stat(repository, ref)
         try:
             return self._http.call(replace(asked, params={**asked.params, "path": object_path}), ObjectStats)

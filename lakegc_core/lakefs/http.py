@@ -1,7 +1,7 @@
-"""How lakeFS is spoken to: one session, basic auth, retries, errors in sentences, pages. It names no calls.
+"""Speaks to lakeFS: one session, basic auth, retries, errors in sentences, pages. It names no calls.
 
-Retried are 429, 5xx and lost connections: every call of `client` may be sent twice without harm. Nothing here
-prints a header, and what the server says is searched for the credentials before it is repeated.
+It retries 429, 5xx and lost connections: every call of `client` may be sent twice without harm. It prints no header,
+and searches the server's text for the credentials before it repeats the text.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Reply:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the same call may be answered otherwise a little later."""
+        """True if the same call may be answered otherwise a little later."""
         said = _message(self.body)[0]
         return (self.status == 429 or self.status >= 500) and not (UNKNOWN_CALL in said or UNRESOLVED in said)
 
@@ -255,7 +255,7 @@ class Http:
 
 
 def _advice(request: Request, reply: Reply, attempts: int) -> str:
-    """What to do about a status that is no answer to the call."""
+    """Advice on a status that is no answer to the call."""
     status = reply.status
     if 200 <= status < 300:
         return "this call has another success status: check that the endpoint is a lakeFS server"

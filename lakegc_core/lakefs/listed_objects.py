@@ -1,8 +1,8 @@
-"""What a ref shows, page by page, past entries that lakeFS itself cannot show.
+"""Reads the objects that a ref shows, page by page, past entries that lakeFS itself cannot show.
 
 lakeFS answers 500 for a whole page if one address on it is no URL; one import of an object named `100%.csv` brings such
 an address. Pages are then made smaller up to that entry. Its address is in the error, its path is searched for, and the
-walk goes on behind it. Nothing that could be shown is passed over: where the path is not found, the error stays.
+walk goes on behind it. Nothing that could be shown is passed over: if the path is not found, the error stays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _QUOTED = re.compile(re.escape(UNRESOLVED) + r'("(?:[^"\\]|\\.)*")')
 
 @dataclass(frozen=True)
 class Shown:
-    """What a ref shows. `listing` and `stat`: the calls, without what is asked for."""
+    """The objects that a ref shows. `listing` and `stat`: the calls, without what is asked for."""
 
     http: Http
     listing: Request
@@ -94,7 +94,7 @@ class Shown:
         return found[0].path if found else ""
 
     def _is_at(self, path: str, address: str) -> bool:
-        """Whether a path shows an address that lakeFS does not resolve."""
+        """True if a path shows this address, which lakeFS does not resolve."""
         try:
             self.http.send(replace(self.stat, params={**self.stat.params, "path": path}))
         except LakeFSError as error:

@@ -1,4 +1,4 @@
-"""What lakeFS answers, as frozen values in lakeFS's own words, which pydantic reads from JSON.
+"""The answers of lakeFS, as frozen values in lakeFS's own words, which pydantic reads from JSON.
 
 Nothing here asks the server (`client`, `http`). Types are strict, and a key without a default must be there: a default
 in its place could read as "nothing here", and that as a deletion. Keys that lakegc does not know are passed over.
@@ -32,7 +32,7 @@ def _default_for_null(value: object) -> object:
 
 
 _OR_NULL = BeforeValidator(_default_for_null)
-"""On a field with a default: null stands for it too."""
+"""Lets null stand for the default of a field."""
 
 _Name = Annotated[str, Field(min_length=1)]
 
@@ -79,9 +79,9 @@ class ServerConfig:
 
     @property
     def may_compact(self) -> bool:
-        """Whether the server may compact what is staged, as Enterprise can since v1.100.
+        """True if the server may compact what is staged, as Enterprise can since v1.100.
 
-        No answer of lakeFS says whether compaction is on. What is not known to be without it may have it.
+        No answer of lakeFS says whether compaction is on. A server that is not known to be without it may have it.
         """
         if self.edition == _OPEN_SOURCE:
             return False
@@ -273,7 +273,7 @@ class _TaskError(_Answer):
 
 @dataclass(frozen=True)
 class CommitsStatus(_Answer):
-    """How far prepare_commits has come."""
+    """The progress of prepare_commits."""
 
     completed: bool
     error: _TaskError | None = None
@@ -282,7 +282,7 @@ class CommitsStatus(_Answer):
 
 @dataclass(frozen=True)
 class DumpStatus(_Answer):
-    """How far a dump has come."""
+    """The progress of a dump."""
 
     done: bool
     error: Annotated[str, _OR_NULL] = ""
@@ -300,6 +300,6 @@ class StagedPage(_Answer):
 
 @dataclass(frozen=True)
 class Location(_Answer):
-    """Where something lies, relative to the namespace."""
+    """The place of something, relative to the namespace."""
 
     location: _Name

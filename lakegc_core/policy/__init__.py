@@ -1,1 +1,1 @@
-"""What may be done, and to what: pure rules that read nothing and ask nobody."""
+"""Rules on what may be done, and to what: pure functions that read nothing and ask nobody."""

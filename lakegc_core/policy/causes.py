@@ -1,4 +1,4 @@
-"""Why objects are garbage, in words: the same in guards, on screens and on pages. Decides nothing."""
+"""The causes of garbage in words, the same in guards, on screens and on pages. Decides nothing."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def largest(facts: ExpiredFacts) -> str:
 
 
 def missing(facts: ExpiredFacts) -> str:
-    """The folders in which most of the missing objects were that are named with their paths, as a sentence with a blank
-    before it; "" where no path is known."""
+    """The folders in which most of the missing objects with known paths were, as a sentence with a blank before it; ""
+    if no path is known."""
     paths = [each["path"] for each in facts.missing_paths if each["path"]]
     folders = Counter(re.findall(FOLDERS, path)[0] or "(root)" for path in paths)
     said = ", ".join(f"{count:,} in {folder}" for folder, count in sorted(folders.items(), key=_most)[:_NAMED])

@@ -1,4 +1,4 @@
-"""What the guards judge by: the records of a mark, its level, and the present. Nothing is read or asked here."""
+"""The evidence of the guards: the records of a mark, its level, and the present. Nothing is read or asked here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakegc_core.policy.safety import Level
 
 
 class MarkTerms(Protocol):
-    """What the guards need of a mark's header. Times are unix seconds."""
+    """The part of a mark's header that the guards need. Times are unix seconds."""
 
     @property
     def repository(self) -> str: ...
@@ -40,7 +40,7 @@ class MarkTerms(Protocol):
 
 
 class FinishedStage(Protocol):
-    """What the guards need of a stage's manifest. Times are unix seconds."""
+    """The part of a stage's manifest that the guards need. Times are unix seconds."""
 
     @property
     def started_at(self) -> float: ...
@@ -59,7 +59,7 @@ class Evidence:
     level: Level
     now: float
     previous: Previous | None = None
-    """What the mark is compared with; None on the first mark."""
+    """The mark that this one is compared with; None on the first mark."""
     unreadable: Mapping[str, int] | None = None
     """Paths of the sample that did not read, with their status; None while none were asked for."""
     sampled: int = 0
@@ -69,9 +69,9 @@ class Evidence:
     backup: BackupFacts | None = None
     """The backup of this very mark; None where there is none."""
     neighbours: NeighbourFacts | None = None
-    """What is known of other repositories, asked anew at the sweep; None: what the mark found counts."""
+    """Facts about other repositories, asked anew at the sweep; None: what the mark found counts."""
     neighbours_strict: bool = False
-    """Whether a neighbour that is not known well enough stops a sweep (`neighbours: {strict: true}`)."""
+    """True if a neighbour that is not known well enough stops a sweep (`neighbours: {strict: true}`)."""
     skew_now: float | None = None
     """Seconds by which the store's clock is ahead of the collector's at the sweep; None while nobody asked."""
 

@@ -1,9 +1,9 @@
-"""What each marking stage found, in figures: the facts that manifests carry, guards judge and reports show.
+"""Figures that each marking stage found: the facts that manifests carry, guards judge and reports show.
 
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
 back. A key that a manifest lacks must never be read as "nothing found". So a field by which anything is decided has no
-default, but `staged_lost`, whose None makes a guard stricter. Counts are of objects
-unless the name says otherwise; bytes are bytes; times are unix seconds.
+default, but `staged_lost`, whose None makes a guard stricter. Counts are of objects unless the name says otherwise;
+bytes are bytes; times are unix seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakegc_core.policy.prices import GUESSED, Prices
 
 
 class _Whole:
-    """Read from a manifest only with all of its keys, and no others."""
+    """A value that is read from a manifest only with all of its keys, and no others."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -64,7 +64,7 @@ class Folder(_Whole):
 
 @dataclass(frozen=True)
 class StageFacts(_Whole):
-    """What a stage found. `stage`: which one."""
+    """The facts of one stage. `stage`: its name."""
 
     stage: ClassVar[Stage]
 
@@ -75,7 +75,7 @@ class StageFacts(_Whole):
 
 @dataclass(frozen=True)
 class ListingFacts(StageFacts):
-    """What lies in the namespace."""
+    """The objects in the namespace."""
 
     stage: ClassVar[Stage] = Stage.NAMESPACE_LISTING
 
@@ -94,7 +94,7 @@ class ListingFacts(StageFacts):
 
 @dataclass(frozen=True)
 class StagedFacts(StageFacts):
-    """What the staged dump held."""
+    """The content of the staged dump."""
 
     stage: ClassVar[Stage] = Stage.UNCOMMITTED_ADDRESSES
 
@@ -110,7 +110,7 @@ class StagedFacts(StageFacts):
 
 @dataclass(frozen=True)
 class CommitsFacts(StageFacts):
-    """Which commits count, and by what."""
+    """The commits that count, and the reasons why."""
 
     stage: ClassVar[Stage] = Stage.RETENTION_COMMITS
 
@@ -139,7 +139,7 @@ class CommitsFacts(StageFacts):
 
 @dataclass(frozen=True)
 class ReadFacts(StageFacts):
-    """What was read of metaranges and ranges. Sums of checksums are modulo 2^64."""
+    """The amount read of metaranges and ranges. Sums of checksums are modulo 2^64."""
 
     stage: ClassVar[Stage] = Stage.COMMITTED_ADDRESSES
 
@@ -158,7 +158,7 @@ NOTHING_READ = ReadFacts(**dict.fromkeys((each.name for each in fields(ReadFacts
 
 @dataclass(frozen=True)
 class ChangedFacts(ReadFacts):
-    """What was read, and how much that changed since the mark below."""
+    """The amount read, and the ranges that changed since the mark below."""
 
     ranges_added: int
     ranges_dropped: int
@@ -166,7 +166,7 @@ class ChangedFacts(ReadFacts):
 
 @dataclass(frozen=True)
 class CommittedFacts(ChangedFacts):
-    """What the retained commits refer to."""
+    """The addresses that the retained commits refer to."""
 
     held_by_path: int
     holds_idle: tuple[str, ...]  # holds by path that hold nothing
@@ -176,7 +176,7 @@ class CommittedFacts(ChangedFacts):
 
 @dataclass(frozen=True)
 class NeighbourFacts(_Whole):
-    """What is known of the other repositories of the same lakeFS."""
+    """The facts known of the other repositories of the same lakeFS."""
 
     repositories: int
     unknown: int  # of which too little is known
@@ -187,7 +187,7 @@ class NeighbourFacts(_Whole):
 
 @dataclass(frozen=True)
 class Compared(_Whole):
-    """What the guards compare with the mark before."""
+    """The figures that the guards compare with the mark before."""
 
     listed: Amount
     committed: Amount
@@ -223,8 +223,8 @@ class Previous(_Whole):
 
 @dataclass(frozen=True)
 class Cause(_Whole):
-    """Expired objects of which the same became: `replaced` on a branch, or `deleted` with it ("" if its name is not
-    known). `gone`: when a mark missed the branch first; None for what was replaced."""
+    """Expired objects with the same fate: `replaced` on a branch, or `deleted` with it ("" if its name is not known).
+    `gone`: the time at which a mark first missed the branch; None for replaced objects."""
 
     cause: str
     branch: str
@@ -235,7 +235,7 @@ class Cause(_Whole):
 
 @dataclass(frozen=True)
 class OriginFacts(_Whole):
-    """Where the expired objects came from, as far as commits that are not retained were read for that."""
+    """The origins of the expired objects, as far as commits that are not retained were read for that."""
 
     causes: tuple[Cause, ...]  # those with the most bytes
     folders: tuple[Folder, ...]  # of their paths, those with the most bytes
@@ -245,7 +245,7 @@ class OriginFacts(_Whole):
 
 @dataclass(frozen=True)
 class TakenBack(_Whole):
-    """What a sweep had counted as deleted of objects that are there again."""
+    """Objects that a sweep had counted as deleted and that are there again."""
 
     mark_id: str
     sweep: int
@@ -255,7 +255,7 @@ class TakenBack(_Whole):
 
 @dataclass(frozen=True)
 class ExpiredFacts(Groups, StageFacts):
-    """What became of every listed object, and where and how old the garbage is."""
+    """The fate of every listed object, and the place and age of the garbage."""
 
     stage: ClassVar[Stage] = Stage.EXPIRED_ADDRESSES
 

@@ -37,7 +37,7 @@ Glob = tuple[Token, ...]
 
 
 def name_glob(pattern: str) -> Glob:
-    """What a shell pattern means, exactly as `fnmatch.fnmatchcase` does."""
+    """The glob of a shell pattern, with exactly the meaning that `fnmatch.fnmatchcase` gives it."""
     found: list[Token] = []
     at = 0
     while at < len(pattern):
@@ -55,7 +55,7 @@ def name_glob(pattern: str) -> Glob:
 
 
 def path_glob(pattern: str) -> Glob:
-    """What a glob of paths means: `*` and `?` stay within a folder, `**` crosses folders."""
+    """The glob of a pattern of paths: `*` and `?` stay within a folder, `**` crosses folders."""
     found: list[Token] = []
     at = 0
     while at < len(pattern):
@@ -71,7 +71,7 @@ def path_glob(pattern: str) -> Glob:
 
 
 def matches(glob: Glob, texts: pa.Array) -> pa.Array:
-    """For each text whether the glob means it: all of it. `texts`: as `as_texts` gives them."""
+    """True for each text that the glob means as a whole. `texts`: as `as_texts` gives them."""
     return pc.match_substring_regex(texts, rf"\A(?:{''.join(map(_expression, glob))})\z")
 
 
@@ -89,9 +89,9 @@ def as_texts(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def means_only(glob: Glob, others: Sequence[Glob]) -> bool:
-    """Whether each text that the glob means is meant by one of the others: exact.
+    """True if each text that the glob means is also meant by one of the others. The answer is exact.
 
-    False as well where it would take too long to tell, which only patterns of many `?` after a `*` do.
+    Also False if it would take too long to tell, which only patterns of many `?` after a `*` do.
     """
     points = _points([glob, *others])
     start = _closed((glob,), {(0, 0)}), _closed(others, {(number, 0) for number in range(len(others))})
@@ -156,7 +156,7 @@ def _expression(token: Token) -> str:
 
 
 def _end_of_set(pattern: str, at: int) -> int:
-    """Where the set that may begin at this `[` has its `]`; -1 if it is none."""
+    """The place of the `]` that ends the set that may begin at this `[`; -1 if there is no set."""
     first = at + 2 if pattern.startswith("!", at + 1) else at + 1
     return pattern.find("]", first + 1 if pattern.startswith("]", first) else first)
 

@@ -37,7 +37,7 @@ Severity = Literal["ERROR", "WARN"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one guard found. `description` is a sentence with the figures that decided, and what to do on failure."""
+    """The finding of one guard. `description`: a sentence with the figures that decided, and what to do on failure."""
 
     name: str
     passed: bool
@@ -61,7 +61,7 @@ class Guard:
     judge: Callable[[Evidence], Finding]
     may_be_accepted: bool = False
     hardens: Callable[[Evidence], bool] | None = None
-    """When a guard that else only warns stops."""
+    """The condition under which a guard stops that otherwise only warns."""
 
     def evaluate(self, evidence: Evidence) -> Verdict:
         passed, description = self.judge(evidence)

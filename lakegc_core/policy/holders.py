@@ -1,4 +1,4 @@
-"""Who keeps what some commits show, and until when; or, where nobody does, since when and why. Pure functions."""
+"""Tells who keeps what some commits show, and until when; or, if nobody does, since when and why. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LAST = 253_402_300_799 * 10**6  # the end of the year 9999
 
 @dataclass(frozen=True)
 class Holder:
-    """A branch, a tag, a hold, or what else keeps a commit. `why`: `shows` it, `history` (by the rule of `days`),
-    `hold`, `dangling`, `all`. `row`: of a commit that it keeps so, of a rule that which it keeps longest. `until`:
-    microseconds; None for as long as it stands."""
+    """A branch, a tag, a hold, or anything else that keeps a commit. `why`: `shows` it, `history` (by the rule of
+    `days`), `hold`, `dangling`, `all`. `row`: of a commit that it keeps so; for a rule, the one that it keeps longest.
+    `until`: microseconds; None for as long as it stands."""
 
     name: str
     why: str
@@ -29,8 +29,8 @@ class Holder:
 
 @dataclass(frozen=True)
 class Past:
-    """The last commit that showed what nobody keeps, and what became of it then: `replaced` in the commit `by` of a
-    branch; `deleted` with its branch (`by` is -1)."""
+    """The last commit that showed content that nobody keeps, and what became of it then: `replaced` in the commit `by`
+    of a branch; `deleted` with its branch (`by` is -1)."""
 
     row: int
     cause: str
@@ -40,7 +40,7 @@ class Past:
 
 
 class Holders:
-    """Tells what keeps some commits. What all tellings have in common is found once: there may be many branches.
+    """Tells what keeps some commits. Anything that several answers need is found once: there may be many branches.
     `moments`: see `moments_of`."""
 
     def __init__(self, known: Known) -> None:
@@ -80,7 +80,7 @@ class Holders:
         return Past(last, DELETED, days=rules.default_days if rules else None)
 
     def _by_rules(self, rules: Rules, rows: Collection[int]) -> Iterator[Holder]:
-        """What the rules keep of branches' history, and of what deleted branches left."""
+        """The holders by rule: of branches' history, and of what deleted branches left."""
         known, graph = self._known, self._known.graph
         for name, head in known.heads:
             if last := self._kept_longest(rows, head, rules.days(name)):
@@ -96,8 +96,8 @@ class Holders:
     def _kept_longest(
         self, rows: Collection[int], start: int, days: int, *, itself: bool = False
     ) -> tuple[int, int] | None:
-        """Of what a rule keeps below a commit, the row that it keeps longest, and until when. `itself`: the commit is
-        not a head, and the rule keeps it as well while it is young."""
+        """The row that a rule keeps longest below a commit, and until when. `itself`: the commit is not a head, and the
+        rule keeps it as well while it is young."""
         known, graph, best = self._known, self._known.graph, None
         reach = threshold(known.now, days, known.margin)
         row = start
@@ -112,7 +112,7 @@ class Holders:
 
 
 def moments_of(graph: Graph) -> list[int]:
-    """When each commit was made, microseconds; after its main parent in any case, whatever the clocks said."""
+    """The time of each commit, microseconds; after its main parent in any case, whatever the clocks said."""
     found: dict[int, int] = {}
     for start in range(len(graph.commit_ids)):
         path, row = [], start
@@ -131,8 +131,8 @@ def _end(until: int) -> int | None:
 
 
 def _branches(known: Known) -> dict[int, str]:
-    """For each commit of a branch's history the name of one that has it: of several the one whose rule is the longest,
-    of these the one with the longest history, of these the first by name. Commits of such a branch come first."""
+    """A branch for each commit of a branch's history. Of several branches it is the one whose rule is the longest, of
+    these the one with the longest history, of these the first by name. Commits of such a branch come first."""
     found: dict[int, str] = {}
     depths = _depths(known.graph)
 
@@ -148,7 +148,7 @@ def _branches(known: Known) -> dict[int, str]:
 
 
 def _depths(graph: Graph) -> list[int]:
-    """How many commits are on the main ancestry of each commit, itself included."""
+    """The number of commits on the main ancestry of each commit, itself included."""
     found: dict[int, int] = {-1: 0}
     for start in range(len(graph.commit_ids)):
         path, row = [], start

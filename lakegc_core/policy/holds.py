@@ -19,12 +19,12 @@ KINDS = TAG, COMMIT, BRANCH, PATH = ("tag", "commit", "branch", "path")
 
 _ID_DIGITS = 64
 HOLD = rf"^({COMMIT}:[0-9a-f]{{1,{_ID_DIGITS}}}|({TAG}|{BRANCH}):\S([\s\S]*\S)?|{PATH}:[^/\s]([\s\S]*[^/\s])?)$"
-"""What `problem_of` takes, as a pattern of JSON Schema."""
+"""The holds that `problem_of` takes, as a pattern of JSON Schema."""
 _WILDCARDS = re.compile(r"[*?]")
 
 
 def problem_of(hold: object) -> str | None:
-    """Why this is no hold, or one that cannot hold anything, and what to write; None where it can."""
+    """The reason why this is no hold, or one that cannot hold anything, and what to write; None for a good hold."""
     kind, _, pattern = hold.partition(":") if isinstance(hold, str) else ("", "", "")
     if kind not in KINDS or not pattern.strip():
         return f"{hold!r} is no hold; write {' or '.join(f'{allowed}:PATTERN' for allowed in KINDS)}"
@@ -61,24 +61,24 @@ def patterns_of(holds: Iterable[str], kind: str) -> tuple[str, ...]:
 
 
 def matching_names(pattern: str, names: Sequence[str]) -> list[bool]:
-    """For each name (of a tag or a branch) whether a pattern means it. A name has no folders: `*` is any text."""
+    """True for each name (of a tag or a branch) that a pattern means. A name has no folders: `*` is any text."""
     found: list[bool] = matches(name_glob(pattern), pa.array(names, pa.string())).to_pylist()
     return found
 
 
 @dataclass(frozen=True)
 class PathGlobs:
-    """Some globs of paths; a picklable value that tasks carry."""
+    """Some globs of paths."""
 
     globs: tuple[str, ...]
 
     def each(self, paths: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-        """For each glob, in order, a truth value a path. `paths`: strings, or bytes that need not be UTF-8."""
+        """A truth value a path for each glob, in order. `paths`: strings, or bytes that need not be UTF-8."""
         texts = as_texts(paths)
         return [matches(path_glob(glob), texts) for glob in self.globs]
 
     def any(self, paths: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """For each path whether one of the globs means it."""
+        """True for each path that one of the globs means."""
         found = pa.repeat(False, len(paths))
         for mask in self.each(paths):
             found = pc.or_(found, mask)
@@ -86,5 +86,5 @@ class PathGlobs:
 
 
 def fixed_prefix(glob: str) -> bytes:
-    """What every path that a glob of paths means begins with."""
+    """The text that begins every path that a glob of paths means."""
     return _WILDCARDS.split(glob, maxsplit=1)[0].encode("utf-8", "surrogateescape")

@@ -1,6 +1,4 @@
-"""How each guard judges: a pure function from the evidence to a verdict and its sentence. Which guards there are is in
-`guards`.
-"""
+"""The judgements of the guards: pure functions from the evidence to a verdict and its sentence. `guards` lists them."""
 
 from __future__ import annotations
 
@@ -111,7 +109,7 @@ def live_in_listing(evidence: Evidence) -> Finding:
 
 
 def _swept_before(objects: int) -> str:
-    """What is said of live objects that a sweep had deleted, with a blank before it; "" if there are none."""
+    """A passage on live objects that a sweep had deleted, with a blank before it; "" if there are none."""
     if not objects:
         return ""
     return (
@@ -205,10 +203,10 @@ def shrink(evidence: Evidence) -> Finding:
 
 
 def shrunk(before: Compared, now: Compared, level: Level, staged_lost: int | None = None) -> list[str]:
-    """In which groups much less is live by the facts `now` of a mark than by those `before`, in words.
+    """The groups in which much less is live by the facts `now` of a mark than by those `before`, in words.
 
-    What was staged and is committed now is no loss. `staged_lost` says what else became of staged objects; where it was
-    not counted, those are missed that commits did not gain in all.
+    An object that was staged and is committed now is no loss. `staged_lost` counts the objects that were staged and are
+    neither now; if it was not counted, the loss is what the staged ones lost and commits did not gain in all.
     """
     gained = max(0, now.committed_and_held - before.committed_and_held)
     missed = before.uncommitted.objects - now.uncommitted.objects - gained
@@ -265,7 +263,7 @@ _NAMED = 5
 
 
 def _left_out(known_gone: Mapping[str, str]) -> str:
-    """What is said of paths that the sample leaves out, with a blank before it; "" if there are none."""
+    """A passage on paths that the sample leaves out, with a blank before it; "" if there are none."""
     said = []
     for reason, words in _KNOWN_GONE.items():
         if paths := [path for path, why in known_gone.items() if why == reason]:
@@ -301,7 +299,7 @@ def neighbours(evidence: Evidence) -> Finding:
 
 
 def well_known(facts: NeighbourFacts) -> Finding:
-    """Whether enough is known of the other repositories of the same lakeFS (see `marks.neighbours.facts_of`)."""
+    """True if enough is known of the other repositories of the same lakeFS (see `marks.neighbours.facts_of`)."""
     count, unknown, days = facts.repositories, facts.unknown, facts.within / 86400
     if not count:
         return True, "No other repository is on this lakeFS."

@@ -1,7 +1,7 @@
 """The storage namespace of a repository: its URI, the names in it, and the allow-list of what may be collected.
 
-Here and nowhere else is decided which keys an address keeps alive, and which keys a collector may ever delete. Where a
-spelling leads is told by `places`. Reading stores and lakeFS is not done here.
+Only this module decides which keys an address keeps alive, and which keys a collector may ever delete. `places` tells
+where a spelling leads. Nothing here reads stores or lakeFS.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lakegc_core.policy.places import (
 from lakegc_core.policy.xids import XID
 
 ALLOW_LIST_VERSION = 5
-"""Raised whenever the patterns here change: marks made under another version are not built upon."""
+"""The version of the patterns here, raised whenever they change: no mark builds on marks made under another version."""
 
 _UUID = "[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
 _NANOID = "[0-9A-Za-z_-]{21}"
@@ -48,7 +48,7 @@ _PART = r"\.(multipart|part_[0-9]{5}(_[0-9]+)*)"
 _BLOCKS = "_(id|size)"
 
 COLLECTABLE = r"^(data/.+|[0-9a-f]{32})$"
-"""Where lakeFS writes data: below data/, and as 32 hex digits at the root before v0.84. Below data/ see GIVEN."""
+"""Places of lakeFS's data: below data/, and as 32 hex digits at the root before v0.84. Below data/ see GIVEN."""
 
 GIVEN = (
     # <slice>/<xid>, below shards too; with the signature of a link, or what a multipart upload keeps beside it.
@@ -59,7 +59,7 @@ GIVEN = (
     rf"|^data/[0-9a-z][0-9a-z-]+-.+-{_UUID}/{_NANOID}$"
     rf"|^data//?{_NANOID}$"
 )
-"""Names below data/ that a released lakeFS gives. Whatever else lies there is somebody else's, as far as names tell."""
+"""Names below data/ that a released lakeFS gives. Any other name there is somebody else's, as far as names tell."""
 
 COLLECTABLE_BESIDE = {
     "gs": rf"^[0-9a-f]{{32}}{_PART}$",
@@ -67,7 +67,7 @@ COLLECTABLE_BESIDE = {
     "https": rf"^[0-9a-f]{{32}}{_BLOCKS}$",
     "local": r"^[0-9a-f]{32}-[0-9]{5}$",
 }
-"""What multipart uploads leave at the root, by scheme: servers before v0.84, and on `local` every one."""
+"""Leftovers of multipart uploads at the root, by scheme: of servers before v0.84, and on `local` of every one."""
 
 NEVER = r"(/$|[\s\v\pZ\x{85}]$|^data/(.*/)?_lakefs/|/\.{1,2}(/|$))"
 """Directory markers, and whatever lies beside the metadata of another repository nested below data/. Names that lakeFS
@@ -100,7 +100,7 @@ class Namespace:
 
     @cached_property
     def place(self) -> Place:
-        """Where it lies; two namespaces are in one store where kind and bucket are the same."""
+        """The place of the namespace. Two namespaces are in one store if kind and bucket are the same."""
         place = place_of(self.uri)
         assert place is not None  # or there were no namespace
         return place
@@ -145,7 +145,7 @@ class Namespace:
         return self.place.kind == AZURE
 
     def collectable(self, addresses: pa.Array) -> pa.Array:
-        """For each address: may it ever be deleted, by its name alone? Everything else is foreign."""
+        """True for each address that may ever be deleted, by its name alone. Everything else is foreign."""
         allowed = pc.match_substring_regex(addresses, COLLECTABLE)
         if beside := COLLECTABLE_BESIDE.get(self.scheme):
             allowed = pc.or_(allowed, pc.match_substring_regex(addresses, beside))
@@ -154,12 +154,13 @@ class Namespace:
         return pc.and_not(allowed, pc.match_substring_regex(addresses, NEVER))
 
     def unknown(self, addresses: pa.Array) -> pa.Array:
-        """For each address: does it lie below data/ under a name that lakeFS never gives? Such objects are collected
-        only where lakegc.yaml says so."""
+        """True for each address below data/ with a name that lakeFS never gives. Such objects are collected only if
+        lakegc.yaml says so."""
         return pc.and_not(pc.starts_with(addresses, "data/"), pc.match_substring_regex(addresses, GIVEN))
 
     def deletable(self, addresses: pa.Array, *, unknown_names: bool) -> pa.Array:
-        """For each address: may it be deleted, by its name alone, where unknown names may or may not?"""
+        """True for each address that may be deleted, by its name alone. `unknown_names`: true if unknown ones may
+        be."""
         allowed = self.collectable(addresses)
         return allowed if unknown_names else pc.and_not(allowed, self.unknown(addresses))
 
@@ -201,7 +202,7 @@ class Namespace:
         )
 
     def _plain(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
-        """For each entry: is its address the key, whatever the store?"""
+        """True for each entry whose address is the key, whatever the store."""
         relative = pc.equal(address_types, ADDRESS_RELATIVE)
         if not may_have_odd_segments(addresses) and not (self._goes_by_address and have(addresses, b":", b"\\")):
             return relative  # nearly always
@@ -211,7 +212,7 @@ class Namespace:
         return pc.and_not(relative, odd)
 
     def may_lie_elsewhere(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
-        """For each entry: can its address lie in another namespace? False only where it surely lies in this one."""
+        """True for each entry whose address can lie in another namespace. False only if it surely lies in this one."""
         named = _named(addresses)
         if not self._goes_by_address:
             named = pc.and_(named, pc.not_equal(address_types, ADDRESS_RELATIVE))
@@ -222,9 +223,10 @@ class Namespace:
         return pc.and_not(named, surely)
 
     def may_hold(self, addresses: pa.Array) -> pa.Array:
-        """For each full address: can it name a key of this namespace? False only where `protected_keys` has no row.
+        """True for each full address that can name a key of this namespace. False only where `protected_keys` has no
+        row.
 
-        Quick, for many addresses of which few do.
+        Quick for many addresses of which few can.
         """
         if self.is_local:
             return pa.array(np.ones(len(addresses), bool))
@@ -242,25 +244,25 @@ class Namespace:
         return pc.or_(starts, odd)
 
     def is_at(self, bucket: str) -> bool:
-        """Whether addresses in this bucket, as `places.bucket_of` tells it, can name keys of this namespace."""
+        """True if addresses in this bucket, as `places.bucket_of` tells it, can name keys of this namespace."""
         if self.is_local or bucket == ANYWHERE:
             return True
         return (account_of(bucket) if self.is_azure else bucket) == self.place.store[1]
 
     @property
     def _goes_by_address(self) -> bool:
-        """Whether the server looks at an address alone, and not at its type."""
+        """True if the server looks at an address alone, and not at its type."""
         return self.is_azure or self.is_local
 
     @cached_property
     def _heads(self) -> tuple[str, ...]:
-        """What the path of an address begins with that names a key here."""
+        """The beginnings of addresses' paths that name a key here."""
         written = self.uri.partition("://")[2].partition("/")[2].rstrip("/")
         found = (self.path, written, self.path.rstrip("/"), clean(self.path))
         return tuple(f"{start}/" if start else "" for start in dict.fromkeys(found))
 
     def _is_relative(self, address: str, address_type: int) -> bool:
-        """Whether lakeFS takes an address as it is, below the namespace: by its type, or because it resolves no other
+        """True if lakeFS takes an address as it is, below the namespace: by its type, or because it resolves no other
         way. Azure and local do not look at the type."""
         if self.is_local:
             return not address.startswith("local://")
@@ -304,8 +306,8 @@ class Namespace:
                     yield from (key, key.lstrip("/"), key.strip("/") if self.is_azure else "")
 
     def _keys_of_local(self, rest: str) -> list[str]:
-        """`local://` addresses carry the server's own folder, sometimes twice: whatever follows the namespace's
-        path, wherever that stands, may be the key."""
+        """The keys that an address on local may name. `local://` addresses carry the server's own folder, sometimes
+        twice. So whatever follows the namespace's path, wherever that stands, may be the key."""
         marker = f"{self.path}/"
         found: list[str] = []
         for written in dict.fromkeys((rest, unquote(rest))):
@@ -318,15 +320,15 @@ class Namespace:
 
 
 def _named(addresses: pa.Array) -> pa.Array:
-    """For each address: does it begin with a scheme?"""
+    """True for each address that begins with a scheme."""
     if have(addresses, b":"):
         return pc.match_substring_regex(addresses, NAMES_A_SCHEME)
     return pa.array(np.zeros(len(addresses), bool))
 
 
 def overlapping(namespace: Namespace, others: Iterable[tuple[str, str]]) -> list[str]:
-    """Names of the repositories (pairs of name and namespace URI) whose namespace touches this one, or may: one of a
-    kind of store that lakegc knows, of which lakeFS would not say where it lies, may lie anywhere in it."""
+    """Names of the repositories whose namespace touches this one, or may. `others`: pairs of name and namespace URI. A
+    namespace on a kind of store that lakegc knows may lie anywhere in it if lakeFS would not say where it lies."""
     return [name for name, uri in others if _may_overlap(namespace, uri)]
 
 

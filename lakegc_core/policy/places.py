@@ -1,9 +1,9 @@
-"""Where lakeFS would resolve a namespace or an address: the one reading of every name. Pure.
+"""The place to which lakeFS would resolve a namespace or an address: the one reading of every name. Pure.
 
 lakeFS parses with Go's `net/url` and joins by rules of each blockstore, so that many spellings name one place. Whoever
-asks "is this mine, whose is it, do these overlap, where do I write" asks here. What lakeFS would refuse to resolve has
-no place (`place_of` is None); `readings` then tells everything that it may be. `tests/core/policy/spellings` holds
-what a real lakeFS made of each spelling.
+asks "is this mine, whose is it, do these overlap, where do I write" asks here. A name that lakeFS would refuse to
+resolve has no place (`place_of` is None); `readings` then tells everything that it may be.
+`tests/core/policy/spellings` holds what a real lakeFS made of each spelling.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ KINDS = {"s3": S3, "gs": GS, "http": AZURE, "https": AZURE, "local": LOCAL}
 """The kind of store by scheme."""
 
 ANYWHERE = "*"
-"""In place of a bucket that a spelling does not tell."""
+"""Stands for a bucket that a spelling does not tell."""
 
 ODD_SEGMENTS = r"(?s)(^|/)\.{0,2}(/|$)"
-"""Paths that some store, or a client on the way, may fold: with an empty, a `.` or a `..` segment."""
+"""Paths that some store, or a client on the way, may fold: they have an empty, a `.` or a `..` segment."""
 
 ODD_PATH = r"(?s)^[^/?]*//[^/]*.*([%?\\]|/\.{0,2}(/|$))"
-"""Full addresses of which the path has several readings: with escapes, a query, a backslash or odd segments."""
+"""Full addresses whose path has several readings: it has escapes, a query, a backslash or odd segments."""
 
 NAMES_A_SCHEME = r"^[A-Za-z][A-Za-z0-9+.-]*:"
 
@@ -58,7 +58,7 @@ class Url:
 
 @dataclass(frozen=True)
 class Place:
-    """Where something lies. `bucket`: the bucket; on Azure the account; "" on local. `key`: without leading slash; on
+    """A place in a store. `bucket`: the bucket; on Azure the account; "" on local. `key`: without leading slash; on
     Azure it begins with the container; on local it is the path below the server's folder, or an absolute one."""
 
     kind: str
@@ -67,12 +67,13 @@ class Place:
 
     @property
     def store(self) -> tuple[str, str]:
-        """What places share that may lie in one store: the kind, and the bucket without a port, in lower case."""
+        """Values that places share if they may lie in one store: the kind, and the bucket without a port, in lower
+        case."""
         return self.kind, self.bucket.partition(":")[0].lower()
 
 
 def parse(text: str) -> Url | None:
-    """What Go's `url.ParseRequestURI` makes of a text; None where it refuses."""
+    """The parts of a text by Go's `url.ParseRequestURI`; None if that refuses the text."""
     if not text or _CONTROL.search(text):
         return None
     if text == "*":
@@ -104,10 +105,10 @@ def encoded(path: str) -> str:
 
 
 def place_of(uri: str, kind: str = "") -> Place | None:
-    """Where a blockstore of this kind resolves a full address, or the URI of a namespace; None where it does not.
-    Without a kind: that of the scheme.
+    """The place to which a blockstore of this kind resolves a full address, or the URI of a namespace; None if it does
+    not. Without a kind: that of the scheme.
 
-    Of a namespace, `key` is the prefix of its keys, as written: `Namespace.path` takes the slash off its end.
+    For a namespace, `key` is the prefix of its keys, as written: `Namespace.path` takes the slash off its end.
     """
     kind = kind or KINDS.get(_scheme_of(uri), "")
     if kind == LOCAL:
@@ -124,7 +125,7 @@ def place_of(uri: str, kind: str = "") -> Place | None:
 
 
 def names_known_place(address: str) -> bool:
-    """Whether an address is a URL of a kind that lakeFS knows, whatever becomes of it."""
+    """True if an address is a URL of a kind that lakeFS knows, whatever becomes of it."""
     url = parse(address)
     return url is not None and url.scheme in _KNOWN
 
@@ -155,7 +156,7 @@ def readings(address: str, kind: str) -> Iterator[Place]:
 
 def bucket_of(address: str) -> str:
     """The bucket, or the host on Azure, in which an address may lie: in lower case, without user info and port;
-    ANYWHERE where none is told plainly; "" for a path of local (`local:///…`)."""
+    ANYWHERE if the address does not tell one plainly; "" for a path of local (`local:///…`)."""
     found = _HEAD.fullmatch(address)
     assert found is not None
     host = found[1].rpartition("@")[2].partition(":")[0]
@@ -170,7 +171,7 @@ def account_of(host: str) -> str:
 
 
 def clean(path: str) -> str:
-    """A path without empty and `.` segments, `..` resolved as far as it goes: what stays of a climb is at the front."""
+    """A path without empty and `.` segments, `..` resolved as far as it goes: the rest of a climb is at the front."""
     kept: list[str] = []
     for part in path.split("/"):
         if part == ".." and kept and kept[-1] != "..":
@@ -181,12 +182,12 @@ def clean(path: str) -> str:
 
 
 def climbs(path: str) -> bool:
-    """Whether a cleaned path leads out of where it begins."""
+    """True if a cleaned path leads out of where it begins."""
     return path == ".." or path.startswith("../")
 
 
 def touching(one: str, other: str) -> bool:
-    """Whether one folder is the other or lies inside it, whatever odd segments they are written with."""
+    """True if one folder is the other or lies inside it, whatever odd segments they are written with."""
     if climbs(clean(one)) or climbs(clean(other)):
         return True  # where it leads, nobody knows
     mine, theirs = ({f"{path}/".lstrip("/") for path in (each.strip("/"), clean(each))} for each in (one, other))
@@ -194,7 +195,7 @@ def touching(one: str, other: str) -> bool:
 
 
 def may_have_odd_segments(paths: pa.Array) -> bool:
-    """Whether any of many paths may have an odd segment, by a search through all their bytes: by far the quickest."""
+    """True if any of many paths may have an odd segment, by a search through all their bytes: by far the quickest."""
     written, starts = _written(paths)
     if b"//" in written or b"/." in written or (np.diff(starts) == 0).any():
         return True
@@ -204,13 +205,13 @@ def may_have_odd_segments(paths: pa.Array) -> bool:
 
 
 def have(texts: pa.Array, *signs: bytes) -> bool:
-    """Whether any of many texts has one of the signs."""
+    """True if any of many texts has one of the signs."""
     written, _ = _written(texts)
     return any(sign in written for sign in signs)
 
 
 def _written(texts: pa.Array) -> tuple[bytes, np.ndarray]:
-    """All texts, one after the other, and where each begins, and the last one ends."""
+    """All texts, one after the other; and the places where each begins, and where the last one ends."""
     told = texts.cast(pa.string())
     if not len(told):
         return b"", np.zeros(1, np.int32)
@@ -225,7 +226,7 @@ def _scheme_of(text: str) -> str:
 
 
 def _is_host(scheme: str, host: str) -> bool:
-    """Whether Go takes it for a host: the rules of RFC 3986, and where they are not kept, what Go's parser does."""
+    """True if Go takes it for a host: the rules of RFC 3986, and where Go's parser departs from them, that parser."""
     if host.startswith("["):
         literal, closed, port = host[1:].rpartition("]")
         return bool(closed) and _is_ipv6(literal) and (not port or bool(_PORT.fullmatch(port)))
@@ -255,7 +256,7 @@ def _azure_place(url: Url) -> Place | None:
 
 
 def _local_place(uri: str) -> Place | None:
-    """Blockstore local reads no URL: what follows `local://` is a path, and cleaned."""
+    """The place on blockstore local, which reads no URL: what follows `local://` is a path, and cleaned."""
     if not uri.startswith("local://"):
         return None
     key = clean(uri.removeprefix("local://"))

@@ -1,4 +1,4 @@
-"""What it costs here to ask a store by HEADs and lakeFS by pages, and which HEADs are worth it. Pure."""
+"""The cost here of asking a store by HEADs and lakeFS by pages, and the choice of HEADs that are worth it. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pydantic import ConfigDict
 from lakegc_core.policy.safety import ASKING
 
 AGAIN = 4
-"""Each mark and each look asks for pages anew, and HEADs are made once. What is garbage today meets two of each."""
+"""The number of times that pages are asked for, where a HEAD is made once. What is garbage today meets two marks and
+two looks, and each asks anew."""
 
 _MEASURED = 500  # requests; fewer say little of what one takes
 
 
 @dataclass(frozen=True)
 class Prices:
-    """How many HEADs of the store, and pages of lakeFS, were answered in a second. The defaults are careful guesses."""
+    """The number of HEADs of the store, and pages of lakeFS, answered in a second. The defaults are careful guesses."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -25,14 +26,14 @@ class Prices:
     pages: float = 50.0
 
     def after(self, heads: int, head_seconds: float, pages: int, page_seconds: float) -> Prices:
-        """The same once so many more were made in so many seconds."""
+        """The prices after so many more requests in so many seconds."""
         return Prices(
             heads / head_seconds if heads >= _MEASURED and head_seconds > 0 else self.heads,
             pages / page_seconds if pages >= _MEASURED and page_seconds > 0 else self.pages,
         )
 
     def heads_in(self, seconds: float) -> int:
-        """How many HEADs fit into so many seconds, or into ASKING where that is longer."""
+        """The number of HEADs that fit into so many seconds, or into ASKING if that is longer."""
         return int(self.heads * max(ASKING.total_seconds(), seconds))
 
 
@@ -41,8 +42,8 @@ GUESSED = Prices()
 
 @dataclass(frozen=True)
 class Choice:
-    """Of which ranks HEADs are made. `whole`: all that are needed; `part`: of one more rank, so many as `most` says.
-    `pending`: ranks, `part` among them, that wait for the HEADs of later marks."""
+    """The ranks of which HEADs are made. `whole`: of these all that are needed; `part`: of one more rank, so many as
+    `most` says. `pending`: ranks, `part` among them, that wait for the HEADs of later marks."""
 
     whole: tuple[int, ...]
     part: int | None
@@ -55,8 +56,8 @@ class Choice:
 
 
 def choose(needed: Mapping[int, int], pages: Mapping[int, int], prices: Prices, most: int) -> Choice:
-    """Which HEADs to make, `most` in all: of ranks that take less time so than by their pages, AGAIN times. The least
-    come first, as far as they can be done whole; what is left of `most` goes to the first one that cannot.
+    """Choose the HEADs to make, `most` in all, of ranks that take less time so than AGAIN times by their pages. The
+    lowest ranks come first, as far as they can be done whole; the rest of `most` goes to the first that cannot.
 
     `needed`: HEADs, by rank; `pages`: how many pages the entries of a rank take at most.
     """

@@ -1,8 +1,8 @@
-"""Which commits count: rules, the commit graph, and the exact answer. Pure functions.
+"""The commits that count: rules, the commit graph, and the exact answer. Pure functions.
 
 lakeFS promises that a branch keeps every version it showed in the last N days, along first parents. Its server's own
-walk loses some of them, depending on commit ids; the rule here does not depend on any order. Reading commits is not
-done here.
+walk loses some of them, depending on commit ids; the rule here does not depend on any order. Nothing here reads
+commits.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Graph:
 
 
 HOLD = "hold"
-"""How the reason begins for which a hold keeps a commit."""
+"""The beginning of the reason for which a hold keeps a commit."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _kept_by_rules(graph: Graph, named: NamedCommits, rules: Rules, now: int, ma
 
 
 def _oldest_reach(graph: Graph, starts: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """For each commit on the main ancestry of a start (threshold, row), the oldest threshold of these starts.
+    """The oldest threshold of some starts (threshold, row), for each commit on the main ancestry of one.
 
     Longest retention first: the first walk through a commit brings its oldest threshold, so none is walked twice.
     """
@@ -197,7 +197,8 @@ def held_rows(
 
 
 def idle_holds(held: Iterable[tuple[str, int]], holds: Iterable[str]) -> list[str]:
-    """Of the holds those of commits that keep none: no commit, tag or branch is called so. `held`: of `held_rows`."""
+    """The holds, those of paths aside, that keep no commit: no commit, tag or branch is called so. `held`:
+    `held_rows`."""
     keeping = {hold for hold, _ in held}
     return sorted(hold for hold in holds if hold not in keeping and not hold.startswith(f"{PATH}:"))
 

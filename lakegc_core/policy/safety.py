@@ -13,50 +13,50 @@ from lakegc_core.clock import unsafe_allowed
 from lakegc_core.errors import SettingsError
 
 LEASE = timedelta(minutes=10)
-"""How long a collector that no longer renews its lease keeps others out: longer than any pause of a living one."""
+"""Time for which a lease that is no longer renewed keeps others out: longer than any pause of a living collector."""
 
 LEASE_RENEWAL = timedelta(minutes=2)
-"""How often a living collector renews its lease; four renewals may fail before it is lost."""
+"""Time after which a living collector renews its lease; four renewals may fail before it is lost."""
 
 DEFAULT_MIN_AGE = timedelta(hours=25)
 """lakeFS lets a client link an upload for 24 h; one hour more for clocks that differ."""
 
 
 KEEP_MARKS = 14
-"""So many of the newest complete marks are never retired unless lakegc.yaml says otherwise: two weeks of nights, as
+"""The number of newest complete marks that are never retired unless lakegc.yaml says otherwise: two weeks of nights, as
 long as a mark may be swept."""
 
 CLEAN_EVERY = 7
-"""Marks that may rest on one another unless lakegc.yaml says otherwise: of a week's nights one reads all anew. What may
-hide from the others is only garbage that appeared in a slice after it had become old, or that others changed."""
+"""Marks that may rest on one another unless lakegc.yaml says otherwise: of a week's nights one reads all anew. The
+others can miss only garbage that appeared in a slice after the slice had become old, or that others changed."""
 
 RELIST = timedelta(days=7)
-"""For so long after a slice was begun, objects may appear in it and it is listed by every mark: uploads are linked
-within a day, but those in parts are completed when their writer likes."""
+"""Time after the beginning of a slice in which objects may appear in it, so that every mark lists it: uploads are
+linked within a day, but a writer completes those in parts when it likes."""
 
 NEIGHBOURS = timedelta(days=7)
-"""A repository of the same lakeFS whose newest mark is older may have imported objects from here that nobody knows of,
-unless lakegc.yaml says otherwise."""
+"""Greatest age of a neighbour's newest mark unless lakegc.yaml says otherwise: if the mark is older, the neighbour may
+have imported objects from here that nobody knows of."""
 
 ASKED_AT_ONCE = 8
 """Requests for what branches show that lakeFS gets side by side unless lakegc.yaml says otherwise."""
 
 PAGES_BEFORE_HEADS = 1_000
-"""Where asking lakeFS takes so many pages or fewer, the store gets no HEADs that might save some: they take minutes."""
+"""Pages up to which lakeFS is asked without HEADs that might save some: HEADs of the store take minutes."""
 
 ASKING = timedelta(seconds=60)
-"""So much time each mark may spend on HEADs that tell contents apart, however quick the rest of it is."""
+"""Time that each mark may spend on HEADs that tell contents apart, however quick the rest of it is."""
 
 ETAGS_ASKED = 50
-"""Listed ETags that each mark checks by HEADs where lakegc.yaml says that they are MD5s: a bucket that encrypts shows
+"""Listed ETags that each mark checks by HEADs if lakegc.yaml says that they are MD5s. A bucket that encrypts shows
 itself at once, and one object in twenty within a few nights. A single one may stay unseen."""
 
 LOOKS = 3
-"""A look is taken anew when heads of branches moved while lakeFS was asked; the third one counts all the same, with all
-that the others found referenced."""
+"""Most times that a look is taken: anew if heads of branches moved while lakeFS was asked. The third one counts all the
+same, with all that the others found referenced."""
 
 LEAST_MARKS = 2
-"""Nobody may keep fewer: the newest carries what is known of every object, and the next is compared with it."""
+"""Least number of marks to keep: the newest carries what is known of every object, and the next is compared with it."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Level:
     """Minimum age of parts of unfinished multipart uploads (GCS): deleting one breaks an upload that still runs."""
 
     gap: timedelta
-    """How long an object must have been unreferenced without interruption. Stops commits in flight behind a slow
+    """Time for which an object must have been unreferenced without interruption. Stops commits in flight behind a slow
     hook, branches created meanwhile, shallow moves, multipart uploads that appear late with an old date."""
 
     look_delay: timedelta
@@ -81,30 +81,30 @@ class Level:
     completed around the listing has been staged by then."""
 
     look_validity: timedelta
-    """A look at the references is believed for so long; after it, content can have come back to life unseen."""
+    """Time for which a look at the references is believed; after it, content can have come back to life unseen."""
 
     watch_interval: timedelta
-    """While deleting, heads, tags and rules are asked for at least so often: a branch may be made of old content."""
+    """Longest time between requests for heads, tags and rules while deleting: a branch may be made of old content."""
 
     whole_pages: int
-    """Up to so many pages of 1,000 objects, all branches are listed whole before garbage is called so: that rests on no
-    belief about contents. Beyond it, only the paths at which a branch may hide a candidate are asked for."""
+    """Pages of 1,000 objects up to which all branches are listed whole before garbage is called so: that rests on no
+    belief about contents. Beyond it, lakegc asks only for the paths at which a branch may hide a candidate."""
 
     requests: int
-    """Most requests by which one mark, or one look of a sweep, asks lakeFS what branches show. Candidates that they do
-    not suffice for are not deleted: they stay unconfirmed, and come first next time."""
+    """Most requests by which one mark, or one look of a sweep, asks lakeFS what branches show. If they do not suffice
+    for a candidate, it is not deleted: it stays unconfirmed, and comes first next time."""
 
     heads: int
-    """Most HEADs by which one mark, or one look of a sweep, learns of the store which contents differ, so that fewer
-    pages are asked for. What they do not suffice for waits: they are remembered, and later marks make the others. They
-    prove that something may go, so they never replace a look."""
+    """Most HEADs by which one mark, or one look of a sweep, learns from the store which contents differ, so that it
+    asks for fewer pages. Candidates that they do not suffice for wait: HEADs are remembered, and later marks make the
+    others. They prove that something may go, so they never replace a look."""
 
     rules_memory: timedelta
-    """A shorter rule takes effect only after it has been seen for so long: a mistaken one would otherwise be confirmed
-    by every later mark."""
+    """Time for which a shorter rule must have been seen before it takes effect: otherwise every later mark would
+    confirm a mistaken one."""
 
     mark_validity: timedelta
-    """A mark older than this is not swept: the world has moved on, and a new mark costs little."""
+    """Greatest age of a mark that is swept: the world has moved on, and a new mark costs little."""
 
     retention_margin: timedelta
     """Added to every retention period: the server counts calendar days in its own time zone, so that a day may
@@ -153,14 +153,14 @@ FULL = Level(
     samples=20,
     missing_live=0.001,
 )
-"""Deleted only what two looks, a day apart, found unreferenced, and no mark or look between them found live."""
+"""Deletes only what two looks, a day apart, found unreferenced, and no mark or look between them found live."""
 
 RETIREMENT = FULL.gap + timedelta(days=7)
-"""No mark that was begun, or read anything, more recently is retired: its findings may still be waited for, and a
+"""Time for which no mark is retired after it was begun or read anything: its findings may still be waited for, and a
 shortened rule that it saw has not taken effect yet."""
 
 RESUMED_WITHIN = timedelta(hours=12)
-"""How old an unfinished mark may be that is gone on with where nobody names a mark: less than a night and a day."""
+"""Greatest age of an unfinished mark that is gone on with if nobody names a mark: less than a night and a day."""
 
 STANDARD = Level(
     name="standard",

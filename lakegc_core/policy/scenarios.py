@@ -1,4 +1,4 @@
-"""What would be retained if something were otherwise: other rules, fewer branches or tags. Pure functions.
+"""The commits that would be retained with other rules, fewer branches or fewer tags. Pure functions.
 
 Each answer is a column of numbers by row of the graph. Columns are merged by their minimum, from commits to metaranges,
 from these to ranges and from these to objects: what any commit keeps is kept.
@@ -29,7 +29,7 @@ Named = Sequence[tuple[str, int]]
 
 @dataclass(frozen=True)
 class Known:
-    """What a mark knew: the graph, names with rows of branches and tags, and by what it judged.
+    """The knowledge of a mark: the graph, names with rows of branches and tags, and the rules it judged by.
 
     `judged_by`: the rules, longer ones that are remembered included; None if every commit counts. `kept`: rows that the
     mark retained; `server`: those of them that only lakeFS's own list retains. `now`, `margin`: microseconds.
@@ -49,9 +49,8 @@ class Known:
 
 @dataclass(frozen=True)
 class Change:
-    """What would be otherwise: the rules as they would stand (None: every commit counts), the rules that would be
-    judged by at first, whether tags are protected, and which branches and tags would be gone (`branch:GLOB`,
-    `tag:GLOB`)."""
+    """A change to suppose: the rules as they would stand (None: every commit counts), the rules that would be judged by
+    at first, whether tags are protected, and which branches and tags would be gone (`branch:GLOB`, `tag:GLOB`)."""
 
     rules: Rules | None
     at_once: Rules | None
@@ -60,8 +59,9 @@ class Change:
 
 
 def whatif_columns(known: Known, change: Change) -> Columns:
-    """0 where a commit is kept, else NEVER: `today`, `at_once` and `in_the_end`, when the memory of longer rules and of
-    deleted branches has run out. For each rule a curve: the number of the first of POINTS that keeps the commit."""
+    """Columns `today`, `at_once` and `in_the_end` (when the memory of longer rules and deleted branches has run out): 0
+    where a commit is kept, else NEVER. For each rule a curve: the number of the first of POINTS that keeps the
+    commit."""
     found = {
         "today": _column(known, known.kept),
         "at_once": _column(known, _kept(known, change, change.at_once, at_once=True)),
@@ -116,7 +116,7 @@ def left_of(names: Named, kind: str, without: Iterable[str]) -> Named:
 
 
 def set_columns(known: Known, sets: Sequence[Sequence[str]]) -> Columns:
-    """For each set of patterns (see `Change.without`) two columns, `now N` and `end N`: NEVER where nothing would keep
+    """Two columns for each set of patterns (see `Change.without`), `now N` and `end N`: NEVER where nothing would keep
     a commit if the branches and tags that they mean were gone, at once and in the end."""
     found: Columns = {}
     for number, without in enumerate(sets):
@@ -150,8 +150,8 @@ class Owners:
 
     `least`, `most`: of the numbers of the names, the latter negative. `head`: 0 where a branch or tag shows the commit.
     `left`: 0 where the commits of the only branch that keeps it would be kept for a while if it were deleted, by the
-    default rule. Of a branch whose own rule is shorter than that one, `left NAME` says it of commits that the branch
-    does not keep, too.
+    default rule. If a branch's own rule is shorter than the default, `left NAME` says the same of commits that the
+    branch does not keep, too.
     """
 
     names: tuple[str, ...]
@@ -166,7 +166,7 @@ def owner_columns(rules: Rules | None) -> tuple[str, ...]:
 
 
 def owners(known: Known) -> Owners:
-    """Who keeps each commit."""
+    """The owners of each commit."""
     numbers: dict[str, int] = {}
     columns = owner_columns(known.judged_by)
     found = {name: np.full(len(known.graph.commit_ids), NEVER, np.int32) for name in columns}
@@ -229,7 +229,7 @@ def _shares(known: Known) -> Iterator[tuple[str, list[int], list[int]]]:
 
 
 def newest_of(graph: Graph) -> Sequence[int]:
-    """For each row when the newest commit of its main ancestry was made."""
+    """The time of the newest commit on the main ancestry of each row."""
     found: dict[int, int] = {}
     for row in range(len(graph.commit_ids)):
         path = []

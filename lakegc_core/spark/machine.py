@@ -1,4 +1,4 @@
-"""What Java and Spark ask of a machine, where a container or a hardened host does not give it.
+"""Gives Java and Spark what they ask of a machine, if a container or a hardened host does not give it.
 
 A user without a name; a home that cannot be written to, or none; temporary files from which no program may be run.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from lakegc_core.errors import SettingsError
 
 _NATIVES = ("org.xerial.snappy.tempdir", "ZstdTempFolder", "io.netty.native.workdir")
-"""Where the libraries of Spark that are no Java are unpacked before they are loaded."""
+"""Java's options for the folders in which Spark's libraries that are no Java are unpacked before they are loaded."""
 
 
 def user_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -37,8 +37,8 @@ def _is_known() -> bool:
 
 
 def java_options() -> list[str]:
-    """Where Java puts its temporary files: where Python does, as it does not look at TMPDIR itself; the libraries that
-    it unpacks there elsewhere, if nothing may be run from that place; and a home for a user that has none."""
+    """Options for Java's temporary files: in Python's folder, as Java does not look at TMPDIR itself; elsewhere for the
+    libraries that it unpacks there, if nothing may be run from that folder. Also a home for a user that has none."""
     place = Path(tempfile.gettempdir())
     options = [] if place == Path("/tmp") else [_option("java.io.tmpdir", place)]
     with contextlib.suppress(SettingsError):  # little needs them, and what does will say so
@@ -62,7 +62,7 @@ def _option(name: str, place: Path) -> str:
 def place_for(name: str) -> Path:
     """The path of this name in a folder of this user's for what can be made again, and that programs may be run from.
 
-    The first folder that has it, or that can be written to. SettingsError if there is none.
+    The folder is the first that has the name, or that can be written to. SettingsError if there is none.
     """
     for folder in _folders():
         if (folder / name).exists() or os.access(folder, os.W_OK):
@@ -92,7 +92,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether nobody else can have put something into a folder that lies where everybody may make one."""
+    """True if nobody else can have put something into a folder that lies where everybody may make one."""
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 

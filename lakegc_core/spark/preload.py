@@ -29,7 +29,7 @@ from pathlib import Path
 _SPARKS_OWN = "pyspark.daemon"
 _NEEDED = ("pandas", "pyspark.worker", "lakegc_core.pipeline", "lakegc_core.store.s3.store")
 _ADDRESS = "LAKEGC_WARM_WORKERS"
-"""Where the warm process listens: a socket in a folder of the driver's own."""
+"""The variable for the address of the warm process: a socket in a folder of the driver's own."""
 
 # What keeps OpenBLAS (in numpy) and jemalloc (in pyarrow, which does not use it) from starting threads as they load.
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -58,7 +58,7 @@ def warm_up() -> subprocess.Popen[bytes] | None:
 
 
 def main() -> None:
-    """What `python -m lakegc_core.spark.preload pyspark.worker` does: Spark's protocol, from warm forks."""
+    """Run `python -m lakegc_core.spark.preload pyspark.worker`: Spark's protocol, from warm forks."""
     if sys.argv[1:2] == [_ADDRESS]:
         _serve(Path(sys.argv[2]), int(sys.argv[3]))
     elif not _hand_over(os.environ.get(_ADDRESS, "")):
@@ -95,7 +95,7 @@ def _serve(folder: Path, listening: int) -> None:
 
 
 def _become_daemon(connection: socket.socket) -> None:
-    """In the fork: take over the pipes and the environment of the daemon that asks, and be it. Does not return."""
+    """Take over, in the fork, the pipes and the environment of the daemon that asks, and be it. Does not return."""
     try:
         _, pipes, _, _ = socket.recv_fds(connection, 1, 3)
         with connection.makefile("rb") as file:

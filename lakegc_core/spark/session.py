@@ -1,6 +1,6 @@
 """Spark as lakegc uses it: one session, DataFrames only, and tasks that run Python on the executors.
 
-Which Java runs it is said in `java`, how executors get lakegc in `shipping`. What the stages do is not here.
+`java` says which Java runs it, `shipping` how executors get lakegc. What the stages do is not here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Json = dict[str, Any]
 Make = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 CONNECT = "sc://"
-"""How the address of a Spark Connect server begins, which stands where a master would."""
+"""The beginning of the address of a Spark Connect server, which stands where a master would."""
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """The variable that spark-submit gives a Python program, and platforms that run one the same way."""
@@ -100,7 +100,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Ctrl-C takes effect when the block ends: a Java that starts and that nobody knows yet would stay behind."""
+    """Delay Ctrl-C until the block ends: otherwise a Java that starts and that nobody knows yet would stay behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -120,7 +120,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _stands() -> bool:
-    """Whether this process has a session, without importing Spark to learn that."""
+    """True if this process has a session. Does not import Spark to learn that."""
     spark = sys.modules.get("pyspark.sql")
     return spark is not None and spark.SparkSession.getActiveSession() is not None
 
@@ -136,7 +136,7 @@ def prepare_environment(master: str = "local[*]", *, quick: bool = False) -> Non
 
 
 def runs_here(spark: SparkSession) -> bool:
-    """Whether the executors are on this machine."""
+    """True if the executors are on this machine."""
     return str(spark.conf.get("spark.master", "")).startswith("local")
 
 
@@ -194,7 +194,7 @@ def run_on_rows(rows: DataFrame | Mapped, task: Callable[[Iterator[pa.RecordBatc
 class Mapped:
     """Rows of a schema that Python makes of those of a frame, in its tasks; without `make` they are the frame's own.
 
-    What writes them does both in one worker; as a frame they pass through the JVM, to a worker more for each task.
+    Their writer does both in one worker; as a frame they pass through the JVM, to a worker more for each task.
     """
 
     of: DataFrame
@@ -202,7 +202,7 @@ class Mapped:
     make: Make | None = None
 
     def then(self, schema: pa.Schema, more: Make) -> Mapped:
-        """What `more` makes of these rows, in the same tasks."""
+        """The rows that `more` makes of these rows, in the same tasks."""
         first = self.make
         return Mapped(self.of, schema, more if first is None else lambda batches: more(first(batches)))
 
@@ -222,7 +222,7 @@ def many(frame: DataFrame, rows: int | None = None) -> DataFrame:
     """The right side of a join, which may be large; `rows`: how many there are at most, where that is known.
 
     Spark takes what Python reads for a few rows, whatever its size, and would collect it on the driver to send it to
-    every task. That is done only with few rows, of which it saves the shuffle of both sides.
+    every task. lakegc lets it do so only with few rows, where it saves the shuffle of both sides.
     """
     return frame.hint("broadcast" if rows is not None and rows <= FEW else "shuffle_hash")
 

@@ -27,7 +27,7 @@ _has_it: weakref.WeakSet[Any] = weakref.WeakSet()
 def ship(spark: SparkSession) -> None:
     """Give the tasks of a session this very package, unless they run on this machine with this Python anyway.
 
-    Once a session. It goes before what executors have installed of lakegc: driver and tasks never differ.
+    Once a session. The package goes before any lakegc that executors have installed: driver and tasks never differ.
     """
     if spark in _has_it:
         return
@@ -37,7 +37,7 @@ def ship(spark: SparkSession) -> None:
 
 
 def _is_connect(spark: SparkSession) -> bool:
-    """Whether a Spark Connect server runs the tasks: it may have any Python, even where its master is local."""
+    """True if a Spark Connect server runs the tasks: it may have any Python, even if its master is local."""
     return ".connect." in type(spark).__module__
 
 

@@ -1,4 +1,4 @@
-"""What is behind an error of Spark or of the machine: one sentence out of a long trace of Java and Python."""
+"""The cause of an error of Spark or of the machine: one sentence out of a long trace of Java and Python."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def cause(error: BaseException) -> str:
 
 
 def advice(error: BaseException) -> str:
-    """What to do about an error that the machine is to blame for; empty if it is not."""
+    """Advice on an error that the machine is to blame for; empty if it is not."""
     text = str(error)
     return next((advice for sign, advice in _ADVICE.items() if sign in text), "")

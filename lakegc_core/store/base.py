@@ -1,4 +1,4 @@
-"""What lakegc asks of an object store: one small protocol, spoken in addresses relative to one root.
+"""The protocol by which lakegc uses an object store. It is small, and its addresses are relative to one root.
 
 A `StoreConfig` is a frozen, picklable value that travels to Spark executors; `connect` turns it into a live `Store`
 once per process. Keys are raw text: nothing here escapes, normalises or splits them.
@@ -54,7 +54,7 @@ class ObjectInfo:
 
 
 HeadAnswer = ObjectInfo | LakegcError | None
-"""What HEAD says of a key: the object, why it says nothing, or that there is no such object."""
+"""The answer to a HEAD of a key: the object, the reason why there is no answer, or None if there is no such object."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Level:
 
 @dataclass(frozen=True)
 class StoreProbe:
-    """What a store can do, found out by asking it. None = it does not say."""
+    """Capabilities of a store, found out by asking it. None = it does not say."""
 
     clock: datetime  # the store's own time, UTC
     conditional_writes: bool
@@ -77,7 +77,7 @@ class StoreProbe:
 
 @dataclass(frozen=True)
 class Deletes:
-    """How a store takes deletes best: keys a call, calls side by side, and the most requests in flight in all."""
+    """The best way to delete on a store: keys a call, calls side by side, and the most requests in flight in all."""
 
     batch: int = 1000
     calls: int = 8
@@ -85,7 +85,7 @@ class Deletes:
 
 
 def holds_secret(endpoint: str) -> bool:
-    """Whether the URL of an endpoint carries more than a place: credentials before the host, or a query (a SAS)."""
+    """True if the URL of an endpoint carries more than a place: credentials before the host, or a query (a SAS)."""
     parts = urlsplit(endpoint)
     return "@" in parts.netloc or bool(parts.query)
 
@@ -115,13 +115,14 @@ class Store(Protocol):
 
     def head(self, key: str) -> ObjectInfo:
         """Size, time, ETag and, where it is proven, the digest of one object. ObjectNotFoundError if absent,
-        UnusableKeyError where it is proven that the store refuses the key itself, and not the one who asks,
-        RefusedObjectError where it is proven that it refuses an object that is there."""
+        UnusableKeyError if it is proven that the store refuses the key itself, and not the one who asks,
+        RefusedObjectError if it is proven that it refuses an object that is there."""
 
     def try_heads(self, keys: Sequence[str], *, failures: int = 0) -> builtins.list[HeadAnswer]:
-        """What `head` says of each key, in order, asked for side by side where that is faster; None if there is no such
-        object, also because the store takes no such key. Raises nothing for what happens to single keys: an error is
-        the answer for its key. After more than `failures` of them no more are sent, and one stands for each key left.
+        """Ask for the HEAD of each key, side by side where that is faster, and return the answers in order. None: there
+        is no such object, or the store takes no such key. An error of a single key is not raised: it is the answer for
+        its key. After more than `failures` errors no more HEADs are sent, and one of the errors stands for each key
+        left.
 
         Takes any number of keys, and needs memory for the answers. See `heads`, which raises.
         """
@@ -164,8 +165,8 @@ class Store(Protocol):
 
 
 def head_if_there(store: Store, key: str) -> ObjectInfo | None:
-    """What HEAD tells of one object; None if there is none, also because the store takes no such key. Users of lakeFS
-    may stage any text as an address: none of them must stop who asks for it."""
+    """The HEAD of one object; None if there is no such object, or the store takes no such key. Users of lakeFS may
+    stage any text as an address: no such text may stop the caller."""
     try:
         return store.head(key)
     except (ObjectNotFoundError, UnusableKeyError):
@@ -185,7 +186,7 @@ def _known(said: HeadAnswer) -> ObjectInfo | None:
 
 @runtime_checkable
 class StoreConfig(Hashable, Protocol):
-    """How to reach one root of a store: a frozen, hashable, picklable dataclass with secrets kept out of its repr."""
+    """A way to reach one root of a store: a frozen, hashable, picklable dataclass with secrets kept out of its repr."""
 
     @property
     def root(self) -> str:

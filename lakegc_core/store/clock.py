@@ -1,7 +1,7 @@
 """The one clock that a driver and its executors share: the store's.
 
-Executors run on other machines, whose clocks may be hours wrong. A process asks the store for its time, and goes on
-from there by differences of its own clocks alone, for a few seconds at most. What is decided by it is not decided here.
+Executors run on other machines, whose clocks may be hours wrong. A process asks the store for its time, and adds
+differences of its own clocks alone, for a few seconds at most. Others decide what follows from the time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lakegc_core import clock
 from lakegc_core.store.base import StoreConfig, connect
 
 FRESH = 10.0
-"""Seconds for which an answer of the store is gone on from: a machine may be stopped and not know it."""
+"""Seconds for which a process builds on an answer of the store: a machine may be stopped and not know it."""
 
 _TICK = 1.0
 """Stores date their answers in whole seconds, cut off."""
@@ -22,7 +22,7 @@ _TICK = 1.0
 
 @dataclass(frozen=True)
 class _Answer:
-    """What the store said (unix seconds), and what this process's own clocks showed before it was asked."""
+    """The store's answer (unix seconds), and this process's own clocks just before it asked."""
 
     date: float
     wall: float
@@ -43,11 +43,11 @@ class StoreClock:
         self._lock = threading.Lock()
 
     def latest(self, *, ask: bool = True) -> float:
-        """Unix seconds that the store's clock has not passed yet. The store is asked if it was not of late; without
+        """Unix seconds that the store's clock has not passed yet. Asks the store if it was not asked of late; without
         `ask` only if it never was.
 
-        Counted from before the request was sent, by the clock of this process that went further: so what is too late
-        by the store's clock never passes for being in time, however slow the answer was.
+        The time counts from before the request was sent, by the clock of this process that went further. So nothing
+        that is too late by the store's clock passes for being in time, however slow the answer was.
         """
         with self._lock:
             if self._answer is None or (ask and not self._is_fresh(self._answer)):

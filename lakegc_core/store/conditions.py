@@ -1,4 +1,4 @@
-"""Whether a store's conditional writes do what the lease is made of, found out by writing.
+"""Finds out by writing if a store's conditional writes do what the lease is made of.
 
 A capability is proved on both sides: a write whose condition holds must succeed, and one whose condition does not hold
 must be refused. Not here: how a store is asked for a condition (each store's own `write`).
@@ -23,15 +23,15 @@ UNCHANGED_IGNORED = "a write that needs the object to be unchanged overwrote ano
 
 
 def writes_conditionally(store: Store) -> bool:
-    """Whether the conditional writes of a store work, as far as that shows under a key that nobody may delete."""
+    """True if the conditional writes of a store work, as far as that shows under a key that nobody may delete."""
     faults = (fault_of(store, PROBE_KEY) for _ in range(_TRIES))
     return next((fault for fault in faults if fault != UNCHANGED_REFUSED), UNCHANGED_REFUSED) is None
 
 
 def fault_of(store: Store, key: str, *, is_free: bool = False) -> str | None:
-    """What is wrong with the conditional writes of a store; None: nothing. Leaves an object under the key.
+    """The fault of a store's conditional writes; None if there is none. Leaves an object under the key.
 
-    `is_free`: no object lies under the key, and nobody else knows it. StoreError where plain writes fail.
+    `is_free`: no object lies under the key, and nobody else knows it. StoreError if plain writes fail.
     """
     try:
         if is_free and _is_refused(store, key, if_absent=True):

@@ -1,4 +1,4 @@
-"""Which ETags of listings are digests where lakegc.yaml says `etags: md5`, and how HEADs contradict that.
+"""Listed ETags that are digests where lakegc.yaml says `etags: md5`, and the HEADs that contradict it.
 
 S3 gives an object that was uploaded in one piece its MD5 as ETag. Under SSE-KMS or a customer's key the ETag looks
 alike and is random. A listing does not tell these apart, HEAD does.
@@ -14,21 +14,21 @@ from lakegc_core.errors import LakegcError, RefusedObjectError
 from lakegc_core.store.base import MD5_DIGEST, HeadAnswer, Store
 
 MD5_ETAG = "^[0-9a-f]{32}$"
-"""What an ETag that may be an MD5 looks like, as a regular expression of Python, Arrow and Spark alike. Those of
-objects that were uploaded in parts end in `-` and a number."""
+"""The form of an ETag that may be an MD5, as a regular expression of Python, Arrow and Spark alike. ETags of objects
+that were uploaded in parts end in `-` and a number."""
 
 
 def digest_by_etag(etag: str | None) -> str | None:
-    """The digest that an ETag without its quotes is, if it is one: 32 hex digits in lower case. None for any other.
+    """The digest in an ETag without its quotes: 32 hex digits in lower case. None for any other ETag.
 
-    Of a listing's ETag that is true only where `Store.listed_digests`.
+    For a listing's ETag that is true only where `Store.listed_digests`.
     """
     return f"{MD5_DIGEST}{etag}" if etag and re.fullmatch(MD5_ETAG, etag) else None
 
 
 @dataclass(frozen=True)
 class Heads:
-    """What HEADs say of objects whose listed ETags look like MD5s.
+    """Results of HEADs of objects whose listed ETags look like MD5s.
 
     `shown`: objects that they showed as they were listed. `failure`: why one of them failed; "" if none did.
     `contradiction`: a sentence that names an object whose listed ETag is no MD5, and says why; "" if there is none.

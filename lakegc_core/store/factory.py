@@ -15,7 +15,7 @@ from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.local import LocalConfig
 
 _DIRECTORY_BUCKET = re.compile("--xa?-s3$")
-"""How the names of S3 directory buckets end, and of access points to them."""
+"""The end of the names of S3 directory buckets, and of access points to them."""
 
 
 def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | None = None) -> StoreConfig:
@@ -44,7 +44,7 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
 
 
 def mapping_for(namespace: Namespace, settings: Settings) -> StoreMapping | None:
-    """What lakegc.yaml's `stores` say of a namespace, as it is written or as lakeFS spells it."""
+    """The entry of lakegc.yaml's `stores` for a namespace, as it is written or as lakeFS spells it."""
     return settings.store_for(namespace.uri) or settings.store_for(namespace.spelled)
 
 

@@ -14,7 +14,7 @@ from lakegc_core.store.base import HeadAnswer, ObjectInfo
 
 
 def try_head(head: Callable[[str], ObjectInfo], key: str) -> HeadAnswer:
-    """What one HEAD comes to."""
+    """Make one HEAD, and return the object, None if there is none or its key is unusable, or the error."""
     try:
         return head(key)
     except (ObjectNotFoundError, UnusableKeyError):

@@ -1,4 +1,4 @@
-"""How hard a store is asked: requests in flight, objects a second, and patience when it throttles.
+"""The pace at which a store is asked: requests in flight, objects a second, and patience when it throttles.
 
 Here: the pace of one process towards one store, and the gate that each request passes. Not here: what an answer means
 for a key, and whether it is asked again (`repeated_deletes`); any protocol; who may delete what.
@@ -18,15 +18,15 @@ FIRST = 4
 
 PATIENCE = 45.0
 """Seconds for which a store may go on throttling one request of a sweep, before that counts as its answer. Less than
-the time between two glances at the refs: what one of those cuts off has all its patience afterwards."""
+the time between two glances at the refs: a request that one of those cuts off has all its patience afterwards."""
 
 
 class Window:
-    """How many requests may be in flight: half as many when throttled, and one more after a round that went well.
+    """The limit of requests in flight: half as many when throttled, and one more after a round that went well.
 
-    Until the store throttles for the first time, one more after each request that went well: a sweep may be over
-    before it has had many rounds. Requests that were sent before the last cut say nothing new: a burst that is
-    throttled is one sign, not many.
+    Until the store throttles for the first time, one more after each request that went well: a sweep may be over before
+    it has had many rounds. Requests that were sent before the last cut say nothing new: a burst that is throttled is
+    one sign, not many.
     """
 
     def __init__(self, most: int, first: int = FIRST) -> None:
@@ -35,12 +35,12 @@ class Window:
         self.cuts = 0
 
     def went_well(self, cuts: int) -> None:
-        """A request was answered that was sent when there had been so many cuts."""
+        """Count a request that went well. `cuts`: the number of cuts when it was sent."""
         if cuts == self.cuts:
             self.limit = min(float(self.most), self.limit + (1 / self.limit if self.cuts else 1))
 
     def throttled(self, cuts: int) -> None:
-        """The same for one that was throttled."""
+        """Count a request that was throttled. `cuts`: the number of cuts when it was sent."""
         if cuts == self.cuts:
             self.limit = max(1.0, self.limit / 2)
             self.cuts += 1
@@ -117,13 +117,13 @@ def shared(config: Hashable, most: int, rate: float) -> Pace:
 
 
 def always() -> bool:
-    """Nobody forbids it."""
+    """Allow every request."""
     return True
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What every single request passes: a pace, and then, just before it is sent, the question whether it still may."""
+    """The gate that each request passes: a pace, then, just before it is sent, the question whether it still may be."""
 
     pace: Pace = field(default_factory=lambda: Pace(64))
     may: Callable[[], bool] = always

@@ -1,4 +1,4 @@
-"""What the stores behind an SDK have in common: pages of a listing, conditional writes, probes, what an answer lacks.
+"""The common part of the stores behind an SDK: pages of a listing, conditional writes, probes, incomplete answers.
 
 Here: what is the same for every protocol. Not here: which request serves which method (`s3`, `azure`, `gcs`), and
 deletes (`repeated_deletes`).
@@ -33,14 +33,14 @@ REPEATED = {408, 429, 500, 502, 503, 504}
 """Statuses after which the same request may succeed if it is made again."""
 
 THROTTLED = {429, 503}
-"""Those by which a service asks for fewer."""
+"""Statuses by which a service asks for fewer requests."""
 
 _REFUSED = {400, 414}
-"""By which a store refuses a key. It answers 400 to those whom it does not know or trust as well."""
+"""Statuses by which a store refuses a key. It also answers 400 to those whom it does not know or trust."""
 
 HEADS = 64
-"""Requests in flight of one process that asks for many objects: so many hide the way to a distant store, and to a near
-one they cost no more than few."""
+"""Requests in flight of one process that asks for many objects. So many hide the way to a distant store, and cost no
+more than few with a near one."""
 
 NO_DATE = (
     "the store's answers bear no date, so that ages cannot be judged: let the store, or what stands between it and "
@@ -91,8 +91,8 @@ class RemoteStore(Store):
     def head(self, key: str) -> ObjectInfo:
         """Size, time and ETag of one object, and its digest where the store vouches for one.
 
-        A bare 400 may mean the key, or the one who asks. It means the key if the same client is answered about another
-        one, and the store lists no object under this one.
+        A bare 400 may mean the key, or the one who asks. It means the key if the store answers the same client about
+        another key, and lists no object under this one.
         """
         try:
             return self._head(key)
@@ -107,7 +107,7 @@ class RemoteStore(Store):
         raise UnusableKeyError(f"{self.root}: the store takes no key such as {key!r}: no object can lie there")
 
     def _lies_under(self, key: str) -> bool | None:
-        """Whether an object lies under a key whose HEAD is refused; None: the one who asks may be refused."""
+        """True if an object lies under a key whose HEAD is refused; None if the refusal may mean the one who asks."""
         try:
             with suppress(ObjectNotFoundError):
                 self._head(PROBE_KEY)
@@ -120,7 +120,7 @@ class RemoteStore(Store):
         return first is not None and first["address"][0].as_py() == key
 
     def _head(self, key: str) -> ObjectInfo:
-        """The same, by one request."""
+        """Answer `head` by one request."""
         raise NotImplementedError
 
     def _status_of(self, error: BaseException | None) -> int:
@@ -128,7 +128,7 @@ class RemoteStore(Store):
         raise NotImplementedError
 
     def try_heads(self, keys: Sequence[str], *, failures: int = 0) -> builtins.list[HeadAnswer]:
-        """Side by side; fewer at once as long as the store throttles."""
+        """Ask side by side; fewer at once as long as the store throttles."""
         return ask_all(keys, self._head_in_turn, failures=failures, threads=self.heads_at_once, root=self.root)
 
     def _head_in_turn(self, key: str) -> HeadAnswer:
@@ -141,7 +141,7 @@ class RemoteStore(Store):
         return said
 
     def _quick_head(self, key: str, turn: Turn) -> ObjectInfo | None:
-        """What the store says of an object, where there is a way that costs less than `head`; None says nothing.
+        """The HEAD of an object by a way that costs less than `head`, where there is one; None says nothing.
 
         `turn.throttled` becomes true if the store asks for fewer requests.
         """
@@ -169,7 +169,7 @@ class RemoteStore(Store):
 
 
 def date_of(answered: str | None, root: str) -> datetime:
-    """When a store sent an answer, by its own clock: the header `Date`."""
+    """The time at which a store sent an answer, by its own clock: the header `Date`."""
     if not answered:
         raise StoreError(f"{root}: {NO_DATE}")
     return parsedate_to_datetime(answered).astimezone(UTC)

@@ -17,8 +17,8 @@ from lakegc_core.store.pace import Gate
 
 
 class DeleteAnswer(NamedTuple):
-    """What one request said of one key. `again`: another may say something else; `throttled`: if it comes later;
-    `alone`: only if it asks for this key alone."""
+    """The answer of one request about one key. `again`: another request may get another answer; `throttled`: one that
+    comes later may; `alone`: only one for this key alone may."""
 
     outcome: str
     again: bool = False
@@ -53,7 +53,7 @@ Ask = Callable[[Sequence[str]], Mapping[str, DeleteAnswer]]
 
 
 def judge_unclear(look: Callable[[], object]) -> DeleteAnswer:
-    """What became of a key whose delete was answered, but not with what the protocol calls done.
+    """The answer for a key whose delete was answered, but not with what the protocol calls done.
 
     `look` asks for the object, and raises ObjectNotFoundError if it is gone.
     """
@@ -78,7 +78,7 @@ def delete_all(
     """Ask for the deletion of different keys until each has an outcome, `attempts` times at most; outcomes by key.
 
     A throttled request has the pace's patience as well. A key found gone after an answer was lost is `deleted`: that
-    request may have done it. What the gate does not let through any more is `not_asked`. `look`: see `judge_unclear`.
+    request may have done it. A key that the gate no longer lets through is `not_asked`. `look`: see `judge_unclear`.
     """
     outcomes = dict.fromkeys(keys, NOT_ASKED)
     doubtful: set[str] = set()
@@ -144,11 +144,11 @@ class BatchDeletes:
         return [outcomes[key] for key in keys]
 
     def can_be_named(self, key: str) -> bool:
-        """Whether an object can be called so at all; what cannot is never asked for."""
+        """True if an object can have this key at all; nobody asks for one that cannot."""
         return bool(key)  # the empty one would name the root itself
 
     def goes_alone(self, key: str) -> bool:
-        """Whether no batch can name it."""
+        """True if no batch can name the key."""
         return False
 
     def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:

@@ -1,6 +1,6 @@
-"""What a store says of how it keeps objects: typed answers, the same for every kind of store.
+"""Typed answers of a store on how it keeps objects, the same for every kind of store.
 
-Which requests they take is said in each store's own `settings`. What follows from them is not judged here.
+Each store's own `settings` says which requests they take. Others judge what follows from them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from enum import StrEnum
 
 @dataclass(frozen=True)
 class Untold:
-    """Why a store does not tell something. `right`: what asking takes, in the store's words; "" if none would help."""
+    """The reason why a store does not tell something. `right`: what asking takes, in its words; "" if nothing helps."""
 
     why: str
     right: str = ""
 
 
 class Effect(StrEnum):
-    """What a lifecycle rule does to what it covers."""
+    """The effect of a lifecycle rule on what it covers."""
 
     EXPIRES = "expires"  # deletes objects
     OLD_VERSIONS = "old_versions"  # deletes old versions alone
@@ -45,7 +45,7 @@ class LifecycleRule:
 
 @dataclass(frozen=True)
 class Uploads:
-    """The uploads in parts that were begun below the root and not completed. `whole`: whether all were counted."""
+    """The uploads in parts that were begun below the root and not completed. `whole`: true if all were counted."""
 
     count: int
     oldest: datetime | None
@@ -54,7 +54,7 @@ class Uploads:
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """How a store keeps objects."""
+    """The settings by which a store keeps objects."""
 
     versioning: bool | Untold  # whether what is deleted stays as an old version
     soft_delete: timedelta | Untold  # for how long a deleted object can be brought back; zero: not at all
@@ -65,7 +65,7 @@ class StoreSettings:
 
 
 def prefix_below(prefix: str, base: str) -> str | None:
-    """What a prefix of whole keys covers below a root whose keys begin with `base`: a prefix of addresses, or None."""
+    """The prefix of addresses that a prefix of whole keys covers below a root whose keys begin with `base`, or None."""
     if base.startswith(prefix):
         return ""
     return prefix[len(base) :] if prefix.startswith(base) else None

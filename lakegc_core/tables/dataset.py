@@ -1,6 +1,6 @@
 """Datasets: rows of one schema in parts, which lie in one folder or in several.
 
-How a part is written and checked is in `parts`, how keys are looked up in `key_scan` and `joins`.
+`parts` says how a part is written and checked, `key_scan` and `joins` how keys are looked up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Summarise = Callable[[pa.Table], Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows of one schema. A picklable value that tasks carry.
+    """Rows of one schema.
 
     `schema`: of all rows. `sources`: its parts, each with its store, its folder, and the mark that it belongs to.
     """
@@ -86,8 +86,8 @@ class Dataset:
 
 
 def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:
-    """The same datasets without the parts whose bytes are not those that were written. Each part is read through for
-    it, on the executors."""
+    """The same datasets without the parts whose bytes are not those that were written. The executors read each part
+    through for this."""
 
     def task(place: tuple[int, int]) -> Iterator[Json]:
         number, source = place[0], datasets[place[0]].sources[place[1]]
@@ -117,7 +117,7 @@ class DatasetFolder:
         return replace(self, path=f"{self.path}/{name}")
 
     def at(self, name: str) -> str:
-        """Where a dataset lies: in a folder of its name; one that is named like this folder, in this folder."""
+        """The folder of a dataset: one of its name, or this folder itself for a dataset that is named like it."""
         return self.path if name in ("", self.path.rpartition("/")[2]) else f"{self.path}/{name}"
 
     def dataset(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Dataset:

@@ -65,17 +65,17 @@ def feeds_of(sources: Sequence[Source], schema: pa.Schema) -> list[Feed]:
 
 
 def rows_in(feeds: Sequence[Feed]) -> int:
-    """How many rows the parts have together."""
+    """The number of rows that the parts have together."""
     return sum(feed.source.part.rows for feed in feeds)
 
 
 def few(rows: int) -> bool:
-    """Whether all workers can read so many rows."""
+    """True if all workers can read so many rows."""
     return rows <= _FEW_ROWS
 
 
 def partitions_for(rows: int) -> int:
-    """How many tables so many rows make, each of which a task can hold."""
+    """The number of tables that so many rows make, each of which a task can hold."""
     return 1 + rows // _ROWS_PER_PARTITION
 
 
@@ -92,8 +92,8 @@ def gather(
     result: pa.Schema,
     partitions: int,
 ) -> Mapped:
-    """The rows that `decide` makes of the feeds' rows. Those that have their hash in common are in one table, all of
-    them, and there are so many `partitions`, each a table. `schema` holds HASH, `result` is what is made."""
+    """The rows that `decide` makes of the feeds' rows. All rows with the same hash are in one table; there are so many
+    `partitions`, each a table. `schema` holds HASH, `result` is the schema of the rows made."""
     if not feeds:
         return Mapped(empty(spark, result), result)
     rows = rows_in(feeds)
@@ -126,7 +126,7 @@ def gather(
 
 
 def rows_of_feeds(spark: SparkSession, feeds: Sequence[Feed], schema: pa.Schema) -> Mapped:
-    """The rows that become of some parts, each part read by one task."""
+    """The rows that feeds make of their parts, each part read by one task."""
     if not feeds:
         return Mapped(empty(spark, schema), schema)
     rows, clocks = rows_in(feeds), clock.ambient()

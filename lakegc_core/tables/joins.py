@@ -46,7 +46,7 @@ def scan(
 
 
 def among(spark: SparkSession, rows: Mapped, wanted: Wanted, *, found: bool = True, partitions: int = 0) -> Mapped:
-    """The same of rows that something else gives."""
+    """The same as `scan`, of rows that something else gives."""
     if wanted.rows <= MOST:
         return rows.then(rows.schema, partial(_each_chosen, wanted, found))
     sides = _keyed(spark, rows, wanted, partitions)
@@ -55,7 +55,7 @@ def among(spark: SparkSession, rows: Mapped, wanted: Wanted, *, found: bool = Tr
 
 
 def flagged(spark: SparkSession, rows: Mapped, name: str, wanted: Wanted, *, partitions: int = 0) -> Mapped:
-    """All rows, with a column of this name: whether their key is wanted."""
+    """All rows, with a column of this name: true if their key is wanted."""
     from pyspark.sql import functions as F
 
     field = pa.field(name, pa.bool_(), nullable=False)
@@ -78,7 +78,7 @@ def _keyed(spark: SparkSession, rows: Mapped, wanted: Wanted, partitions: int) -
 
 @dataclass(frozen=True)
 class _Chosen:
-    """What a feed makes of the rows whose key is wanted, or of all others; a picklable value that tasks carry."""
+    """Makes a feed's columns of the rows whose key is wanted, or of all others."""
 
     make: Make
     wanted: Wanted

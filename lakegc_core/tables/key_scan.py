@@ -1,7 +1,7 @@
-"""Sets of keys that workers look up: what is wanted lies in parts, which every worker reads for itself.
+"""Sets of keys that workers look up: the wanted keys lie in parts, which every worker reads for itself.
 
-So the driver never holds it. Keys are 64-bit hashes: what is found is still to be compared exactly, or only ever keeps
-something. `joins` says when Spark brings both sides together instead.
+So the driver never holds them. Keys are 64-bit hashes: what is found is still to be compared exactly, or only ever
+keeps something. `joins` says when Spark brings both sides together instead.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is looked for: the keys of the rows of some parts. `columns`: those that `keys` needs. Rows in which it is
-    looked for have their keys from the same columns."""
+    """The keys that are looked for: those of the rows of some parts. `columns`: those that `keys` needs. Rows in which
+    they are looked for have their keys from the same columns."""
 
     sources: tuple[Source, ...]
     columns: tuple[str, ...] = ("address",)
@@ -68,7 +68,7 @@ class Wanted:
 
     @property
     def names(self) -> Names:
-        """Which parts they are: what can be a key of a cache."""
+        """The identity of the parts, which can be a key of a cache."""
         return tuple(
             (each.config, each.folder, each.part.name, each.part.rows, each.part.bytes, each.part.sha256)
             for each in self.sources
@@ -82,7 +82,7 @@ def dealt(items: Sequence[Item], slices: int, rows: Callable[[Item], int]) -> tu
 
 
 class Filter:
-    """Which of many keys are among the wanted ones. A table of bits decides nearly all of them."""
+    """Finds the wanted ones among many keys. A table of bits decides nearly all of them."""
 
     def __init__(self, wanted: np.ndarray) -> None:
         """`wanted` is sorted in place."""
@@ -119,7 +119,7 @@ class Sieve:
 
     @classmethod
     def share(cls, keys: int) -> float:
-        """Which share of others a sieve for so many keys lets through at most."""
+        """The greatest share of other keys that a sieve for so many keys lets through."""
         return float(min(1.0, keys / 2 ** cls._bits(keys)))
 
     def add(self, wanted: np.ndarray) -> None:

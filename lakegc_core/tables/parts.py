@@ -148,7 +148,7 @@ def write(
 
 
 def rows_of(parts: Iterable[Part]) -> int:
-    """How many rows some parts have together."""
+    """The number of rows that some parts have together."""
     return sum(part.rows for part in parts)
 
 
@@ -237,7 +237,7 @@ def read_part(
 
 
 def _may_hold(file: pq.ParquetFile, group: int, column: str, values: Sequence[str]) -> bool:
-    """Whether a block may hold one of the values, by what it says of its least and its greatest."""
+    """True if a block may hold one of the values, by its own record of its least and its greatest."""
     told = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(column)).statistics
     if told is None or not told.has_min_max:
         return True
@@ -246,11 +246,11 @@ def _may_hold(file: pq.ParquetFile, group: int, column: str, values: Sequence[st
 
 
 def spark_width(spark: SparkSession) -> int:
-    """How many tasks run side by side, as far as the session tells."""
+    """The number of tasks that run side by side, as far as the session tells."""
     shuffle = spark.conf.get("spark.sql.shuffle.partitions", "8") or "8"
     return max(1, int(shuffle) // 2)
 
 
 def tasks_for(files: int, each: int, most: int) -> int:
-    """How many tasks share the reading of files: the work is in the files, not in the few rows that name them."""
+    """Number of tasks that share the reading of files: the work is in the files, not in the few rows that name them."""
     return max(1, min(most, -(-files // each)))

@@ -1,1 +1,1 @@
-"""How lakeFS stores metaranges and ranges in files, read into Arrow tables."""
+"""Reads lakeFS's files of metaranges and ranges into Arrow tables."""

@@ -57,7 +57,7 @@ class Records:
 
 
 def _crc_steps() -> npt.NDArray[np.uint32]:
-    """What one more byte does to a CRC32C, by the CRC's low byte combined with it: the usual table."""
+    """The usual table for a CRC32C: the effect of one more byte, by the CRC's low byte combined with it."""
     one, polynomial = np.uint32(1), np.uint32(0x82F63B78)
     steps = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -184,14 +184,14 @@ def walk(blocks: Blocks) -> Records:
 
 
 def _check_shared(records: Records) -> None:
-    """No key may share more than the key before it has; at a restart nothing is shared."""
+    """Check that no key shares more than the key before it has; at a restart nothing is shared."""
     lengths = records.shared + records.key_length
     if records.shared[records.intervals].any() or (records.shared[1:] > lengths[:-1]).any():
         raise CorruptFileError("a key shares more bytes than the key before it has")
 
 
 def _in_file_order(buffer: Bytes, counts: Ints, steps: list[tuple[Ints, tuple[Ints, Ints, Ints, Ints]]]) -> Records:
-    """The walk yields the first entries of all intervals, then all second ones, ...: put them as in the file."""
+    """Put the entries as in the file: the walk yields the first entries of all intervals, then all second ones, ..."""
     first = np.cumsum(counts) - counts
     if len(steps) > 1:
         rows = np.concatenate([first[ids] + step for step, (ids, _) in enumerate(steps)])
@@ -206,7 +206,7 @@ def _in_file_order(buffer: Bytes, counts: Ints, steps: list[tuple[Ints, tuple[In
 
 
 def _load_one(data: bytes, offset: int, size: int) -> bytes:
-    """What `load` does, for one block."""
+    """Load one block, as `load` does."""
     type_at = offset + size
     crc = np.array([google_crc32c.value(data[offset : type_at + 1])], np.uint32)
     if int(_masked(crc)[0]) != int.from_bytes(data[type_at + 1 : type_at + TRAILER], "little"):

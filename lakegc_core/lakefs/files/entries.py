@@ -1,4 +1,4 @@
-"""What is kept of the entries of a data range. How values are parsed is said in `values`."""
+"""The part of a data range's entries that is kept. `values` says how values are parsed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENTRY = Message(
 
 @dataclass(frozen=True)
 class Entries:
-    """What is kept of the entries, one element a record: places in the records' buffer, and numbers."""
+    """The part of the entries that is kept, one element a record: places in the records' buffer, and numbers."""
 
     address_at: Ints
     address_length: Ints  # bytes, at least 1

@@ -1,7 +1,7 @@
 """lakeFS's own tables (Graveler): data ranges, metaranges and repository dumps, read into Arrow.
 
-Here is what the values of a table mean. How a table holds records is said in `sstable`, what an address means for the
-object store is not said here. Every function raises CorruptFileError, with a sentence, for a file that is not
+This module says what the values of a table mean. `sstable` says how a table holds records. What an address means for
+the object store is not said here. Every function raises CorruptFileError, with a sentence, for a file that is not
 exactly what it must be; none takes a part of a file for the whole.
 """
 
@@ -57,7 +57,7 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True)
 class Expected:
-    """What is known of a file before it is read; what is given must be so.
+    """The facts known of a file before it is read; each one given must be so.
 
     `id` is its name; `count`, `min_key` and `max_key` are what a metarange says of a range.
     """

@@ -89,7 +89,7 @@ def _stream(*columns: tuple[Bytes, Ints, Ints]) -> tuple[Bytes, Ints]:
 
 
 def _heads(lengths: Ints) -> tuple[npt.NDArray[np.void], Ints]:
-    """For each length a bar and its decimal digits, filled to _HEAD_BYTES; and the number of digits."""
+    """A bar and the decimal digits of each length, filled to _HEAD_BYTES; and the number of digits."""
     longest = int(lengths.max())
     if longest >= 10 ** (_HEAD_BYTES - 1):
         raise CorruptFileError(f"a table holds a key or value of {longest} bytes: lakeFS writes none so long")

@@ -26,7 +26,7 @@ assert max(_HEAD_BYTES, _STRIDE) <= PADDING
 
 @dataclass(frozen=True)
 class _Keys:
-    """What the check needs of the records; `length` is that of the user keys."""
+    """The part of the records that the check needs; `length` is that of the user keys."""
 
     buffer: Bytes
     shared: Ints
@@ -35,14 +35,14 @@ class _Keys:
     lowest: list[tuple[int, Ints]]  # for 8, 4, 2 and 1 entries: the lowest `shared` of that many up to each
 
     def places(self, entries: Ints, position: Ints) -> Ints:
-        """Where in the buffer the byte `position` of a key would be, were it among the entry's own bytes."""
+        """The place in the buffer where the byte `position` of a key would be, were it among the entry's own bytes."""
         return self.key_at[entries] + (position - self.shared[entries])
 
     def pieces(self, entries: Ints, position: Ints) -> tuple[Ints, Ints]:
-        """For each entry, the latest one up to it whose own bytes hold the byte `position` of the entry's key.
+        """The latest entry up to each one whose own bytes hold the byte `position` of that entry's key.
 
-        Also the position up to which that one's bytes are those of the entry's key. A search ends at a restart at
-        the latest, which shares nothing.
+        Also the position up to which that one's bytes are those of the entry's key. A search ends at a restart at the
+        latest, which shares nothing.
         """
         piece, end = entries.copy(), self.length[entries]
         rows = np.flatnonzero(self.shared[piece] > position)

@@ -1,4 +1,4 @@
-"""What a metarange says of its ranges. How values are parsed is said in `values`."""
+"""The rows by which a metarange describes its ranges. `values` says how values are parsed."""
 
 from __future__ import annotations
 

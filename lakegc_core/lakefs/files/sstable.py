@@ -131,7 +131,8 @@ def read_tables(files: Sequence[bytes]) -> Tables:
 
 @dataclass(frozen=True)
 class _Head:
-    """What a table says of itself, and where its data blocks lie: they cover the file, with what describes them."""
+    """A table's description of itself, and the places of its data blocks. With what describes them, they cover the
+    file."""
 
     properties: dict[bytes, bytes]
     offsets: Ints
@@ -148,7 +149,7 @@ def _read_head(data: bytes) -> _Head:
 
 
 def _shares(loaded: Blocks, records: Records, first_blocks: Ints, start: int) -> list[Share]:
-    """Whose records a group holds, whose first block has the number `start`; every table has a block of its own."""
+    """The tables whose records a group has. `start`: number of its first block; each table has a block of its own."""
     first, last = np.searchsorted(first_blocks, [start + 1, start + len(loaded.starts)]) - [1, 0]
     begin = loaded.starts[np.maximum(first_blocks[first:last] - start, 0)]
     bounds = [*np.searchsorted(records.key_at, begin).tolist(), len(records)]
@@ -256,7 +257,7 @@ def _handles(data: bytes, offsets: Ints, sizes: Ints, footer_at: int) -> tuple[I
 
 
 def _check_tiling(offsets: Ints, sizes: Ints, others: list[tuple[int, int]], footer_at: int) -> None:
-    """Data blocks lie first, in index order; with the others they cover the file without gap or overlap."""
+    """Check that data blocks lie first, in index order, and with the others cover the file without gap or overlap."""
     ends = offsets + sizes + TRAILER
     if not len(offsets) or offsets[0] != 0 or (offsets[1:] != ends[:-1]).any():
         raise CorruptFileError("the data blocks do not follow each other from the start of the file")
@@ -270,7 +271,7 @@ def _check_tiling(offsets: Ints, sizes: Ints, others: list[tuple[int, int]], foo
 
 
 def _check_across_groups(groups: Sequence[Group]) -> None:
-    """The keys of a table that goes on in the next group must go on increasing."""
+    """Check that the keys of a table that goes on in the next group go on increasing."""
     for before, after in pairwise(groups):
         if before.shares[-1].table != after.shares[0].table:
             continue
@@ -279,7 +280,7 @@ def _check_across_groups(groups: Sequence[Group]) -> None:
 
 
 def _check_properties(tables: Tables, block_counts: Sequence[int]) -> None:
-    """What each table says of itself must be what was read."""
+    """Check that each table's properties say what was read."""
     first: dict[int, bytes] = {}
     last: dict[int, bytes] = {}
     for group in tables.groups:

@@ -20,8 +20,8 @@ from lakegc_core.lakefs.files.protobuf import LENGTH, VARINT
 from lakegc_core.lakefs.files.vectors import INT64_BYTES, LENGTH_BYTES, Bytes, Ints, varints_at
 
 Fields = dict[int, tuple[Ints, Ints]]
-"""By field number, one element a record: the place of a length field's bytes and their number; for a varint field, its
-place, and its value. Both are 0 where a record lacks the field."""
+"""Fields by number, one element a record. For a length field: the place of its bytes and their number; for a varint
+field: its place and its value. Both are 0 where a record lacks the field."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _nothing(count: int) -> tuple[Ints, Ints]:
 
 
 def _message_starts(records: Records, end: Ints) -> _Places:
-    """Where the message of each value starts: after the identity, and with a length that ends where the value ends.
+    """The start of the message of each value: after the identity, and with a length that ends where the value ends.
 
     Both lengths are zig-zag varints; an odd one is a negative length.
     """

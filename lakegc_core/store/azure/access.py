@@ -1,9 +1,9 @@
-"""Getting into an Azure storage account: which credential, how the client is built, what its errors mean.
+"""Access to an Azure storage account: the choice of the credential, the building of the client, the SDK's errors.
 
 A credential is looked for where Azure's own tools have it: given, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY,
 AZURE_STORAGE_SAS_TOKEN, then azure-identity's default chain (service principal, workload and managed identity, az
-login), which renews its tokens by itself. What is meant for another account (AZURE_STORAGE_ACCOUNT, the connection
-string's own) is left alone. Each process finds its own; nothing of it is ever written or logged.
+login), which renews its tokens by itself. Settings for another account (AZURE_STORAGE_ACCOUNT, the connection string's
+own) are left alone. Each process finds its own credential, and never writes or logs it.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Access:
 
     @property
     def credential(self) -> Any:
-        """As the SDK wants it."""
+        """The credential in the form that the SDK wants."""
         if self.key:
             return AzureNamedKeyCredential(self.account, self.key)
         return AzureSasCredential(self.sas) if self.sas else self.identity
 
     def source(self, url: str, container: str, name: str) -> tuple[str, dict[str, str]]:
-        """How the service may read a blob as the source of a copy: its URL, and arguments for the SDK."""
+        """The URL and the SDK's arguments by which the service can read a blob as the source of a copy."""
         if self.identity:
             return url, {"source_authorization": f"Bearer {self.identity.get_token(_SCOPE).token}"}
         sas = self.sas or generate_blob_sas(
@@ -159,14 +159,14 @@ def status_of(error: BaseException | None) -> int:
 
 
 def is_lost(error: AzureError | ValueError) -> bool:
-    """No answer, or one that nobody can read: what was asked for may have happened."""
+    """True if there is no answer, or none that can be read: the request may have been carried out."""
     if isinstance(error, ServiceResponseError | DecodeError):
         return True
     return isinstance(error, HttpResponseError) and error.response is None and not is_refused(error)
 
 
 def is_refused(error: BaseException) -> bool:
-    """The credential chain gave no token."""
+    """True if the credential chain gave no token."""
     return isinstance(error, ClientAuthenticationError) and error.response is None
 
 
@@ -178,7 +178,7 @@ def should_repeat(error: AzureError | ValueError) -> bool:
 
 
 def told_by(error: AzureError) -> DeleteAnswer:
-    """What the error of a whole request says of each blob that was asked for. Never that it is gone."""
+    """The answer for each blob of a request that failed as a whole. It never says that a blob is gone."""
     if is_lost(error):
         return DeleteAnswer.lost()
     if isinstance(error, HttpResponseError) and error.response is not None:
@@ -187,7 +187,7 @@ def told_by(error: AzureError) -> DeleteAnswer:
 
 
 def told_by_status(status: int, code: str) -> DeleteAnswer:
-    """What an answer other than success says of a blob."""
+    """The answer for a blob by a status other than success."""
     return DeleteAnswer.failed(code or str(status), again=status in REPEATED, throttled=status in THROTTLED)
 
 
@@ -207,5 +207,5 @@ _HINTS = {
 
 
 def hint(code: str) -> str:
-    """What to do about a code, after a colon; empty where nobody knows."""
+    """Advice for a code, after a colon; empty for a code without advice."""
     return f": {_HINTS[code]}" if code in _HINTS else ""

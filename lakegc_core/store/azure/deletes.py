@@ -1,4 +1,4 @@
-"""How Azure is asked for deletes: 256 blobs a request, or one by one where the service takes no batch.
+"""Deletes on Azure: 256 blobs a request, or one by one if the service takes no batch.
 
 Here: deletes with all snapshots, and the answers within a batch's answer. Not here: when a delete is repeated
 (`repeated_deletes`).
@@ -37,7 +37,7 @@ class BlobDeletes(BatchDeletes):
         self._options = {"url_prepend": account} if urlsplit(url).path.strip("/") else {}
 
     def can_be_named(self, key: str) -> bool:
-        """Whether a blob can be called so."""
+        """True if a blob can have this name."""
         try:
             self.container.name(key)
         except StoreError:
@@ -60,9 +60,9 @@ class BlobDeletes(BatchDeletes):
         return {key: self._told(answers.get(place), failure) for place, key in enumerate(keys)}
 
     def _request(self, names: Sequence[str], answers: dict[int, tuple[int, str]]) -> None:
-        """Ask once for the deletion of up to 256 blobs; fills `answers` with (status, code) by place in `names`.
+        """Ask once for the deletion of up to 256 blobs, and fill `answers` with (status, code) by place in `names`.
 
-        What has no answer has none in it. AzureError where the request itself failed.
+        A blob without an answer has no entry. AzureError if the request itself failed.
         """
 
         def keep(response: Any) -> None:
@@ -81,7 +81,7 @@ class BlobDeletes(BatchDeletes):
         list(found)
 
     def _told(self, answer: tuple[int, str] | None, failure: AzureError | None) -> DeleteAnswer:
-        """What was said of one key: by its own answer, else by that of the whole request."""
+        """The answer for one key: its own, else that of the whole request."""
         if answer is None:
             return DeleteAnswer.unnamed() if failure is None or _is_success(failure) else told_by(failure)
         status, code = answer
@@ -94,7 +94,7 @@ class BlobDeletes(BatchDeletes):
         return told_by_status(status, code)
 
     def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        """One request for one blob, and a look where its answer is a success of another kind than the service's."""
+        """Send one request for one blob. Look the blob up if the answer is another success than the service gives."""
         (key,) = keys
         try:
             self.container.blob(key).delete_blob(delete_snapshots="include", retry_total=0)
@@ -110,14 +110,14 @@ class BlobDeletes(BatchDeletes):
 
 
 def _is_success(error: AzureError) -> bool:
-    """Whether the SDK raised this for an answer that is a success, but not the one that the service gives."""
+    """True if the SDK raised this for an answer that is a success, but not the one that the service gives."""
     return isinstance(error, HttpResponseError) and 200 <= int(error.status_code or 0) < 300
 
 
 def read_batch(content_type: str, body: bytes, count: int) -> dict[int, tuple[int, str]]:
-    """The answers within a batch's answer: (status, code) by the number each request bore.
+    """The answers within a batch's answer: (status, code) by the number of each request.
 
-    Nothing is said of requests whose answer is missing, stands twice or makes no sense.
+    A request has no entry if its answer is missing, stands twice or makes no sense.
     """
     message = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
     found: dict[int, tuple[int, str]] = {}

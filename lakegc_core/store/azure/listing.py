@@ -1,4 +1,4 @@
-"""Reading the pages of Azure's List Blobs fast, and refusing those that do not add up.
+"""Reads the pages of Azure's List Blobs fast, and refuses those that do not add up.
 
 Here: how the raw pages are got from under the SDK, and what turns one into Arrow columns. Not here: asking for pages
 (`store`).
@@ -78,7 +78,7 @@ def read_page(body: bytes, wanted: str, cut: int, where: str) -> tuple[Level, st
 
 
 def _parts(body: bytes, where: str) -> tuple[ElementTree.Element, str]:
-    """What a page lists, and the marker of the next page."""
+    """The listed blobs of a page, and the marker of the next page."""
     try:
         tree = ElementTree.fromstring(body)
     except ElementTree.ParseError as error:
@@ -90,7 +90,7 @@ def _parts(body: bytes, where: str) -> tuple[ElementTree.Element, str]:
 
 
 def _row(blob: ElementTree.Element, name: str, where: str) -> _Row | None:
-    """What a page says of one blob; None for a directory."""
+    """Size, time and ETag of one listed blob; None for a directory."""
     found = blob.find("Properties")
     if found is None:
         raise IncompleteError(f"{where}: the store listed {name!r} without a size or a time")

@@ -1,4 +1,4 @@
-"""What Azure says of how it keeps blobs, as far as data requests tell: lifecycle rules are told to managers alone."""
+"""Settings by which Azure keeps blobs, as far as data requests tell. Only managers can read lifecycle rules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _untold(error: AzureError, right: str) -> Untold:
 
 
 def _versioning(container: Container) -> bool | Untold:
-    """By the blob that each mark writes: Azure gives a version to what is written while versioning is on."""
+    """Versioning, by the blob that each mark writes: Azure gives it a version if versioning is on at the time."""
     with suppress(ObjectNotFoundError):
         try:
             with container.errors("Get Blob Properties", PROBE_KEY):

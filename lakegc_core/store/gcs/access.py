@@ -69,7 +69,7 @@ def client(root: str, endpoint_url: str | None) -> tuple[storage.Client, Authori
 
 
 def in_words(error: Exception, what: str, *, listing: bool) -> LakegcError:
-    """The SDK's error as lakegc's, without the service's own text. `what` was asked for: its name in messages."""
+    """The SDK's error as lakegc's, without the service's own text. `what`: what was asked for, as messages name it."""
     if isinstance(error, NotFound) and not listing:
         return ObjectNotFoundError(f"{what}: there is no such object")
     if isinstance(error, PreconditionFailed):
@@ -81,7 +81,7 @@ def in_words(error: Exception, what: str, *, listing: bool) -> LakegcError:
 
 
 def told_by(error: Exception) -> DeleteAnswer:
-    """What an error says of the object that was to be deleted. Never that it is gone."""
+    """The answer for an object whose delete ended in this error. It never says that the object is gone."""
     if isinstance(error, _LOST):
         return DeleteAnswer.lost()
     throttled = isinstance(error, GoogleAPICallError) and error.code in THROTTLED

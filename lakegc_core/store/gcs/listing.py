@@ -1,4 +1,4 @@
-"""Reading the pages of GCS's object lists, and refusing those that do not add up.
+"""Reads the pages of GCS's object lists, and refuses those that do not add up.
 
 Here: one request for a page, and what turns it into Arrow columns. Not here: which pages there are, and when a request
 is repeated (`store`).

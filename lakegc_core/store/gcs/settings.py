@@ -1,4 +1,4 @@
-"""What a bucket of Google Cloud Storage says of how it keeps objects: its metadata, read by one request."""
+"""Settings by which a bucket of Google Cloud Storage keeps objects: its metadata, read by one request."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Files:
             return None
 
     def through_link(self, folder: bytes) -> bool:
-        """Whether a symbolic link stands on the way to a folder (relative, without a slash at its end)."""
+        """True if a symbolic link stands on the way to a folder (relative, without a slash at its end)."""
         if not folder:
             return False
         path = self.folder + b"/" + folder
@@ -81,7 +81,7 @@ class Files:
         return StoreError(f"{self.root}: {doing} {key!r} failed: {code}: {error.strerror}")
 
     def stat(self, key: str) -> os.stat_result:
-        """What the file system tells of a key's file."""
+        """The file system's facts about a key's file."""
         try:
             found = os.lstat(self.path(key))
         except OSError as error:
@@ -104,12 +104,12 @@ class Files:
 
 
 def modified_at(found: os.stat_result) -> datetime:
-    """When a file was written, in whole microseconds."""
+    """The time at which a file was written, in whole microseconds."""
     return _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
 
 
 def etag_of(found: os.stat_result) -> str:
-    """What tells one content of a file from another."""
+    """A text that tells one content of a file from another."""
     # The inode tells two writes apart that fall into one tick of the file system's clock.
     return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
 

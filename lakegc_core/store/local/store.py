@@ -104,7 +104,7 @@ class LocalStore:
         return ObjectInfo(key, found.st_size, modified_at(found), etag_of(found))
 
     def try_heads(self, keys: Sequence[str], *, failures: int = 0) -> builtins.list[HeadAnswer]:
-        """One after another: threads would only wait for each other."""
+        """Make the HEADs one after another: threads would only wait for each other."""
         return ask_all(keys, partial(try_head, self.head), failures=failures, threads=1, root=self.root)
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
@@ -126,7 +126,7 @@ class LocalStore:
                 os.rmdir(folder)
 
     def _delete(self, key: str, folders: dict[str, bytes | None]) -> str:
-        """`folders`: the paths of those looked at before, with a slash; None for what names no place of a file."""
+        """Delete one key. `folders`: paths of folders looked at before, with a slash; None for no place of a file."""
         folder, slash, name = key.rpartition("/")
         try:
             if folder not in folders:

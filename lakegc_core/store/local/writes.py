@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all, and only where a condition holds: what makes a folder as good as an object store.
+"""Writes a file whole or not at all, and only if a condition holds: this makes a folder as good as an object store.
 
 Not here: which file a key names (`files`).
 """

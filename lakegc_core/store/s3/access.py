@@ -1,4 +1,4 @@
-"""Getting at S3 with boto3: how clients are built, and what S3's errors and codes mean.
+"""Access to S3 with boto3: the building of clients, and the meaning of S3's errors and codes.
 
 Credentials come from the SDK's own chain unless they are given. What is asked of a bucket belongs in `store`.
 """
@@ -54,8 +54,8 @@ _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 
 @dataclass(frozen=True)
 class Access:
-    """How S3 is reached. `main`: a client for all but deletes, which repeats requests by itself; `deleting` makes one
-    for deletes, which does not. `certificates`: the file of those that the clients trust."""
+    """A way to reach S3. `main`: a client for all but deletes, which repeats requests by itself; `deleting` makes a
+    client for deletes, which does not. `certificates`: the file of those that the clients trust."""
 
     main: Any
     deleting: Callable[[], Any]
@@ -95,28 +95,28 @@ def access(where: str, attempts: int, options: Config, **reach: str | None) -> A
 
 
 class _Loader(Loader):  # type: ignore[misc]
-    """What botocore knows of S3, read once for all sessions: to read it is most of the work of making a client."""
+    """Holds botocore's data about S3, read once for all sessions: reading it is most of the work of making a client."""
 
     @property
     def search_paths(self) -> list[str]:
-        """A copy: each session of boto3 adds to it, for resources, of which there are none here."""
+        """A copy of the paths: each session of boto3 adds to it, for resources, of which there are none here."""
         return list(super().search_paths)
 
 
 @functools.cache
 def _loader(paths: str | None) -> Loader:
-    """`paths`: AWS_DATA_PATH, which comes before the SDK's own."""
+    """The loader of all sessions. `paths`: AWS_DATA_PATH, which comes before the SDK's own."""
     return _Loader(extra_search_paths=create_loader(paths).search_paths, include_default_search_paths=False)
 
 
 def _check_written(response_dict: dict[str, Any], **_: Any) -> None:
-    """S3 answers 200 to a write. Any other success is somebody else's, and says nothing of what was written."""
+    """Refuse any success but S3's for a write: another's says nothing of what was written."""
     if 200 <= response_dict["status_code"] < 300 and response_dict["status_code"] not in (200, 201):
         raise ResponseParserError("the answer to a write is none of S3's")
 
 
 def _send_md5(params: dict[str, Any], **_: Any) -> None:
-    """The checksum DeleteObjects must carry, as every compatible store knows it: newer ones are AWS's own."""
+    """Give DeleteObjects the checksum it must carry, which every compatible store knows: newer ones are AWS's own."""
     params["headers"]["Content-MD5"] = calculate_md5(params["body"])
     params["context"].pop("checksum", None)
 
@@ -151,7 +151,7 @@ def code_of(error: BaseException | None) -> str:
 
 
 def failure(error: Exception) -> DeleteAnswer:
-    """What the error of a whole request says of each key that was asked for. Never that it is gone."""
+    """The answer for each key of a request that failed as a whole. It never says that a key is gone."""
     if isinstance(error, LOST):
         return DeleteAnswer.lost()
     status, code = status_of(error), code_of(error)
@@ -169,7 +169,7 @@ def status_of(error: BaseException | None) -> int:
 
 
 def told(code: str) -> DeleteAnswer:
-    """What a code of the store says of a single key."""
+    """The answer for a single key by the store's code."""
     if code in GONE:
         return DeleteAnswer(Outcome.ALREADY_GONE)
     return DeleteAnswer.failed(code, again=code in _TRY_AGAIN, throttled=code in _THROTTLED)

@@ -59,7 +59,7 @@ class Bucket:
             raise IncompleteError(f"{self.root}: the store's answer about {key!r} does not read") from None
 
     def answer(self, operation: str, key: str, **arguments: Any) -> Any:
-        """Ask the client for any answer: one that says that it is refused, or that nothing is there, is dated too."""
+        """Ask the client for any answer: an answer that refuses, or that finds nothing, is dated too."""
         try:
             return getattr(self.client, operation)(Bucket=self.name, **arguments)
         except ClientError as error:
@@ -82,14 +82,14 @@ class Bucket:
     def head(self, key: str) -> ObjectInfo:
         """Size, time, ETag and digest of one object.
 
-        The ETag is the content's MD5 for an object that was uploaded in one piece, neither under KMS nor under a
-        customer's key, nor lies in a directory bucket. A listing does not tell these apart, HEAD does.
+        The ETag is the content's MD5 if the object was uploaded in one piece, neither under KMS nor under a customer's
+        key, and does not lie in a directory bucket. A listing does not tell these apart, HEAD does.
         """
         answer = self.call("head_object", key, Key=self.base + key)
         return self.read(key, answer["ResponseMetadata"]["HTTPHeaders"])
 
     def read(self, key: str, headers: Mapping[str, str]) -> ObjectInfo:
-        """What the headers (names in lower case) of an answer to HEAD tell. IncompleteError if they lack size or
+        """The object by the headers (names in lower case) of an answer to HEAD. IncompleteError if they lack size or
         time."""
         size, modified = headers.get("content-length", ""), _moment(headers.get("last-modified", ""))
         if not (size.isascii() and size.isdecimal()) or modified is None:
@@ -108,7 +108,7 @@ class Bucket:
         return digest_by_etag(etag)
 
     def date_of(self, answer: Mapping[str, Any]) -> datetime:
-        """When the store sent an answer, by its own clock."""
+        """The time at which the store sent an answer, by its own clock."""
         return date_of(answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date"), self.root)
 
 

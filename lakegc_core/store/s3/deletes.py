@@ -1,4 +1,4 @@
-"""How S3 is asked for deletes: 1000 keys a request, or one by one where a key or the store takes no batch.
+"""Deletes on S3: 1000 keys a request, or one by one if a key or the store takes no batch.
 
 Not here: when a delete is repeated (`repeated_deletes`), what an answer says (`results`), and buckets that are to keep
 no versions (`versions`).
@@ -25,7 +25,7 @@ _GONE = DeleteAnswer(Outcome.DELETED)
 
 
 class ObjectDeletes(BatchDeletes):
-    """Deletes of what lists of objects show. Safe to share between threads.
+    """Deletes objects that a listing shows. Safe to share between threads.
 
     `connect` makes the client for deletes, when the first one is asked for.
     """
@@ -39,11 +39,11 @@ class ObjectDeletes(BatchDeletes):
         self._client: Any = None
 
     def goes_alone(self, key: str) -> bool:
-        """Whether XML cannot hold it."""
+        """True if XML cannot hold the key."""
         return bool(_NOT_XML.search(self.bucket.base + key))
 
     def client(self) -> Any:
-        """The client for deletes: what it does not repeat by itself is repeated at the pace of all deletes."""
+        """The client for deletes. What it does not repeat by itself is repeated at the pace of all deletes."""
         with self._lock:
             if self._client is None:
                 self._client = self._connect()
@@ -55,7 +55,7 @@ class ObjectDeletes(BatchDeletes):
         return dict(self.delete_named([(key, (self.bucket.base + key, "")) for key in keys]))
 
     def delete_named(self, wanted: Sequence[tuple[str, Name]]) -> list[tuple[str, DeleteAnswer]]:
-        """One DeleteObjects: what it said of each name, with the key that the name belongs to."""
+        """Send one DeleteObjects: its answer for each name, with the key that the name belongs to."""
         objects = [{"Key": name} | ({"VersionId": version} if version else {}) for _, (name, version) in wanted]
         try:
             # Not quiet: a quiet answer names failures only, and so any empty page would say that all went well.
@@ -66,7 +66,7 @@ class ObjectDeletes(BatchDeletes):
         return results.answers(answer[NAMED], wanted)
 
     def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        """One request for one key, and a look where its answer does not say that it was carried out."""
+        """Send one request for one key. Look the key up if the answer does not say that the delete was carried out."""
         (key,) = keys
         try:
             answer = self.client().delete_object(Bucket=self.bucket.name, Key=self.bucket.base + key)

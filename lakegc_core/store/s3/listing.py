@@ -1,10 +1,10 @@
-"""Reading the pages of S3's ListObjectsV2, and refusing those that do not add up.
+"""Reads the pages of S3's ListObjectsV2, and refuses those that do not add up.
 
 Here: what turns one answer into Arrow columns. Not here: asking for pages, and which there are (`store`).
 
 botocore builds a tree of Python objects for every listed object, and that is what bounds a listing. So the objects are
 taken out of the body before botocore sees it, which takes a tenth of that; everything else in the answer (errors,
-truncation, tokens, common prefixes) stays botocore's. What is no list, or no XML, botocore judges.
+truncation, tokens, common prefixes) stays botocore's. botocore also judges an answer that is no list, or no XML.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _is_size(row: _Row) -> bool:
 
 
 def decoder(answer: Mapping[str, Any]) -> Callable[[str], str]:
-    """How to undo the encoding of keys: what the answer says of itself counts, not what was asked for."""
+    """The function that undoes the encoding of keys that the answer says it has; the one asked for does not count."""
     encoding = answer.get("EncodingType")
     if encoding == "url":
         # S3 writes a space as `+` and a plus as `%2B`, as in forms. What is not UTF-8 is readable, but never equal to

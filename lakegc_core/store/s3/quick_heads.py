@@ -1,8 +1,8 @@
-"""HEADs as boto3 sends them, for a tenth of its work; what is not clear at once, boto3 asks again.
+"""HEADs as boto3 sends them, for a tenth of its work. boto3 asks again if an answer is not clear at once.
 
-A request that the client itself has sent shows how it reaches the bucket and signs. Only if the same signature comes
-out here, with the same headers and for the same URL, are requests made here. What counts is 200 with all that an
-object has; errors, redirects, repeats and their words stay boto3's.
+A request that the client itself has sent shows how it reaches the bucket and signs. Requests are made here only if the
+same signature comes out here, with the same headers and for the same URL. Only a 200 with all that an object has
+counts; errors, redirects, repeats and their words stay boto3's.
 
 Not here: how a message goes over a connection (`wire`), what HEAD tells (`bucket`).
 """
@@ -47,7 +47,7 @@ class QuickHeads:
         bucket.client.meta.events.register("before-send.s3.HeadObject", self._keep)
 
     def head(self, key: str, turn: Turn) -> ObjectInfo | None:
-        """What the store clearly says of an object; None says nothing. `turn.throttled`: it asked for fewer requests.
+        """The object, if the store clearly shows one; None says nothing. `turn.throttled`: it asked for fewer requests.
 
         Never raises for what the store or the network does.
         """
@@ -98,7 +98,7 @@ class QuickHeads:
 
 @dataclass(frozen=True)
 class _Way:
-    """How requests reach a bucket: `path` is what comes before the name of an object."""
+    """A way for requests to reach a bucket: `path` is what comes before the name of an object."""
 
     host: str
     path: str
@@ -139,7 +139,7 @@ def _key(secret: str, scope: str) -> bytes:
 
 
 def _way(sent: Any, probe: str, access: Access, timeouts: tuple[float, float]) -> _Way | None:
-    """How the client sent this HEAD of the probe; None where it is not signed, or goes another way, than `_Way`."""
+    """The way in which the client sent this HEAD of the probe; None if it is unsigned, or no `_Way` describes it."""
     where = urlsplit(sent.url)
     headers = {name.lower(): _text(value) for name, value in sent.headers.items()}
     scope = headers.get("authorization", "").partition("Credential=")[2].partition(",")[0].split("/")

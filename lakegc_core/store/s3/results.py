@@ -1,9 +1,9 @@
-"""Reading what S3 answered to a delete: what it says of each key, and nothing that it does not say.
+"""Reads S3's answers to deletes: what they say of each key, and nothing that they do not say.
 
 Pure: a status and a page in, answers by key out. Not here: asking (`deletes`, `versions`).
 
 Success is not the absence of an error. A proxy that answers 204 to everything has deleted nothing, so a key counts as
-deleted only where a DeleteResult names it, or where the answer to its own delete is one that S3 gives.
+deleted only if a DeleteResult names it, or if the answer to its own delete is one that S3 gives.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from lakegc_core.store.s3.access import told
 from lakegc_core.store.s3.listing import local_name
 
 NAMED = "LakegcNamed"
-"""Where a DeleteResult rides in botocore's parsed answer: {(key, version id or ""): code, or "" for deleted}."""
+"""The place of a DeleteResult in botocore's parsed answer: {(key, version id or ""): code, or "" for deleted}."""
 DONE = "LakegcDone"
-"""Where it stands whether the answer to one key's delete says that it was carried out."""
+"""The place of a flag: True if the answer to one key's delete says that it was carried out."""
 
 Name = tuple[str, str]
 T = TypeVar("T")
@@ -51,9 +51,9 @@ def _before_parse(operation_model: Any, response_dict: Any, customized_response_
 
 
 def read_result(status: int, page: ElementTree.Element | None) -> dict[Name, str]:
-    """What a page says by (key, version id or ""): the code of an error, or "" for deleted.
+    """The results on a page by (key, version id or ""): the code of an error, or "" for deleted.
 
-    Empty where the answer is no DeleteResult. Says nothing of what it names twice, in two ways.
+    Empty if the answer is no DeleteResult. A name that the page answers in two ways is left out.
     """
     if status != 200 or page is None or local_name(page) != "DeleteResult":
         return {}
@@ -71,12 +71,12 @@ def read_result(status: int, page: ElementTree.Element | None) -> dict[Name, str
 
 
 def is_done(status: int, body: bytes) -> bool:
-    """Whether this answer to a delete of one key says that it was carried out. S3 says 204; some stores 200."""
+    """True if this answer to a delete of one key says that it was carried out. S3 says 204; some stores 200."""
     return status in (200, 204) and not body.strip()
 
 
 def answers(named: Mapping[Name, str], wanted: Sequence[tuple[T, Name]]) -> list[tuple[T, DeleteAnswer]]:
-    """What a DeleteResult says of each name that was asked for, in order; `wanted` has what each one stands for."""
+    """The answer of a DeleteResult for each name asked for, in order; `wanted` has what each name stands for."""
     found = []
     for each, name in wanted:
         code = named.get(name)

@@ -1,4 +1,4 @@
-"""What an S3 bucket says of how it keeps objects. Whatever a key may not ask, or a store does not know, is `Untold`."""
+"""Settings by which an S3 bucket keeps objects. `Untold`: the key may not ask for it, or the store does not know it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PAGES = 20  # of open uploads that are counted; a page has 1,000
 
 
 def settings_of(bucket: Bucket, *, leaves_versions: bool) -> StoreSettings:
-    """Ask the bucket. `leaves_versions`: whether lakegc's deletes leave old versions where the bucket keeps them."""
+    """Ask the bucket. `leaves_versions`: true if lakegc's deletes leave old versions where the bucket keeps them."""
     return StoreSettings(
         versioning=_told(
             lambda: bucket.answer("get_bucket_versioning", ""),
@@ -65,7 +65,7 @@ def _told(
     right: str,
     absent: Mapping[str, T] | None = None,
 ) -> T | Untold:
-    """What an answer says. `absent`: what codes mean by which a store says that nothing is set."""
+    """The setting in an answer. `absent`: the meaning of codes by which a store says that nothing is set."""
     try:
         answer = ask()
     except StoreError as error:

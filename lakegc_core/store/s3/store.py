@@ -41,7 +41,7 @@ from lakegc_core.store.settings import StoreSettings
 
 _IN_PARTS = TransferConfig(multipart_chunksize=512 << 20)  # bytes
 _VERSIONING = {None: False, "Enabled": True}
-"""Whether the deleted stay, by the bucket's status. `Suspended` does not tell: older objects leave a version."""
+"""Maps the bucket's status to True if the deleted stay. `Suspended` does not tell: older objects leave a version."""
 
 
 @dataclass(frozen=True)
@@ -217,5 +217,5 @@ class S3Store(RemoteStore):
 
 
 def _reach(config: S3Config) -> tuple[str | None, ...]:
-    """What two configs share that reach the same buckets in the same way."""
+    """The values that two configs share if they reach the same buckets in the same way."""
     return config.endpoint_url, config.region, config.access_key_id, config.secret_access_key, config.session_token

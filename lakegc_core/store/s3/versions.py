@@ -1,6 +1,6 @@
-"""S3 buckets that keep versions, emptied for good: a delete takes every version and delete marker of a key.
+"""Deletes for good in S3 buckets that keep versions: a delete takes every version and delete marker of a key.
 
-Keys of lakeFS's data are never written twice, so no version of one is anybody's but the object's that is deleted.
+Keys of lakeFS's data are never written twice, so every version of a key belongs to the object that is deleted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class VersionDeletes(ObjectDeletes):
         return {key: DeleteAnswer(Outcome.DELETED) if versions else self._without_versions(key)}
 
     def _without_versions(self, key: str) -> DeleteAnswer:
-        """What it means that no version of a key is listed: it is gone, if the store does not show it all the same."""
+        """The answer for a key of which no version is listed: it is gone, unless the store still shows it."""
         try:
             self.bucket.head(key)
         except ObjectNotFoundError:

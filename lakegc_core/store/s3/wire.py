@@ -1,7 +1,7 @@
 """HEAD over HTTP/1.1 on connections that are kept: a message out, the head of an answer in, and no doubt about whose.
 
 Here: connections, and reading an answer strictly. Not here: what is asked, how it is signed, what an answer means
-(`quick_heads`). SDKs spend most of their time on what HEAD does not need: bodies, events, models of answers.
+(`quick_heads`). SDKs spend most of their time on things that HEAD does not need: bodies, events, models of answers.
 """
 
 from __future__ import annotations
