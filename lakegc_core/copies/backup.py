@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import records_of, write_report
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.session import clear_errors, many
@@ -33,7 +33,6 @@ from lakegc_core.tables.parts import Part, spark_width
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Json = dict[str, Any]
 
 _ROWS_A_TASK = 2_000
 _MOST_TASKS = 1_000

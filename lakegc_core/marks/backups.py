@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, digest
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.factory import config_at
-
-Json = dict[str, Any]
 
 BACKUP = "backup.json"
 """The record of a mark's backup, in the mark's folder."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow.compute as pc
 
@@ -27,11 +27,10 @@ from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.previous import asked_at, check_clock, read_at, series_of, unreadable_until
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.sweeps import files_of, sweeps_of
-from lakegc_core.names import FAILED, Outcome, Stage
+from lakegc_core.names import FAILED, Json, Outcome, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 _DAY = 86_400.0

@@ -14,9 +14,8 @@ from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import decode, digest, encode
 from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.sweeps import files_of, journalled, report_of, sweeps_of
-from lakegc_core.names import RETIRED, STAGES, Outcome, Stage
+from lakegc_core.names import RETIRED, STAGES, Json, Outcome, Stage
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Json
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.spark.session import Json, clear_errors, run_tasks
+from lakegc_core.spark.session import clear_errors, run_tasks
 from lakegc_core.store.base import connect
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
+from lakegc_core.names import Json
 from lakegc_core.past.commits import PAST
 from lakegc_core.references.ranges.protected import protected_rows
 from lakegc_core.references.ranges.range_files import RangeReader
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results

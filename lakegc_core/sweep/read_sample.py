@@ -19,10 +19,10 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, MISSING
-from lakegc_core.names import Reason, Stage
+from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
+from lakegc_core.spark.session import clear_errors, many, run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, by_address, filter_of

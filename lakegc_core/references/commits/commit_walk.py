@@ -16,10 +16,9 @@ import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.retention import NamedCommits, Rules, held_rows, idle_holds, retain
 from lakegc_core.references.commits.dump_files import DumpFiles
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
+from lakegc_core.names import Json
 from lakegc_core.policy.retention import Graph
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig, connect
 
 

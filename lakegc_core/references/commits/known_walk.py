@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import rules_of
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA, Walk
 from lakegc_core.references.commits.dump_files import DumpFiles
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset
 

@@ -22,12 +22,12 @@ from lakegc_core.lakefs.models import Commit, DumpRefs, PreparedCommits, Ref
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import Rules, rules_json
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
 from lakegc_core.references.commits.rules_memory import remember
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, parts_of
 

@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PATH, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
-from lakegc_core.spark.session import Json, run_on_rows
+from lakegc_core.spark.session import run_on_rows
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of, spark_width

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges.held_paths import may_hold
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset
 

@@ -18,11 +18,10 @@ from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
 from lakegc_core.tables.parts import Part, PartWriter, part_results, rows_of
