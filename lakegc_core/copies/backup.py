@@ -19,7 +19,7 @@ from lakegc_core.marks.artifacts import RESTORES, STAMP
 from lakegc_core.marks.backups import ALREADY_THERE, BACKUP, COPIED, SAVED, backup_manifest, folder_of, place_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
-from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import records_of, write_report
 from lakegc_core.names import Json, Stage
@@ -79,18 +79,18 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
         )
         result = _result("backup", context, target, copied, started)
         if not result.failed:
-            manifest = {
-                "repository": context.header.repository,
-                "mark_id": context.header.mark_id,
-                "storage_namespace": context.header.storage_namespace,
-                "mark_digest": stage.digest,
-                "finished_at": clock.now().timestamp(),
-                "objects": copied.objects,
-                "bytes": copied.bytes,
-                "parts": [asdict(part) for part in copied.journal.parts],
-            }
-            manifest = decode(encode(manifest), "backup")
-            manifest["digest"] = digest(manifest)
+            manifest = sealed(
+                {
+                    "repository": context.header.repository,
+                    "mark_id": context.header.mark_id,
+                    "storage_namespace": context.header.storage_namespace,
+                    "mark_digest": stage.digest,
+                    "finished_at": clock.now().timestamp(),
+                    "objects": copied.objects,
+                    "bytes": copied.bytes,
+                    "parts": [asdict(part) for part in copied.journal.parts],
+                }
+            )
             connect(target).write(f"{folder}/manifest.json", encode(manifest))
             record = {"place": place, "manifest_digest": manifest["digest"], "mark_digest": stage.digest}
             connect(context.workspace).write(f"{context.mark.folder}/{BACKUP}", encode(record))

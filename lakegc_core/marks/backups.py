@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
+from lakegc_core.errors import LakegcError, ObjectNotFoundError, SettingsError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import decode, digest
+from lakegc_core.marks.json_files import decode, unsealed
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.store.base import StoreConfig, connect
@@ -55,7 +55,4 @@ def backup_manifest(context: MarkContext, place: StoreConfig) -> Json | None:
         manifest = decode(connect(place).read(key), key)
     except ObjectNotFoundError:
         return None
-    stated = manifest.pop("digest", None)
-    if stated != digest(manifest):
-        raise MarkError(f"{place.root}/{key} was changed after it was written. Look at what lies there.")
-    return manifest
+    return unsealed(manifest, f"{place.root}/{key} was changed after it was written. Look at what lies there.")

@@ -20,7 +20,7 @@ from lakegc_core.errors import MarkError, SettingsError, StoreError
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import MarkArtifacts, marks, retired_marks
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.json_files import digest, encode
+from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import keep_records
@@ -164,7 +164,6 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
         if not dry_run:
             _check(held)
             keep_records(artifacts)
-            record |= {"digest": digest(record)}
             artifacts.store.write(artifacts.retired_key, encode(record))
             deleted = _delete_mark(artifacts, held)
             context.say(f"retire: mark {mark.mark_id}, {deleted[0]:,} artifacts")
