@@ -95,11 +95,11 @@ def _entries(work: RangeReader, range_id: str, data: bytes) -> pa.Table:
 
 
 def _files(work: RangeReader, ids: Sequence[str]) -> list[bytes | None]:
-    store = connect(work.data)
+    store = connect(work.files.data)
 
     def one(range_id: str) -> bytes | None:
         try:
-            return store.read(f"{work.prefix}/{range_id}")
+            return store.read(work.files.key(range_id))
         except ObjectNotFoundError:
             return None
 

@@ -110,11 +110,10 @@ def _commit_walk(
     before = former.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS) if former else Dataset(REFS_SCHEMA)
     return CommitWalk(
         outputs=context.outputs,
-        data=context.data,
+        files=context.metadata,
         out=out,
         refs=out.dataset(REFS, refs, REFS_SCHEMA),
         former=before,
-        prefix=header.block_prefix,
         commits_metarange=dump.commits_metarange_id,
         branches_metarange=dump.branches_metarange_id,
         tags_metarange=dump.tags_metarange_id,

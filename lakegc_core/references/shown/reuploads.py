@@ -150,7 +150,7 @@ class _Search:
     def _places(self, rows: DataFrame, number: int) -> DataFrame:
         """PLACES of the alike entries of heads (CHOSEN)."""
         width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
-        work = RangePaths(self.context.data, self.context.header.block_prefix, self.context.namespace)
+        work = RangePaths(self.context.metadata, self.context.namespace)
         made = Mapped(rows.select(*CHOSEN.names).repartition(width, "range_id"), PLACES, work.places)
         return self.entries.out.put(f"places-{number}", made, PLACES).frame(self.spark)
 
