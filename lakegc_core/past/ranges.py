@@ -38,7 +38,6 @@ LOOKED_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
 MOST_ENTRIES = 5_000_000
 """Entries that are read for paths at a time, unless the operator says otherwise."""
 _IN_FLIGHT = 8
-_NAMES = [field.name for field in PAST]
 
 
 @dataclass(frozen=True)
