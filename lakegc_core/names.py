@@ -1,8 +1,13 @@
-"""The words that artifacts, reports and the command line share: stages, outcomes, and why an object stays."""
+"""The words that artifacts, reports and the command line share: stages, outcomes, and why an object stays; and the type
+of a JSON object."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
+
+Json = dict[str, Any]
+"""A JSON object: of an artifact, a report, an answer or a task."""
 
 
 class Stage(StrEnum):

@@ -21,7 +21,7 @@ from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.sweeps import finished_sweeps
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.past.origins import garbage_with_origins
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
@@ -37,7 +37,7 @@ from lakegc_core.views.history import history_of, unreadable
 from lakegc_core.views.metrics import metrics_text, stage_seconds
 from lakegc_core.views.page import mark as mark_page
 from lakegc_core.views.pushgateway import push
-from lakegc_core.views.report import Json, mark_report
+from lakegc_core.views.report import mark_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

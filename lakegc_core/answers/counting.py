@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.answers import standing
 from lakegc_core.answers.question import HEAD, Question, fields_of
-from lakegc_core.names import Reason
+from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.scenarios import NEVER, Columns, merged
-from lakegc_core.spark.session import Json, Mapped, begin_task, clear_errors
+from lakegc_core.spark.session import Mapped, begin_task, clear_errors
 
 _OBJECT = [
     standing.SCHEMA.field("hash"),

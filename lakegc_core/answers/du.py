@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from lakegc_core.answers.question import Question, check_patterns
 from lakegc_core.answers.shown import shown_by
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
-from lakegc_core.names import Reason
+from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import NOTHING, Amount, CommitsFacts
 from lakegc_core.policy.holds import BRANCH, TAG
 from lakegc_core.policy.retention import Rules, rules_of
@@ -33,7 +33,6 @@ from lakegc_core.policy.scenarios import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Json = dict[str, Any]
 _NOW, _END = ("now",), ("end", "head")
 
 

@@ -17,13 +17,12 @@ from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleErr
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, layers_of, of_all
-from lakegc_core.names import Reason, Stage
+from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.policy.places import place_of
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS
 from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.parts import rows_of

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.answers.places import HITS_SCHEMA, HOLDING_SCHEMA, hashes_of
+from lakegc_core.names import Json
 from lakegc_core.policy.holders import Holder, Holders, Past
 from lakegc_core.policy.retention import Graph
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.known_walk import KnowingWalk
-from lakegc_core.spark.session import Json
 from lakegc_core.tables.dataset import Dataset
 
 MOST = 50

@@ -24,11 +24,11 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer, layers_of, restored_since
 from lakegc_core.marks.ledger import journals
-from lakegc_core.names import Reason, Stage
+from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.scenarios import NEVER, Columns
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA, RangeReader, reading
-from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, runs_here
+from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, runs_here
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import only, partitions_for, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Names, Source, Wanted, read_named

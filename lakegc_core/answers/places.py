@@ -13,12 +13,11 @@ from lakegc_core.answers.workers import Column, Few, Values, Workers
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.ranges.protected import protected_rows
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA, RangeReader, reading
-from lakegc_core.spark.session import Json
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import Feed
 from lakegc_core.tables.hashing import hash_strings

@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError, SettingsError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Json
 from lakegc_core.policy.holds import BRANCH, TAG
 from lakegc_core.policy.scenarios import NEVER, Columns, Known, merged
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.commits.known_walk import KnowingWalk, Place
 from lakegc_core.references.commits.retained import walk_until_known
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of
 

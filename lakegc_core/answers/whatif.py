@@ -18,7 +18,7 @@ from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
 from lakegc_core.answers.question import HEAD, PROBLEM, Question, check_patterns
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import Reason
+from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import Amount, CommitsFacts
 from lakegc_core.policy.holds import BRANCH, matching_names
 from lakegc_core.policy.retention import Rules, rules_of
@@ -40,7 +40,6 @@ from lakegc_core.references.commits.rules_memory import Seen, effective_rules
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Json = dict[str, Any]
 _CHANGED = ("today", "at_once", "in_the_end")
 _OWNERS, _OWNER = ("least", "most"), "owner"
 _BY = tuple((name, "today", by) for by in (_OWNER, FOLDER) for name in _CHANGED[1:])

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.errors import LakegcError
-from lakegc_core.spark.session import Json, many, run_on_rows, run_tasks, runs_here
+from lakegc_core.names import Json
+from lakegc_core.spark.session import many, run_on_rows, run_tasks, runs_here
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.parts import spark_width, tasks_for
 

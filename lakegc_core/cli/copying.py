@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from lakegc_core.cli.options import name_mark, opened, option, own_mark, show, spark_of
 from lakegc_core.cli.verb import Verb
@@ -14,10 +13,9 @@ from lakegc_core.copies.transfer import MISSING, Limits
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import open_mark
+from lakegc_core.names import Json
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import human_bytes, shown
-
-Json = dict[str, Any]
 
 
 def _backup_arguments(to: argparse.ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.cli.metrics import metrics_file, metrics_option, write_history
@@ -15,11 +14,10 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks import retire
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import open_repository
+from lakegc_core.names import Json
 from lakegc_core.policy.safety import KEEP_MARKS
 from lakegc_core.views import history, report, screen
 from lakegc_core.views.progress import Reporter
-
-Json = dict[str, Any]
 
 
 def _marks_arguments(to: argparse.ArgumentParser) -> None:

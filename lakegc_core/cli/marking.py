@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from lakegc_core import clock, pipeline
 from lakegc_core.cli.metrics import metered, metrics_file, metrics_option
@@ -35,7 +35,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.previous import unfinished_mark
 from lakegc_core.marks.sweeps import finished_sweeps, sweeps_of
-from lakegc_core.names import FAILED
+from lakegc_core.names import FAILED, Json
 from lakegc_core.policy import guards
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import ready_at
@@ -45,8 +45,6 @@ from lakegc_core.sweep.what_counts import check_level
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
 from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_minute
-
-Json = dict[str, Any]
 
 STDOUT = "-"
 """The name of a file that means stdout."""

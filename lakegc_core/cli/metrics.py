@@ -6,16 +6,14 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.cli.options import option
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.names import Json
 from lakegc_core.views import metrics
 from lakegc_core.views.history import history_of
-
-Json = dict[str, Any]
 
 
 def metrics_option(to: argparse.ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from lakegc_core import clock, pipeline
 from lakegc_core.answers.du import du
@@ -25,12 +24,11 @@ from lakegc_core.cli.verb import Verb
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.sweeps import finished_sweeps
+from lakegc_core.names import Json
 from lakegc_core.views.history import history_of, history_screen, summed
 from lakegc_core.views.page.mark import page
 from lakegc_core.views.page.overview import overview
 from lakegc_core.views.progress import Reporter
-
-Json = dict[str, Any]
 
 
 def _arguments(to: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,10 +19,10 @@ from lakegc_core.marks.artifacts import RESTORES, STAMP
 from lakegc_core.marks.backups import ALREADY_THERE, BACKUP, COPIED, SAVED, backup_manifest, folder_of, place_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
-from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import records_of, write_report
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.session import clear_errors, many
@@ -33,7 +33,6 @@ from lakegc_core.tables.parts import Part, spark_width
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Json = dict[str, Any]
 
 _ROWS_A_TASK = 2_000
 _MOST_TASKS = 1_000
@@ -80,18 +79,18 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
         )
         result = _result("backup", context, target, copied, started)
         if not result.failed:
-            manifest = {
-                "repository": context.header.repository,
-                "mark_id": context.header.mark_id,
-                "storage_namespace": context.header.storage_namespace,
-                "mark_digest": stage.digest,
-                "finished_at": clock.now().timestamp(),
-                "objects": copied.objects,
-                "bytes": copied.bytes,
-                "parts": [asdict(part) for part in copied.journal.parts],
-            }
-            manifest = decode(encode(manifest), "backup")
-            manifest["digest"] = digest(manifest)
+            manifest = sealed(
+                {
+                    "repository": context.header.repository,
+                    "mark_id": context.header.mark_id,
+                    "storage_namespace": context.header.storage_namespace,
+                    "mark_digest": stage.digest,
+                    "finished_at": clock.now().timestamp(),
+                    "objects": copied.objects,
+                    "bytes": copied.bytes,
+                    "parts": [asdict(part) for part in copied.journal.parts],
+                }
+            )
             connect(target).write(f"{folder}/manifest.json", encode(manifest))
             record = {"place": place, "manifest_digest": manifest["digest"], "mark_digest": stage.digest}
             connect(context.workspace).write(f"{context.mark.folder}/{BACKUP}", encode(record))

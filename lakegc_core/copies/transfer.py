@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from lakegc_core.errors import ObjectNotFoundError, StoreError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
-from lakegc_core.spark.session import Json, run_on_rows
+from lakegc_core.names import Json
+from lakegc_core.spark.session import run_on_rows
 from lakegc_core.store.base import ObjectInfo, Store, StoreConfig, connect, head_if_there
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lakegc_core import clock
 from lakegc_core.config.settings import Settings
 from lakegc_core.doctor.etags import examine_etags
-from lakegc_core.doctor.finding import Diagnosis, Finding, Json, Level, sentence, worst_first
+from lakegc_core.doctor.finding import Diagnosis, Finding, Level, sentence, worst_first
 from lakegc_core.doctor.lakefs_rights import MARK, try_lakefs, try_server
 from lakegc_core.doctor.namespaces import examine_namespaces
 from lakegc_core.doctor.newest_mark import examine_newest_mark
@@ -23,6 +23,7 @@ from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.context import RepositoryContext, open_repository
+from lakegc_core.names import Json
 from lakegc_core.policy import safety
 from lakegc_core.store.base import connect
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lakegc_core.errors import LakegcError
+from lakegc_core.names import Json
 from lakegc_core.store.settings import Untold
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 

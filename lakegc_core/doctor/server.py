@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakegc_core.config.settings import ServerSettings
-from lakegc_core.doctor.finding import Finding, Json, Level
+from lakegc_core.doctor.finding import Finding, Level
 from lakegc_core.lakefs.models import ServerConfig
+from lakegc_core.names import Json
 
 Release = tuple[int, int]
 

@@ -34,11 +34,11 @@ from lakegc_core.inventory.shards import ShardReading, add_counts, add_to
 from lakegc_core.marks.context import DEFAULT_PREFIX, MarkContext
 from lakegc_core.marks.layers import Basis, choose
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.namespace import Namespace, overlapping
 from lakegc_core.policy.xids import is_shard
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, spark_width

@@ -17,7 +17,7 @@ import pyarrow as pa
 import lakegc_core
 from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.marks.ids import check_mark_id, is_mark_id
-from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.json_files import decode, digest, encode, sealed, unsealed
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import F, read_facts
 from lakegc_core.store.base import Store, StoreConfig, connect
@@ -167,7 +167,7 @@ class MarkArtifacts:
         standing = self.header()
         if standing is None:
             self._check_never_retired()
-            self._write_once(f"{self.folder}/mark.json", asdict(header) | {"digest": header.digest})
+            self._write_once(f"{self.folder}/mark.json", sealed(asdict(header)))
             return header
         differing = [key for key, value in standing.choices().items() if value != header.choices()[key]]
         if standing.repository != header.repository or standing.storage_namespace != header.storage_namespace:
@@ -189,11 +189,10 @@ class MarkArtifacts:
     def retired(self) -> dict[str, Any] | None:
         """What stays of a mark that was retired (see `retire`); None if this one was not."""
         record = self._read(self.retired_key)
-        if record is not None:
-            stated = record.pop("digest", None)
-            if stated != digest(record) or record.get("mark_id") != self.mark_id:
-                raise MarkError(f"{self.config.root}/{self.retired_key} was changed after it was written.")
-        return record
+        if record is None:
+            return None
+        changed = f"{self.config.root}/{self.retired_key} was changed after it was written."
+        return unsealed(record, changed, mark_id=self.mark_id)
 
     @property
     def retired_key(self) -> str:
@@ -287,9 +286,9 @@ class MarkArtifacts:
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Seal a manifest and write it: from here on the stage counts."""
-        sealed = manifest.sealed()
-        self._write_once(f"{self.stage_folder(manifest.stage)}/manifest.json", asdict(sealed))
-        return sealed
+        manifest = manifest.sealed()
+        self._write_once(f"{self.stage_folder(manifest.stage)}/manifest.json", asdict(manifest))
+        return manifest
 
     def _write_once(self, key: str, value: Mapping[str, Any]) -> None:
         try:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
+from lakegc_core.errors import LakegcError, ObjectNotFoundError, SettingsError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import decode, digest
-from lakegc_core.names import Stage
+from lakegc_core.marks.json_files import decode, unsealed
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.factory import config_at
-
-Json = dict[str, Any]
 
 BACKUP = "backup.json"
 """The record of a mark's backup, in the mark's folder."""
@@ -59,7 +55,4 @@ def backup_manifest(context: MarkContext, place: StoreConfig) -> Json | None:
         manifest = decode(connect(place).read(key), key)
     except ObjectNotFoundError:
         return None
-    stated = manifest.pop("digest", None)
-    if stated != digest(manifest):
-        raise MarkError(f"{place.root}/{key} was changed after it was written. Look at what lies there.")
-    return manifest
+    return unsealed(manifest, f"{place.root}/{key} was changed after it was written. Look at what lies there.")

@@ -22,6 +22,7 @@ from lakegc_core.marks.artifacts import AUTO, MODES, Header, MarkArtifacts
 from lakegc_core.marks.ids import check_mark_id
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.local_folder import local_folder
+from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.marks.workspaces import check_workspace
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
@@ -79,9 +80,10 @@ class MarkContext(RepositoryContext):
             demanded=self.level is not safety.NONE,
         )
 
-    def metadata_key(self, identifier: str) -> str:
-        """Key of a range or metarange, relative to the namespace. Never taken from an answer of the server."""
-        return f"{self.header.block_prefix}/{identifier}"
+    @property
+    def metadata(self) -> MetadataFiles:
+        """The ranges and metaranges of the repository."""
+        return MetadataFiles(self.data, self.header.block_prefix)
 
 
 def open_repository(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakegc_core.errors import MarkError
+from lakegc_core.names import Json
 
 
 def digest(value: Any) -> str:
@@ -15,12 +16,27 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), default=list).encode()).hexdigest()
 
 
+def sealed(value: Mapping[str, Any]) -> Json:
+    """The value as it will be read back, with the digest of that."""
+    read_back: Json = json.loads(encode(value))
+    return read_back | {"digest": digest(read_back)}
+
+
+def unsealed(value: Json, changed: str, **expected: Any) -> Json:
+    """A sealed value without its digest; MarkError, which says `changed`, if the digest is another than that of the
+    rest, or if a key does not hold what is expected of it."""
+    rest = {key: each for key, each in value.items() if key != "digest"}
+    if value.get("digest") != digest(rest) or any(rest.get(key) != each for key, each in expected.items()):
+        raise MarkError(changed)
+    return rest
+
+
 def encode(value: Mapping[str, Any]) -> bytes:
     """A JSON artifact as lakegc writes it, for people to read as well."""
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, default=list).encode() + b"\n"
 
 
-def decode(data: bytes, where: str) -> dict[str, Any]:
+def decode(data: bytes, where: str) -> Json:
     """The JSON object in `data`; MarkError if it is none."""
     try:
         value = json.loads(data)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.ledger import Kind, Record, Records
-from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome
-from lakegc_core.spark.session import Json, Mapped, clear_errors
+from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Json, Outcome
+from lakegc_core.spark.session import Mapped, clear_errors
 from lakegc_core.tables.dataset import readable
 from lakegc_core.tables.gather import HASH, gather, only, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings

@@ -22,12 +22,10 @@ from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts, marks
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, encode
 from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, part_named, read_part
-
-Json = dict[str, Any]
 
 KEPT = "journals"
 """The folder of a home for the records of retired marks: `<mark>/<kind>/<number>/`, the number being that of a sweep,

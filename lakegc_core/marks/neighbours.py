@@ -20,10 +20,10 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks.artifacts import HOME, Header, MarkArtifacts, marks
 from lakegc_core.marks.context import RepositoryContext, workspace_at
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts, read_facts
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.factory import config_for
 from lakegc_core.store.local import LocalConfig

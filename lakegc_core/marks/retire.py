@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow.compute as pc
 
@@ -20,18 +20,17 @@ from lakegc_core.errors import MarkError, SettingsError, StoreError
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import MarkArtifacts, marks, retired_marks
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.json_files import digest, encode
+from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.previous import asked_at, check_clock, read_at, series_of, unreadable_until
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.sweeps import files_of, sweeps_of
-from lakegc_core.names import FAILED, Outcome, Stage
+from lakegc_core.names import FAILED, Json, Outcome, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 _DAY = 86_400.0
@@ -165,7 +164,6 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
         if not dry_run:
             _check(held)
             keep_records(artifacts)
-            record |= {"digest": digest(record)}
             artifacts.store.write(artifacts.retired_key, encode(record))
             deleted = _delete_mark(artifacts, held)
             context.say(f"retire: mark {mark.mark_id}, {deleted[0]:,} artifacts")

@@ -11,12 +11,11 @@ from lakegc_core.clock import instant
 from lakegc_core.errors import MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import Manifest, MarkArtifacts
 from lakegc_core.marks.backups import BACKUP
-from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.json_files import decode, encode, sealed
 from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.sweeps import files_of, journalled, report_of, sweeps_of
-from lakegc_core.names import RETIRED, STAGES, Outcome, Stage
+from lakegc_core.names import RETIRED, STAGES, Json, Outcome, Stage
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -39,14 +38,14 @@ def freed_by(record: Json) -> Json:
 
 
 def record_of(repository: str, mark: MarkArtifacts) -> Json:
-    """What stays of a mark: its header, what each stage found, and the reports of its sweeps, as far as they read."""
+    """The record that stays of a mark, sealed: header, findings of stages, reports of sweeps, as far as they read."""
     header = _or_none(mark.header)
     stages = {stage: manifest for stage in STAGES if (manifest := _or_none(mark.manifest, stage)) is not None}
     record = {
         "repository": repository,
         "mark_id": mark.mark_id,
         "retired_at": clock.now().timestamp(),
-        "header": asdict(header) | {"digest": header.digest} if header else None,
+        "header": sealed(asdict(header)) if header else None,
         "stages": {stage: _condensed(manifest) for stage, manifest in stages.items()},
         "sweeps": {
             str(number): sweep_of(mark, number) or journalled(mark.config, mark.folder, number)
@@ -56,8 +55,7 @@ def record_of(repository: str, mark: MarkArtifacts) -> Json:
         "restores": restores_in(mark),
         "backup": _or_none(_json_at, mark, BACKUP),
     }
-    # As it will be read back, so that its digest is that of what was written.
-    return decode(encode(record), "record")
+    return sealed(record)
 
 
 def restores_in(mark: MarkArtifacts) -> Json:
@@ -70,7 +68,7 @@ def add_restores(mark: MarkArtifacts) -> None:
     record = mark.retired()
     if record is not None and (more := restores_in(mark)):
         record |= {"restores": record.get("restores", {}) | more}
-        mark.store.write(mark.retired_key, encode(record | {"digest": digest(record)}))
+        mark.store.write(mark.retired_key, encode(sealed(record)))
 
 
 def _or_none(read: Callable[..., T], *arguments: Any) -> T | None:

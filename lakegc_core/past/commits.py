@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakegc_core.names import Json
 from lakegc_core.policy.holders import DELETED, Holders, Past
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.known_walk import KnowingWalk, column_at, rows_at
-from lakegc_core.spark.session import Json
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Json
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.spark.session import Json, clear_errors, run_tasks
-from lakegc_core.store.base import connect
+from lakegc_core.spark.session import clear_errors, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,11 +38,11 @@ def missing_paths(
     wanted: dict[str, set[str]] = {}
     for row in rows:
         wanted.setdefault(row["range_id"], set()).add(row["address"])
-    data, prefix, namespace = context.data, context.header.block_prefix, context.namespace
+    files, namespace = context.metadata, context.namespace
 
     def task(item: tuple[str, Sequence[str]]) -> Iterator[Json]:
         range_id, sought = item
-        entries = graveler.read_range(connect(data).read(f"{prefix}/{range_id}"), paths=True)
+        entries = graveler.read_range(files.read(range_id), paths=True)
         rows = protected_rows(namespace, [range_id], [len(entries)], entries)
         found = rows.filter(pc.is_in(rows["address"], pa.array(sought, pa.string())))
         for each in found.to_pylist():

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
+from lakegc_core.names import Json
 from lakegc_core.past.commits import PAST
 from lakegc_core.references.ranges.protected import protected_rows
 from lakegc_core.references.ranges.range_files import RangeReader
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results
@@ -38,7 +38,6 @@ LOOKED_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
 MOST_ENTRIES = 5_000_000
 """Entries that are read for paths at a time, unless the operator says otherwise."""
 _IN_FLIGHT = 8
-_NAMES = [field.name for field in PAST]
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,11 @@ def _entries(work: RangeReader, range_id: str, data: bytes) -> pa.Table:
 
 
 def _files(work: RangeReader, ids: Sequence[str]) -> list[bytes | None]:
-    store = connect(work.data)
+    store = connect(work.files.data)
 
     def one(range_id: str) -> bytes | None:
         try:
-            return store.read(f"{work.prefix}/{range_id}")
+            return store.read(work.files.key(range_id))
         except ObjectNotFoundError:
             return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -151,9 +151,6 @@ class ReadFacts(StageFacts):
     checksum: int
     checksum_read: int
     addresses: int
-
-
-NOTHING_READ = ReadFacts(**dict.fromkeys((each.name for each in fields(ReadFacts)), 0))
 
 
 @dataclass(frozen=True)

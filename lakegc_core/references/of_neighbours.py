@@ -21,11 +21,11 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, may_refer
 from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.marks.neighbours import Neighbour, Sighting, neighbours_of, sight, sightings, unread, what_is_known
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, by_reading, reading_keys
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source, Wanted, dealt, filter_of

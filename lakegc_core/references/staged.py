@@ -23,10 +23,10 @@ from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, elsewhere_rows, sum_authorities
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import StagedFacts
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of
 

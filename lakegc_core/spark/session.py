@@ -18,19 +18,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from lakegc_core import clock, errors
 from lakegc_core.errors import LakegcError
+from lakegc_core.names import Json
 from lakegc_core.spark import java, preload, shipping
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 Item = TypeVar("Item")
-Json = dict[str, Any]
 Make = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 CONNECT = "sc://"

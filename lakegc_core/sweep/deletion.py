@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, MarkError
 from lakegc_core.marks.lease import Proof, lost
-from lakegc_core.names import NO_ANSWER, Outcome
+from lakegc_core.names import NO_ANSWER, Json, Outcome
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
 from lakegc_core.store.clock import earliest, shared_clock
 from lakegc_core.store.pace import Gate, Pace, shared

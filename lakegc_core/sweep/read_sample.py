@@ -19,11 +19,10 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, MISSING
-from lakegc_core.names import Reason, Stage
+from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.spark.session import Json, clear_errors, many, run_tasks
-from lakegc_core.store.base import connect
+from lakegc_core.spark.session import clear_errors, many, run_tasks
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, by_address, filter_of
 
@@ -92,17 +91,16 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
     )
     with clear_errors():
         branches = [(row["branch"], row["metarange_id"]) for row in heads.collect()]
-    data, prefix, namespace = context.data, context.header.block_prefix, context.namespace
+    files, namespace = context.metadata, context.namespace
     ranges = -(-_RANGES // max(1, len(branches)))
     share = -(-size // _RANGES)
     gone = _KnownGone.of(context)
 
     def task(item: tuple[str, str]) -> Iterator[Json]:
         branch, metarange_id = item
-        store = connect(data)
-        held = graveler.read_metarange(store.read(f"{prefix}/{metarange_id}"))["range_id"].to_pylist()
+        held = graveler.read_metarange(files.read(metarange_id))["range_id"].to_pylist()
         for range_id in random.sample(held, min(ranges, len(held))):
-            entries = graveler.read_range(store.read(f"{prefix}/{range_id}"), paths=True)
+            entries = graveler.read_range(files.read(range_id), paths=True)
             # What was imported lies elsewhere: no sweep of this repository can have taken it.
             rows = protected_rows(namespace, [range_id], [len(entries)], entries)
             for reason, paths in gone.divide(rows).items():

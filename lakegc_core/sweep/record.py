@@ -15,7 +15,7 @@ from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, PreconditionFailedError, RefusedError
 from lakegc_core.marks.artifacts import FORMAT, marks
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import Kind, Records, records_of
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
@@ -202,14 +202,12 @@ class SweepRecord:
     def _plan(self, folder: str) -> dict[str, Any]:
         key = f"{folder}/plan.json"
         try:
-            record = decode(self._store.read(key), key)
-            stated, mark = record.pop("digest", None), self._context.mark.require("expired_addresses")
-            if stated == digest(record) and record.get("mark_digest") == mark.digest:
-                return record
-            raise MarkError(
+            record, mark = decode(self._store.read(key), key), self._context.mark.require("expired_addresses")
+            changed = (
                 f"{key} was changed after it was written. Nothing more is deleted by it: close the sweep (lakegc sweep "
                 f"{self._context.header.repository} {self._context.header.mark_id} --close), and make a new mark."
             )
+            return unsealed(record, changed, mark_digest=mark.digest)
         except MarkError:
             if not self._lenient:
                 raise
@@ -230,9 +228,7 @@ class SweepRecord:
             "parts": [asdict(part) for part in plan.parts],
             **more,
         }
-        # A record of numbers and names only, so that what is read back has the digest of what was written.
-        record = decode(encode(record), "plan")
-        self._write_once("plan.json", record | {"digest": digest(record)})
+        self._write_once("plan.json", sealed(record))
         self.is_begun = True
 
     def close(self, report: Mapping[str, Any]) -> None:

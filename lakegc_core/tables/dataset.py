@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.spark.session import Json, Mapped, run_tasks
+from lakegc_core.names import Json
+from lakegc_core.spark.session import Mapped, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, Make, columns_of, rows_of_feeds
 from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address

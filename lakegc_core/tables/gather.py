@@ -59,11 +59,6 @@ class Feed:
         return read_part(source.config, source.folder, source.part, self.columns, within, self.repeated)
 
 
-def feeds_of(sources: Sequence[Source], schema: pa.Schema) -> list[Feed]:
-    """Parts whose rows are taken as they are."""
-    return [Feed(source, tuple(schema.names), columns_of) for source in sources]
-
-
 def rows_in(feeds: Sequence[Feed]) -> int:
     """The number of rows that the parts have together."""
     return sum(feed.source.part.rows for feed in feeds)

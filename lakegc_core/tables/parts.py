@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError, StoreError
-from lakegc_core.names import Outcome
-from lakegc_core.spark.session import Json, Mapped, run_on_rows
+from lakegc_core.names import Json, Outcome
+from lakegc_core.spark.session import Mapped, run_on_rows
 from lakegc_core.store.base import StoreConfig, connect
 
 if TYPE_CHECKING:

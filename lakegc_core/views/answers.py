@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
-from lakegc_core.names import Outcome
+from lakegc_core.names import Json, Outcome
 from lakegc_core.views.words import human_bytes, monthly, shown, to_the_minute
-
-Json = dict[str, Any]
 
 _ROWS = 20
 """How many branches, tags and holds a screen shows; the JSON has all."""

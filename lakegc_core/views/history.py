@@ -19,14 +19,12 @@ from lakegc_core.marks.catalogue import own_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.marks.retired_records import freed_by, restores_in
 from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
-from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Outcome, Stage
+from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Json, Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge, ready_at
 from lakegc_core.views.report import price_json
 from lakegc_core.views.words import ago, human_bytes, monthly, shown, to_the_minute
-
-Json = dict[str, Any]
 
 _SIDE_BY_SIDE = 16  # small files that are asked for at a time
 _NONE = {"objects": 0, "bytes": 0}

@@ -10,12 +10,10 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from lakegc_core.names import COMPLETE, Stage
+from lakegc_core.names import COMPLETE, Json, Stage
 from lakegc_core.views.history import is_complete
 
-Json = dict[str, Any]
 Seconds = Mapping[str, Mapping[str, float]]
 """For each repository, how long each stage took."""
 Sample = tuple[Mapping[str, str], float]

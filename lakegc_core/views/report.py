@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakegc_core.clock import instant
 from lakegc_core.config.settings import Price
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest, facts_of
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import FAILED, STAGES
+from lakegc_core.names import FAILED, STAGES, Json
 from lakegc_core.policy import causes, guards
 from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
@@ -23,8 +23,6 @@ from lakegc_core.sweep.result import SweepResult
 
 if TYPE_CHECKING:
     from lakegc_core.marks.retire import Retirement
-
-Json = dict[str, Any]
 
 
 def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdicts: Sequence[Verdict]) -> Json:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lakegc_core.clock import instant
 from lakegc_core.marks.artifacts import CLEAN
-from lakegc_core.names import STILL_THERE, Outcome
+from lakegc_core.names import STILL_THERE, Json, Outcome
 from lakegc_core.views.words import (
     UNKNOWN_REMARK,
     counted,
@@ -20,8 +19,6 @@ from lakegc_core.views.words import (
     shown,
     to_the_minute,
 )
-
-Json = dict[str, Any]
 
 _SHOWN_IF_ANY = ("neighbour", "unasked")
 """Groups that a mark's screen leaves out where they are empty."""

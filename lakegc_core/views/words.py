@@ -6,13 +6,10 @@ All are taken from the JSON objects of `report`, or are plain numbers.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from lakegc_core import clock
-from lakegc_core.names import Outcome
+from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.holds import PATH
-
-Json = dict[str, Any]
 
 UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_names: true` in lakegc.yaml"
 """Advice about objects below data/ whose names lakeFS never gives."""

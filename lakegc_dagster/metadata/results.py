@@ -10,9 +10,9 @@ from lakegc_core.answers.du import Usage
 from lakegc_core.answers.whatif import Point, WhatIf
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.retire import Retirement
-from lakegc_core.names import FAILED, Outcome
+from lakegc_core.names import FAILED, Json, Outcome
 from lakegc_core.sweep.result import SweepResult
-from lakegc_core.views.report import Json, sweep_report
+from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import counted, deleted, gone_by, human_bytes
 from lakegc_dagster.metadata.shown import Metadata, cost, place, records
 

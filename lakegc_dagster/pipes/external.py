@@ -21,10 +21,10 @@ from lakegc_core.config.settings import Settings
 from lakegc_core.copies.backup import backup
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.marks.context import MarkContext, open_mark, open_repository
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Json
 from lakegc_core.spark.session import session
 from lakegc_core.stages import MARKING
-from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Json, Order, failed
+from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Order, failed
 
 
 def main(**pipes: Any) -> int:

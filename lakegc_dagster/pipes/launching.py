@@ -18,9 +18,9 @@ from lakegc_core.config.settings import file_of
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.marks.stage_run import StageResult, standing
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Json
 from lakegc_core.sweep.result import SweepResult
-from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Json, Order, value_of
+from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Order, value_of
 from lakegc_dagster.resources import LakegcResource
 from lakegc_dagster.workplace import Step
 

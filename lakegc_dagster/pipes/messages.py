@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 from lakegc_core import errors
 from lakegc_core.errors import LakegcError, MarkError, SettingsError
 from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.names import Json
 
-Json = dict[str, Any]
 Result = TypeVar("Result")
 
 BACKUP, SWEEP = "backup", "sweep"

@@ -25,10 +25,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import cramjam
 import pyarrow.parquet as pq
 
+from lakegc_core.names import Json
+
 API = "/api/v1"
 RECORDED_FOLDER = "/srv/lakefs"  # how recordings write the folder of a server whose blockstore is `local`
-
-Json = dict[str, Any]
 
 
 def recordings() -> list[Path]:

@@ -101,6 +101,15 @@ MARKS = (
         ("a mark of a clock that was behind passes its ages on", "if abs(skew) > limit:", "if skew < -limit:"),
     ),
     *of(
+        "lakegc_core/marks/json_files.py",
+        "tests/core/marks/test_json_files.py",
+        (
+            "a sealed artifact that was changed is believed",
+            'if value.get("digest") != digest(rest) or any(',
+            "if any(",
+        ),
+    ),
+    *of(
         "lakegc_core/marks/artifacts.py",
         _ARTIFACTS,
         (

@@ -210,13 +210,13 @@ DELETES = (
         ),
         (
             "a plan that was changed is believed",
-            'if stated == digest(record) and record.get("mark_digest") == mark.digest:',
-            'if record.get("mark_digest") == mark.digest:',
+            "return unsealed(record, changed, mark_digest=mark.digest)",
+            "return record",
         ),
         (
             "the plan of another mark is believed",
-            'if stated == digest(record) and record.get("mark_digest") == mark.digest:',
-            "if stated == digest(record):",
+            "return unsealed(record, changed, mark_digest=mark.digest)",
+            "return unsealed(record, changed)",
         ),
         ("two collectors seal one plan", "encode(value), if_absent=True)", "encode(value))"),
         (

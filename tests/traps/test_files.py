@@ -49,7 +49,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
         metarange = home / repository.commit("main", "three").meta_range_id
         (said,) = graveler.read_metarange(metarange.read_bytes()).to_pylist()
         context = served.begin("lake", "m1")
-        work = RangeReader(context.data, context.workspace, "here", "_lakefs", context.namespace, "m1")
+        work = RangeReader(context.metadata, context.workspace, "here", context.namespace, "m1")
         yield Files(metarange, home / said["range_id"], work, repository, said)
 
 

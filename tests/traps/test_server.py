@@ -17,7 +17,6 @@ from lakegc_core.lakefs.models import GcRules
 from lakegc_core.marks.context import block_prefix
 from lakegc_core.references.commits.retained import find_retained
 from lakegc_core.references.staged import dump_staged
-from lakegc_core.store.base import connect
 from lakegc_core.sweep.read_sample import Sample, read_again
 from lakegc_sandbox import PageLimits
 from tests.support.lake import NO_SPARK, Lake, lake
@@ -116,9 +115,9 @@ def test_t41_a_location_proves_nothing_and_is_never_joined_to_anything(served: L
     unknown = "7" * 64
     assert served.client.metarange_location("lake", unknown) == f"_lakefs/{unknown}"
     context = served.begin("lake", "m1")
-    assert context.metadata_key(unknown) == f"_lakefs/{unknown}"
+    assert context.metadata.key(unknown) == f"_lakefs/{unknown}"
     with pytest.raises(ObjectNotFoundError):
-        connect(context.data).read(context.metadata_key(unknown))
+        context.metadata.read(unknown)
     for location in ("s3://bucket/lake/_lakefs/", "/_lakefs/", ""):
         served.server.fault = spoilt("/metadata/meta_range/", 200, {"location": location + "0" * 64})
         with pytest.raises(ServerError, match="expected <prefix>/<id>"):

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.names import Stage
+from lakegc_core.marks.metadata_files import MetadataFiles
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.retention import NamedCommits, Rules, held_rows, idle_holds, retain
 from lakegc_core.references.commits.dump_files import DumpFiles
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results
@@ -61,11 +61,10 @@ class CommitWalk(Walk):
     to `out` itself, others and unlisted refs to folders in it. `former`: heads and tags as the mark before saw them."""
 
     outputs: StoreConfig
-    data: StoreConfig
+    files: MetadataFiles
     out: DatasetFolder
     refs: Dataset
     former: Dataset
-    prefix: str
     commits_metarange: str
     branches_metarange: str
     tags_metarange: str
@@ -116,7 +115,7 @@ class CommitWalk(Walk):
         }
 
     def _dump(self) -> DumpFiles:
-        return DumpFiles(self.data, self.prefix)
+        return DumpFiles(self.files)
 
     def _write(
         self, dataset: str, folder: str, ids: Sequence[str], metaranges: Sequence[str], chosen: Mapping[int, str]

@@ -9,17 +9,16 @@ import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
+from lakegc_core.marks.metadata_files import MetadataFiles
+from lakegc_core.names import Json
 from lakegc_core.policy.retention import Graph
-from lakegc_core.spark.session import Json
-from lakegc_core.store.base import StoreConfig, connect
 
 
 @dataclass(frozen=True)
 class DumpFiles:
-    """The metaranges and ranges that a dump consists of. `prefix`: where they lie in the namespace."""
+    """The metaranges and ranges that a dump consists of."""
 
-    data: StoreConfig
-    prefix: str
+    files: MetadataFiles
 
     def graph(self, metarange_id: str, extra: Sequence[Json]) -> tuple[Graph, set[str]]:
         """The graph of all commits, and the ids of main parents that it lacks. `extra`: commits newer than the dump."""
@@ -32,11 +31,10 @@ class DumpFiles:
 
     def tables(self, metarange_id: str, read: Callable[[bytes], pa.Table]) -> list[pa.Table]:
         """The ranges of one of the dump's three metaranges, each compared with what the metarange says of it."""
-        store = connect(self.data)
         tables = []
-        listed = graveler.read_metarange(self._file(store.read(f"{self.prefix}/{metarange_id}"), metarange_id))
+        listed = graveler.read_metarange(self._file(metarange_id))
         for each in listed.to_pylist():
-            table = read(self._file(store.read(f"{self.prefix}/{each['range_id']}"), each["range_id"]))
+            table = read(self._file(each["range_id"]))
             if table.num_rows != each["count"]:
                 raise CorruptFileError(
                     f"lakeFS's dump holds {table.num_rows:,} records in {each['range_id']}, its metarange says "
@@ -45,6 +43,7 @@ class DumpFiles:
             tables.append(table)
         return tables
 
-    def _file(self, data: bytes, identifier: str) -> bytes:
+    def _file(self, identifier: str) -> bytes:
+        data = self.files.read(identifier)
         graveler.verify_identity(data, identifier)
         return data

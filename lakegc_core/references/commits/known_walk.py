@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import Stage
+from lakegc_core.marks.metadata_files import MetadataFiles
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import rules_of
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA, Walk
 from lakegc_core.references.commits.dump_files import DumpFiles
-from lakegc_core.spark.session import Json
-from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset
 
 _SECOND = 1_000_000
@@ -24,13 +23,11 @@ _BY_SERVER = "server"
 class Place:
     """Tells a task what a mark knew of commits, and by what the mark judged them.
 
-    `data`: the store of the namespace. `prefix`: the folder of ranges and metaranges in it. `facts`: what the mark
-    found. `commits`: the retained ones; `others`: those that are not retained. `refs`: heads and tags. `margin`: added
-    to every retention period, microseconds.
+    `facts`: what the mark found. `commits`: the retained ones; `others`: those that are not retained. `refs`: heads and
+    tags. `margin`: added to every retention period, microseconds.
     """
 
-    data: StoreConfig
-    prefix: str
+    files: MetadataFiles
     facts: CommitsFacts
     commits: Dataset
     others: Dataset
@@ -43,8 +40,7 @@ class Place:
         mark = context.mark
         manifest = mark.require(Stage.RETENTION_COMMITS)
         return cls(
-            data=context.data,
-            prefix=context.header.block_prefix,
+            files=context.metadata,
             facts=mark.facts(CommitsFacts),
             commits=mark.dataset_of(manifest, COMMITS_SCHEMA),
             others=mark.dataset_of(manifest, COMMITS_SCHEMA, OTHERS),
@@ -65,7 +61,7 @@ class KnowingWalk(Walk):
 
     def run(self) -> Iterator[Json]:
         place, facts = self.place, self.place.facts
-        graph, unknown = DumpFiles(place.data, place.prefix).graph(facts.dump, self.extra)
+        graph, unknown = DumpFiles(place.files).graph(facts.dump, self.extra)
         row = {commit_id: number for number, commit_id in enumerate(graph.commit_ids)}
         refs, retained = rows_at(place.refs), rows_at(place.commits)
         unknown |= {each["commit_id"] for each in (*refs, *retained)} - row.keys()

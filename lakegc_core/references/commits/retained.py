@@ -22,12 +22,12 @@ from lakegc_core.lakefs.models import Commit, DumpRefs, PreparedCommits, Ref
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import Rules, rules_json
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
 from lakegc_core.references.commits.rules_memory import remember
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, parts_of
 
@@ -110,11 +110,10 @@ def _commit_walk(
     before = former.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS) if former else Dataset(REFS_SCHEMA)
     return CommitWalk(
         outputs=context.outputs,
-        data=context.data,
+        files=context.metadata,
         out=out,
         refs=out.dataset(REFS, refs, REFS_SCHEMA),
         former=before,
-        prefix=header.block_prefix,
         commits_metarange=dump.commits_metarange_id,
         branches_metarange=dump.branches_metarange_id,
         tags_metarange=dump.tags_metarange_id,

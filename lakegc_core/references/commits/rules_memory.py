@@ -14,7 +14,7 @@ from datetime import timedelta
 from lakegc_core import clock
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.policy.retention import Rules, rules_json
 from lakegc_core.store.base import connect
 
@@ -58,8 +58,7 @@ def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, i
     if not seen or seen[-1].rules != rules:
         seen.append(Seen(now, rules))
         key = f"{context.home}/{FOLDER}/{int(now * _SECOND):020}.json"
-        record = {"at": now, "rules": rules_json(rules)}
-        connect(context.workspace).write(key, encode(record | {"digest": digest(record)}))
+        connect(context.workspace).write(key, encode(sealed({"at": now, "rules": rules_json(rules)})))
     memory = context.level.rules_memory
     if not memory:
         return rules, 1
@@ -84,8 +83,6 @@ def _read(context: MarkContext) -> list[Seen]:
 
 
 def _seen(data: bytes, key: str) -> Seen:
-    record = decode(data, key)
-    if record.pop("digest", None) != digest(record):
-        raise MarkError(f"{key} was changed after it was written")
+    record = unsealed(decode(data, key), f"{key} was changed after it was written")
     told = record["rules"]
     return Seen(float(record["at"]), None if told is None else Rules(int(told["default"]), dict(told["branches"])))

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
-from lakegc_core.names import Stage
+from lakegc_core.marks.metadata_files import MetadataFiles
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PATH, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
-from lakegc_core.spark.session import Json, run_on_rows
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.spark.session import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of, spark_width
 
@@ -81,7 +81,7 @@ def may_hold(ranges: pa.Table, prefix: bytes) -> pa.Array:
 
 
 def _reader(context: MarkContext, globs: Sequence[str]) -> _PathReader:
-    return _PathReader(context.data, context.header.block_prefix, context.namespace, PathGlobs(tuple(globs)))
+    return _PathReader(context.metadata, context.namespace, PathGlobs(tuple(globs)))
 
 
 def _ranges(spark: SparkSession, context: MarkContext, commits: Dataset, work: _PathReader) -> DataFrame:
@@ -105,18 +105,16 @@ class _Found:
 class _PathReader:
     """Reads what lies at some paths."""
 
-    data: StoreConfig
-    prefix: str
+    files: MetadataFiles
     namespace: Namespace
     paths: PathGlobs
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The ranges that can hold a matching path, by metarange."""
-        store = connect(self.data)
         prefixes = {fixed_prefix(glob) for glob in self.paths.globs}
         for batch in batches:
             for metarange_id in batch.column("metarange_id").to_pylist():
-                table = graveler.read_metarange(store.read(f"{self.prefix}/{metarange_id}"), expected_id=metarange_id)
+                table = graveler.read_metarange(self.files.read(metarange_id), expected_id=metarange_id)
                 fit = pa.repeat(False, len(table))
                 for prefix in prefixes:
                     fit = pc.or_(fit, may_hold(table, prefix))
@@ -125,11 +123,9 @@ class _PathReader:
 
     def found(self, batches: Iterator[pa.RecordBatch]) -> Iterator[_Found]:
         """Read what lies at matching paths, a range at a time."""
-        store = connect(self.data)
         for batch in batches:
             for range_id in batch.column("range_id").to_pylist():
-                data = store.read(f"{self.prefix}/{range_id}")
-                entries = graveler.read_range(data, paths=True, expected_id=range_id)
+                entries = graveler.read_range(self.files.read(range_id), paths=True, expected_id=range_id)
                 masks = dict(zip(self.paths.globs, self.paths.each(entries["path"]), strict=True))
                 shown = {glob for glob, mask in masks.items() if pc.any(mask).as_py()}
                 at_path = pa.repeat(False, len(entries))

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import Stage
+from lakegc_core.marks.metadata_files import MetadataFiles
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges.held_paths import may_hold
-from lakegc_core.spark.session import Json, run_tasks
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def idle_paths(spark: SparkSession, context: MarkContext, globs: Sequence[str]) 
     if not globs:
         return IdlePaths((), ())
     commits = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA)
-    search = _Search(context.data, context.header.block_prefix, commits, tuple(globs))
+    search = _Search(context.metadata, commits, tuple(globs))
     (found,) = run_tasks(spark, [search], _Search.run, width=1)
     return IdlePaths(tuple(found["idle"]), tuple(found["untold"]))
 
@@ -60,8 +60,7 @@ def idle_paths(spark: SparkSession, context: MarkContext, globs: Sequence[str]) 
 class _Search:
     """Looks for paths that match globs, in one task. `commits`: those that are retained."""
 
-    data: StoreConfig
-    prefix: str
+    files: MetadataFiles
     commits: Dataset
     globs: tuple[str, ...]
 
@@ -74,7 +73,7 @@ class _Search:
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
             some = list(itertools.islice(within, 1))  # the first head shows most of what there is
             while some and left:
-                for metarange_id, data in zip(some, pool.map(self._read, some), strict=True):
+                for metarange_id, data in zip(some, pool.map(self.files.read, some), strict=True):
                     self._look(graveler.read_metarange(data, expected_id=metarange_id), left, seen, untold)
                 some = list(itertools.islice(within, _AT_A_TIME))
         if left and next(metaranges, None) is not None:
@@ -102,12 +101,9 @@ class _Search:
 
     def _shown(self, range_id: str, globs: tuple[str, ...]) -> list[str]:
         """Those of the globs that match a path of a range."""
-        paths = graveler.read_range(self._read(range_id), paths=True, expected_id=range_id)["path"]
+        paths = graveler.read_range(self.files.read(range_id), paths=True, expected_id=range_id)["path"]
         masks = PathGlobs(globs).each(paths)
         return [glob for glob, mask in zip(globs, masks, strict=True) if pc.any(mask).as_py()]
-
-    def _read(self, identifier: str) -> bytes:
-        return connect(self.data).read(f"{self.prefix}/{identifier}")
 
     def _metaranges(self) -> Iterator[str]:
         """The metaranges of the retained commits, those of heads first, each once."""

@@ -20,7 +20,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ChangedFacts
 from lakegc_core.references.ranges.range_files import (
     CHECKSUMS,
@@ -39,7 +39,7 @@ from lakegc_core.references.ranges.range_files import (
     sum_ranges,
     summary,
 )
-from lakegc_core.spark.session import Json, run_on_rows
+from lakegc_core.spark.session import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings

@@ -18,11 +18,11 @@ from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
-from lakegc_core.names import Stage
+from lakegc_core.marks.metadata_files import MetadataFiles
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
 from lakegc_core.tables.parts import Part, PartWriter, part_results, rows_of
@@ -95,10 +95,9 @@ _Found = tuple[list[str], pa.Table, list[int]]  # ids, rows of all, how many of 
 class RangeReader:
     """Reads metadata files of the namespace, and writes what they hold into parts below `folder`."""
 
-    data: StoreConfig
+    files: MetadataFiles
     artifacts: StoreConfig
     folder: str
-    prefix: str
     namespace: Namespace
     mark_id: str
 
@@ -173,7 +172,7 @@ class RangeReader:
 
     def fetched(self, told: Sequence[graveler.Expected]) -> Iterator[tuple[graveler.Expected, bytes]]:
         """Every file with its bytes, in order: while some are decoded, the next are on their way."""
-        store = connect(self.data)
+        store = connect(self.files.data)
         coming: deque[tuple[graveler.Expected, Future[bytes]]] = deque()
         room, largest = 2, 1
         pool = ThreadPoolExecutor(_IN_FLIGHT)
@@ -186,7 +185,7 @@ class RangeReader:
                     room = max(1, min(_IN_FLIGHT, _BYTES_IN_FLIGHT // largest))
                     yield first, data
                 if each is not None:
-                    coming.append((each, pool.submit(store.read, f"{self.prefix}/{each.id}")))
+                    coming.append((each, pool.submit(store.read, self.files.key(str(each.id)))))
         finally:  # after an error the others are not waited for: a store may take minutes to give up
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -206,8 +205,8 @@ class RangeReader:
     def _damaged(self, kind: str, name: str, error: CorruptFileError) -> CorruptFileError:
         return CorruptFileError(
             f"{kind} {name}: {str(error).rstrip('.')}. What it refers to is not known, and nothing is collected while "
-            f"that is so. Bring {self.data.root}/{self.prefix}/{name} back from a version or a backup of the store, "
-            "and run the mark again."
+            f"that is so. Bring {self.files.data.root}/{self.files.key(name)} back from a version or a backup of the "
+            "store, and run the mark again."
         )
 
 
@@ -296,5 +295,4 @@ def check_references(facts: ReadFacts) -> None:
 
 def reading(context: MarkContext, folder: str) -> RangeReader:
     """A reader of the files of this mark's namespace, into parts below `folder`."""
-    header = context.header
-    return RangeReader(context.data, context.workspace, folder, header.block_prefix, context.namespace, header.mark_id)
+    return RangeReader(context.metadata, context.workspace, folder, context.namespace, context.header.mark_id)

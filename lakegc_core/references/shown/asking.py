@@ -21,10 +21,10 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import PAGE, LakeFSError
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
+from lakegc_core.names import Json
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.places import ODD_PATH
 from lakegc_core.references.staged import STAGED_SCHEMA, has_vanished, protect_listed
-from lakegc_core.spark.session import Json
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.key_scan import Wanted, sieve_of
 from lakegc_core.tables.parts import PartWriter, part_results

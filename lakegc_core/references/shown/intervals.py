@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import PAGE
+from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, RANGES_SCHEMA
 from lakegc_core.references.shown.asking import INTERVALS
-from lakegc_core.store.base import StoreConfig, connect
 
 CLASS = pa.field("rank", pa.int32(), nullable=False)
 
@@ -44,8 +44,7 @@ _NONE = 2**62  # above every rank
 class RangePaths:
     """Reads ranges for the paths of some of their entries."""
 
-    data: StoreConfig
-    prefix: str
+    files: MetadataFiles
     namespace: Namespace
 
     def places(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -62,7 +61,7 @@ class RangePaths:
             start += number
 
     def _read(self, range_id: str, count: int) -> pa.Table:
-        data = connect(self.data).read(f"{self.prefix}/{range_id}")
+        data = self.files.read(range_id)
         try:
             return graveler.read_range(data, count=count, paths=True, expected_id=range_id)
         except CorruptFileError as error:

@@ -24,7 +24,7 @@ import numpy as np
 from lakegc_core import clock
 from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import Outcome
+from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.safety import ASKED_AT_ONCE, PAGES_BEFORE_HEADS
 from lakegc_core.references.shown.alike import AlikeEntries
@@ -36,7 +36,7 @@ from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
 from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, PLACES, RangePaths, WholeRanges
 from lakegc_core.references.shown.proofs import Proofs, Proven
 from lakegc_core.references.shown.remembered import Known
-from lakegc_core.spark.session import Json, Mapped, clear_errors, many, run_on_rows, run_tasks
+from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import parts_of, spark_width
@@ -152,7 +152,7 @@ class _Search:
     def _places(self, rows: DataFrame, number: int) -> DataFrame:
         """PLACES of the alike entries of heads (CHOSEN)."""
         width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
-        work = RangePaths(self.context.data, self.context.header.block_prefix, self.context.namespace)
+        work = RangePaths(self.context.metadata, self.context.namespace)
         made = Mapped(rows.select(*CHOSEN.names).repartition(width, "range_id"), PLACES, work.places)
         return self.entries.out.put(f"places-{number}", made, PLACES).frame(self.spark)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
+from lakegc_core.names import Json
 from lakegc_core.views.page.parts import table
 from lakegc_core.views.page.pictures import bars
 from lakegc_core.views.words import human_bytes
-
-Json = dict[str, Any]
 
 _CURVES, _KEEPERS = 6, 20
 """How many rules, and how many branches, tags and holds a page shows."""

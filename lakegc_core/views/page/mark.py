@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 from lakegc_core.clock import instant
+from lakegc_core.names import Json
 from lakegc_core.views.page.headline import headline
 from lakegc_core.views.page.kept import kept
 from lakegc_core.views.page.over_time import over_time, unread
 from lakegc_core.views.page.parts import document, table
 from lakegc_core.views.page.pictures import bars
 from lakegc_core.views.words import UNKNOWN_REMARK, day_and_time, held_by, human_bytes, kept_by, monthly
-
-Json = dict[str, Any]
 
 _GROUPS = (
     ("In the namespace", "listed"),

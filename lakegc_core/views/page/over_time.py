@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
+from lakegc_core.names import Json
 from lakegc_core.views.history import is_complete
 from lakegc_core.views.page.parts import folded, table
 from lakegc_core.views.page.pictures import trend
 from lakegc_core.views.words import counted, day_and_time, human_bytes
-
-Json = dict[str, Any]
 
 
 def over_time(history: Json) -> str:

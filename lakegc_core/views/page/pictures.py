@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from html import escape
-from typing import Any
 
 from lakegc_core import clock
+from lakegc_core.names import Json
 from lakegc_core.views.words import counted, day, day_and_time, human_bytes
-
-Json = dict[str, Any]
 
 _BLUE, _ORANGE = "#4f7cff", "#d07a1c"  # seen on white and on black
 _ROW, _LABEL, _BAR, _VALUE = 22, 100, 210, 170  # pixels of bars: two of them fit beside each other

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.errors import MarkError
-from lakegc_core.marks.json_files import decode, digest, encode
+from lakegc_core.marks.json_files import decode, digest, encode, sealed, unsealed
 
 VALUES = st.dictionaries(
     st.text(), st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=8)
@@ -24,6 +24,18 @@ def test_what_is_read_back_has_the_digest_of_what_was_written(value: dict[str, A
 def test_the_order_of_keys_changes_no_digest_and_a_value_does() -> None:
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
     assert digest({"a": 1, "b": 2}) != digest({"a": 1, "b": 3})
+
+
+def test_a_sealed_value_reads_back_as_it_was_and_no_other_does() -> None:
+    value = sealed({"mark_id": "m1", "parts": (1, 2), "days": {7: 1}})
+    read_back = decode(encode(value), "here")
+    assert unsealed(read_back, "changed", mark_id="m1") == {"mark_id": "m1", "parts": [1, 2], "days": {"7": 1}}
+    without = {key: each for key, each in value.items() if key != "digest"}
+    for other in (without, value | {"parts": [1]}, value | {"more": 1}, value | {"digest": "0" * 64}):
+        with pytest.raises(MarkError, match="changed"):
+            unsealed(other, "changed")
+    with pytest.raises(MarkError, match="changed"):
+        unsealed(value, "changed", mark_id="m2")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", encode({"a": 1})[:-3]])

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.past.commits import LOST_BRANCHES, LOST_SCHEMA, PASTS, PASTS_SCHEMA, PastWalk
 from lakegc_core.past.ranges import LOOKED_SCHEMA
 from lakegc_core.policy.facts import CommitsFacts, read_facts
@@ -71,8 +72,7 @@ class Walked:
         facts = read_facts(CommitsFacts, whole_facts("retention_commits", {"began_at": 99.0}))
         heads = refs or {"main": "c"}
         place = Place(
-            data=self.config,
-            prefix="",
+            files=MetadataFiles(self.config, ""),
             facts=facts,
             commits=self.commits("commits", kept),
             others=self.commits("others", [each for each in GRAPH.commit_ids if each not in kept]),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakegc_core.names import Json
 from lakegc_core.spark import preload
-from lakegc_core.spark.session import Json, run_tasks
+from lakegc_core.spark.session import run_tasks
 from tests.support.waiting import STARTS, until
 
 if TYPE_CHECKING:

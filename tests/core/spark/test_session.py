@@ -17,8 +17,9 @@ import pytest
 
 from lakegc_core.errors import LakegcError, ServerError
 from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.names import Json
 from lakegc_core.spark import session as module
-from lakegc_core.spark.session import Json, clear_errors, many, run_tasks, session
+from lakegc_core.spark.session import clear_errors, many, run_tasks, session
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import Part

@@ -13,7 +13,8 @@ from lakegc_core.errors import CorruptFileError
 from lakegc_core.spark.session import Mapped
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import joins
-from lakegc_core.tables.gather import Feed, columns_of, feeds_of
+from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.gather import Feed, columns_of
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, flagged, scan
 from lakegc_core.tables.key_scan import Source, Wanted
@@ -90,7 +91,7 @@ def test_a_damaged_part_ends_the_scan(quick: SparkSession, tmp_path: Path) -> No
     file = tmp_path / "wanted" / sought.sources[0].part.name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(Exception, match=CorruptFileError.__name__):
-        scan(quick, feeds_of(sources, ADDRESSES), ADDRESSES, sought).as_frame().collect()
+        scan(quick, Dataset(ADDRESSES, tuple(sources)).feeds(), ADDRESSES, sought).as_frame().collect()
 
 
 @pytest.mark.parametrize("sought", [["data/a/3"], []])
@@ -98,7 +99,7 @@ def test_what_is_not_wanted_is_found_as_well_and_nothing_wanted_means_all(
     quick: SparkSession, tmp_path: Path, sought: list[str]
 ) -> None:
     config, names = LocalConfig(str(tmp_path)), [f"data/a/{number}" for number in range(50)]
-    feeds = feeds_of(lying(config, "a", names), ADDRESSES)
+    feeds = Dataset(ADDRESSES, tuple(lying(config, "a", names))).feeds()
     rows = rows_of(scan(quick, feeds, ADDRESSES, wanted(config, *sought), found=False))
     assert {row[0] for row in rows} == set(names) - set(sought)
 

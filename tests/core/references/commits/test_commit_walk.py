@@ -63,11 +63,10 @@ def world(tmp_path: Path) -> Iterator[World]:
         out = DatasetFolder(context.workspace, "walk")
         walk = CommitWalk(
             outputs=LocalConfig(str(tmp_path / "outputs")),
-            data=context.data,
+            files=context.metadata,
             out=out,
             refs=out.dataset(REFS, parts(context, out.at(REFS), REFS_SCHEMA, refs), REFS_SCHEMA),
             former=Dataset(REFS_SCHEMA),
-            prefix="_lakefs",
             commits_metarange=dump.commits_metarange_id,
             branches_metarange=dump.branches_metarange_id,
             tags_metarange=dump.tags_metarange_id,

@@ -9,6 +9,7 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError, IncompleteError, LakegcError
 from lakegc_core.lakefs.files import graveler
+from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.references.commits.dump_files import DumpFiles
 from lakegc_core.store.local import LocalConfig
 from tests.support.lake import NOW, lake
@@ -20,7 +21,7 @@ def test_a_file_of_the_dump_that_is_missing_cut_off_or_another_one_is_an_error(t
         repository.upload("main", "a", b"1")
         commit = repository.commit("main", "a", date=NOW - timedelta(days=9))
         dump, metadata = served.client.dump("lake"), served.files("lake") / "_lakefs"
-        files = DumpFiles(LocalConfig(str(served.files("lake"))), "_lakefs")
+        files = DumpFiles(MetadataFiles(LocalConfig(str(served.files("lake"))), "_lakefs"))
         graph, unknown = files.graph(dump.commits_metarange_id, ())
         assert commit.id in graph.commit_ids and not unknown
         with pytest.raises(IncompleteError, match="dump of all commits is empty"):
@@ -41,6 +42,6 @@ def test_a_range_with_fewer_commits_than_its_metarange_says_is_an_error(tmp_path
     with lake(tmp_path) as served:
         served.create("lake")
         dump = served.client.dump("lake")
-        files = DumpFiles(LocalConfig(str(served.files("lake"))), "_lakefs")
+        files = DumpFiles(MetadataFiles(LocalConfig(str(served.files("lake"))), "_lakefs"))
         with pytest.raises(CorruptFileError, match="its metarange says"):
             files.tables(dump.commits_metarange_id, lambda data: graveler.read_commits(data).slice(1))

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakegc_core import pipeline
+from lakegc_core.names import Json
 from lakegc_core.policy.retention import Rules, rules_of
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.known_walk import KnowingWalk, Place
-from lakegc_core.spark.session import Json
 from tests.support.lake import NOW, lake, quick
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import CorruptFileError
+from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.range_counts import (
     _BEFORE,
@@ -43,7 +44,7 @@ def judged(*said: Said) -> pa.Table:
 
 def changing(folder: Path) -> _ChangedRanges:
     home = LocalConfig(str(folder))
-    reading = RangeReader(home, home, "here", "_lakefs", Namespace("s3://bucket/lake"), "m3")
+    reading = RangeReader(MetadataFiles(home, "_lakefs"), home, "here", Namespace("s3://bucket/lake"), "m3")
     return _ChangedRanges(reading)
 
 

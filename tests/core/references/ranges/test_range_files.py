@@ -14,6 +14,7 @@ import pytest
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.files.sstable import read_table
+from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges import range_files
 from lakegc_core.references.ranges.range_files import INDEX, METARANGES_SCHEMA, RANGES, RangeReader
@@ -37,7 +38,7 @@ def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def work_on(lake: Path) -> RangeReader:
     home = LocalConfig(str(lake))
-    return RangeReader(home, home, "here", "_lakefs", Namespace("s3://bucket/lake"), "m1")
+    return RangeReader(MetadataFiles(home, "_lakefs"), home, "here", Namespace("s3://bucket/lake"), "m1")
 
 
 def metaranges_of(lake: Path) -> dict[str, list[dict[str, object]]]:

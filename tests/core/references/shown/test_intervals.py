@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.shown.intervals import ALL, AWAY, CHOSEN, OF_TAG, RangePaths
 from lakegc_core.store.local import LocalConfig
@@ -29,7 +30,7 @@ def test_of_many_ranges_each_is_read_for_its_own_sizes(tmp_path: Path) -> None:
         ]
         wanted[table.id] = (paths[0].encode(), paths[number % 2].encode(), 1 + number % 2)
     batches = pa.Table.from_pylist(rows, CHOSEN).to_batches(max_chunksize=70)
-    work = RangePaths(LocalConfig(str(tmp_path)), "_lakefs", NAMESPACE)
+    work = RangePaths(MetadataFiles(LocalConfig(str(tmp_path)), "_lakefs"), NAMESPACE)
     places = pa.Table.from_batches(work.places(iter(batches))).to_pylist()
     assert {each["range_id"]: (each["first"], each["last"], each["reach"]) for each in places} == wanted
 
@@ -42,7 +43,7 @@ def test_of_the_entries_of_one_size_those_are_chosen_that_claim_a_tag_or_may_lie
     table = write_range([(path.encode(), entry.value) for path, entry in zip(paths, entries, strict=True)])
     (tmp_path / "_lakefs").mkdir()
     (tmp_path / "_lakefs" / table.id).write_bytes(table.data)
-    work = RangePaths(LocalConfig(str(tmp_path)), "_lakefs", NAMESPACE)
+    work = RangePaths(MetadataFiles(LocalConfig(str(tmp_path)), "_lakefs"), NAMESPACE)
     of_tag = {"range_id": table.id, "count": 5_000, "size": 7, "rank": 3, "which": OF_TAG, "e_tag": "b" * 32}
     away = of_tag | {"which": AWAY, "e_tag": None}
 
