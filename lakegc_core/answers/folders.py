@@ -57,7 +57,7 @@ def folders_of(
         return Folders((), rows_of_feeds(spark, [], shape), 0)
     chosen, unread = _chosen(spark, context, question, ranges)
     tasks = 4 * spark_width(spark)
-    found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, _Entries(reading(context, "")))
+    found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, _Entries(reading(context)))
     entries = aside.put(FOLDER, found, _ROWS)
     names = _largest(spark, entries)
     make = _Numbered(names, numbers_in(shape), numbers_in(shape)[question.columns.index(FOLDER)])

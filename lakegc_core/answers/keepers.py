@@ -18,21 +18,28 @@ from lakegc_core.answers import standing
 from lakegc_core.answers.counting import Group, grouped, numbers_in, rows_schema
 from lakegc_core.answers.folders import folders_of
 from lakegc_core.answers.question import Question, ask_of_commits, fields_of
-from lakegc_core.answers.scratch import scratch, writing_to
+from lakegc_core.answers.scratch import scratch
 from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer, layers_of, restored_since
 from lakegc_core.marks.ledger import journals
 from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.scenarios import NEVER, Columns
-from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA, RangeReader, reading
+from lakegc_core.references.ranges.range_files import (
+    INDEX,
+    INDEX_SCHEMA,
+    RANGES,
+    RANGES_SCHEMA,
+    RangeReader,
+    reading,
+    writing,
+)
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, runs_here
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import only, partitions_for, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Names, Source, Wanted, read_named
-from lakegc_core.tables.parts import parts_of, spark_width, tasks_for
+from lakegc_core.tables.parts import spark_width, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +146,7 @@ def _ranges(
 
     tasks = tasks_for(metaranges.rows, 64, 4 * spark_width(spark))
     shape = pa.schema([*_RANGE, *fields_of(question)])
-    read = Mapped(metaranges.frame(spark).repartition(tasks), shape, _RangesOf(reading(context, ""), shape))
+    read = Mapped(metaranges.frame(spark).repartition(tasks), shape, _RangesOf(reading(context), shape))
     how = [F.min("count").alias("count"), F.max("most").alias("most")]
     how += [F.min(name).alias(name) for name in ("min_key", "max_key", *numbers_in(shape))]
     return aside.put(RANGES, read.as_frame().groupBy("range_id").agg(*how), shape)
@@ -181,11 +188,9 @@ def _index_read(
         count = unknown.count()
     if not count:
         return Dataset(INDEX_SCHEMA)
-    out = aside.below(_READ)
     tasks = tasks_for(count, 32, 8 * spark_width(spark))
-    results = run_on_rows(unknown.repartition(tasks), reading(writing_to(aside, context), out.path).ranges)
-    parts = parts_of(results, [Stage.COMMITTED_ADDRESSES, INDEX, ELSEWHERE, RANGES])[INDEX]
-    return out.dataset(INDEX, parts, INDEX_SCHEMA)
+    work = writing(context, aside.below(_READ))
+    return work.datasets(run_on_rows(unknown.repartition(tasks), work.ranges))[INDEX]
 
 
 def _rows_of_index(spark: SparkSession, question: Question, ranges: Dataset, index: Dataset) -> Mapped:

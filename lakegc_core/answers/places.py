@@ -98,7 +98,7 @@ class Search:
         """The metaranges of all commits that hold a range among the hits: HOLDING_SCHEMA."""
         if not hits.rows:
             return Dataset(HOLDING_SCHEMA)
-        task = _Holding(reading(self.context, ""), hits, self.aside)
+        task = _Holding(reading(self.context), hits, self.aside)
         return self._written(HOLDING, self.workers.run_on_values(self._metaranges, task), HOLDING_SCHEMA)
 
     def _written(self, name: str, results: Sequence[Json], schema: pa.Schema) -> Dataset:
@@ -106,7 +106,7 @@ class Search:
         return self.aside.dataset(name, parts_of(results, [name])[name], schema)
 
     def _entries(self, wish: Wish) -> _Entries:
-        return _Entries(reading(self.context, ""), wish, self.context.namespace, self.aside)
+        return _Entries(reading(self.context), wish, self.context.namespace, self.aside)
 
     @property
     def _retained(self) -> Column:

@@ -10,12 +10,11 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 
 from lakegc_core import clock
 from lakegc_core.errors import LakegcError, StoreError
-from lakegc_core.marks.context import MarkContext, RepositoryContext
+from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.names import FAILED
 from lakegc_core.store.base import Store, connect
 from lakegc_core.store.local import LocalConfig
@@ -24,12 +23,6 @@ from lakegc_core.tables.dataset import DatasetFolder
 FOLDER = "answers"
 _KEPT = timedelta(days=1)  # no answer takes so long: older folders are of questions that were broken off
 _BATCH = 1000
-
-
-def writing_to(aside: DatasetFolder, context: MarkContext) -> MarkContext:
-    """The mark for functions that write to its workspace: they write to the store of `aside`. Its artifacts cannot be
-    read so."""
-    return replace(context, workspace=aside.config)
 
 
 @contextmanager

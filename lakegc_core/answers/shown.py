@@ -47,7 +47,7 @@ def shown_by(
         return {}
     ids = pa.table({"metarange_id": pa.array(wanted, pa.string())}, schema=pa.schema([_HELD.field(0)]))
     frame = spark.createDataFrame(ids).repartition(tasks_for(len(wanted), 16, 4 * spark_width(spark)))
-    held = Mapped(frame, _HELD, _RangesHeld(reading(context, ""))).as_frame()
+    held = Mapped(frame, _HELD, _RangesHeld(reading(context))).as_frame()
     feeds = [
         feed
         for layer in layers

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.answers.scratch import writing_to
 from lakegc_core.inventory.carried import OBJECTS_SCHEMA, find
 from lakegc_core.judging.reasons import Judge
 from lakegc_core.marks.context import MarkContext
@@ -50,7 +49,7 @@ def objects_of(
     """The objects (SCHEMA) that the mark listed and no sweep has deleted since. `layers`: the mark and those that it
     rests on; `commits`: all, in the folder OTHERS of `aside`."""
     own = layers[0]
-    held = held_by_path(spark, writing_to(aside, context), commits, aside)
+    held = held_by_path(spark, context, commits, aside)
     keepers = {
         _STAGED: own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA),
         Reason.HELD: held.addresses,

@@ -9,7 +9,7 @@ from lakegc_core.store.base import StoreConfig, connect
 
 @dataclass(frozen=True)
 class MetadataFiles:
-    """The ranges and metaranges that lie in a namespace; a picklable value that tasks carry.
+    """The ranges and metaranges that lie in a namespace.
 
     `data`: the store, rooted at the namespace. `prefix`: the folder in it, as the header of the mark has it.
     """

@@ -263,4 +263,4 @@ class _Search:
 
     @property
     def _old(self) -> OldRanges:
-        return OldRanges(reading(self.context, ""))
+        return OldRanges(reading(self.context))

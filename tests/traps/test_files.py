@@ -13,7 +13,8 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.references.ranges.range_files import RangeReader
+from lakegc_core.references.ranges.range_files import RangeWriter, writing
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_sandbox import Layout, Repository
 from lakegc_sandbox.files.graveler_writer import write_range
 from tests.support.lake import lake
@@ -25,7 +26,7 @@ class Files:
 
     metarange: Path
     range: Path
-    work: RangeReader
+    work: RangeWriter
     repository: Repository
     said: dict[str, object]  # what the metarange says of the range
 
@@ -33,7 +34,7 @@ class Files:
         """Read one of the two, to the end."""
         if kind == "metarange":
             batch = pa.RecordBatch.from_pylist([{"metarange_id": self.metarange.name}])
-            assert sum(found.num_rows for found in self.work.metaranges(iter([batch]))) > 1
+            assert sum(found.num_rows for found in self.work.reader.metaranges(iter([batch]))) > 1
         else:
             batch = pa.RecordBatch.from_pylist([self.said | {"references": 1, "most": self.said["count"]}])
             assert list(self.work.ranges(iter([batch])))
@@ -49,7 +50,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
         metarange = home / repository.commit("main", "three").meta_range_id
         (said,) = graveler.read_metarange(metarange.read_bytes()).to_pylist()
         context = served.begin("lake", "m1")
-        work = RangeReader(context.metadata, context.workspace, "here", context.namespace, "m1")
+        work = writing(context, DatasetFolder(context.workspace, "here"))
         yield Files(metarange, home / said["range_id"], work, repository, said)
 
 

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Json, Stage
@@ -25,25 +24,24 @@ from lakegc_core.policy.facts import ChangedFacts
 from lakegc_core.references.ranges.range_files import (
     CHECKSUMS,
     CHECKSUMS_SCHEMA,
-    DROPPED,
-    INDEX,
     METARANGES,
     METARANGES_SCHEMA,
     RANGES,
     RANGES_SCHEMA,
     RangeReader,
+    RangeWriter,
     check_metaranges,
     check_references,
     reading,
     sum_metaranges,
-    sum_ranges,
     summary,
+    writing,
 )
 from lakegc_core.spark.session import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.parts import PartWriter, part_results, parts_of, spark_width, tasks_for
+from lakegc_core.tables.parts import spark_width, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,15 +95,17 @@ def read_changes(
     retained now. `expected`: how many distinct metaranges they have.
     """
     metaranges = _read_metaranges(spark, context, layers, commits, out, expected)
-    checksums = metaranges[CHECKSUMS].parts
+    checksums = metaranges[CHECKSUMS]
     check_metaranges(checksums, expected)
-    results = _read_ranges(spark, context, layers, metaranges, out)
-    parts = parts_of(results, [Stage.COMMITTED_ADDRESSES, INDEX, ELSEWHERE, RANGES, DROPPED])
-    read = summary(checksums, parts[RANGES], parts)
+    work = writing(context, out)
+    results = _read_ranges(spark, context, layers, metaranges, work)
+    datasets = work.datasets(results)
+    read = summary(checksums, datasets)
     check_references(read)
     added, dropped = (sum(each[name] for each in results if name in each) for name in (_ADDED, _GONE))
     facts = ChangedFacts(**read.as_json(), ranges_added=added, ranges_dropped=dropped)
-    return StageOutput({**parts, METARANGES: metaranges[METARANGES].parts, CHECKSUMS: checksums}, facts)
+    datasets |= {METARANGES: metaranges[METARANGES], CHECKSUMS: checksums}
+    return StageOutput({name: dataset.parts for name, dataset in datasets.items()}, facts)
 
 
 def _read_metaranges(
@@ -124,7 +124,7 @@ def _read_metaranges(
     width = spark_width(spark)
     tasks = width if layers else tasks_for(expected, 64, 4 * width)
     partitions = _partitions(context, feeds, tasks)
-    rows = gather(spark, feeds, _NAMED, _Comparing(reading(context, out.path)), _READ, partitions)
+    rows = gather(spark, feeds, _NAMED, _Comparing(reading(context)), _READ, partitions)
     schemas = {METARANGES: METARANGES_SCHEMA, _FORMER: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}
     return out.divide(rows, schemas, _split_metaranges, sum_metaranges)
 
@@ -176,7 +176,7 @@ def _read_ranges(
     context: MarkContext,
     layers: Sequence[Layer],
     metaranges: Mapping[str, Dataset],
-    out: DatasetFolder,
+    work: RangeWriter,
 ) -> list[Json]:
     """Tell every range that is held now or was before apart: held still, added, dropped; read those that changed."""
     columns = ("range_id", "min_key", "max_key", "count")
@@ -190,7 +190,7 @@ def _read_ranges(
     partitions = _partitions(context, feeds, tasks_for(changed, 32, 4 * spark_width(spark)))
     judge = _Judging(tuple(layer.mark_id for layer in layers))
     judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions)
-    return run_on_rows(judged, _ChangedRanges(reading(context, out.path)))
+    return run_on_rows(judged, _ChangedRanges(work))
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class _ChangedRanges:
     a range protects.
     """
 
-    work: RangeReader
+    work: RangeWriter
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         rows = pa.Table.from_batches(batches, _JUDGED)
@@ -212,10 +212,7 @@ class _ChangedRanges:
                 "counts of references do not add up. This mark cannot rest on it. Make a new mark: it will be a clean "
                 "one."
             )
-        still = PartWriter(self.work.artifacts, f"{self.work.folder}/{RANGES}", RANGES_SCHEMA, sum_ranges)
-        for batch in judged[RANGES].to_batches():
-            still.write(batch)
-        yield from part_results(RANGES, still.close())
+        yield from self.work.held_still(judged[RANGES])
         for name, task in ((_ADDED, self.work.ranges), (_GONE, self.work.dropped)):
             yield {name: len(judged[name])}
             yield from task(iter(judged[name].to_batches()))

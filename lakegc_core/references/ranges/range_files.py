@@ -23,9 +23,10 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.base import connect
+from lakegc_core.tables.dataset import Dataset, DatasetFolder, Summarise
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
-from lakegc_core.tables.parts import Part, PartWriter, part_results, rows_of
+from lakegc_core.tables.parts import PartWriter, part_results, parts_of
 
 METARANGES = "metaranges"
 CHECKSUMS = "checksums"
@@ -65,6 +66,16 @@ INDEX_SCHEMA = pa.schema(
 ADDRESSES_SCHEMA = pa.schema([ENTRIES_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
 
 
+_SCHEMAS = {
+    Stage.COMMITTED_ADDRESSES: ENTRIES_SCHEMA,
+    INDEX: INDEX_SCHEMA,
+    ELSEWHERE: ELSEWHERE_SCHEMA,
+    RANGES: RANGES_SCHEMA,
+    DROPPED: ADDRESSES_SCHEMA,
+}
+"""The datasets that are written of ranges."""
+
+
 def split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
     """Rows of metaranges as they are read, and of them those that say how much a metarange holds."""
     return {METARANGES: table, CHECKSUMS: table.filter(pc.equal(table["range_id"], ""))}
@@ -93,13 +104,10 @@ _Found = tuple[list[str], pa.Table, list[int]]  # ids, rows of all, how many of 
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads metadata files of the namespace, and writes what they hold into parts below `folder`."""
+    """Reads ranges and metaranges of a namespace, whole or an error."""
 
     files: MetadataFiles
-    artifacts: StoreConfig
-    folder: str
     namespace: Namespace
-    mark_id: str
 
     def metaranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read each metarange (column metarange_id): one row that counts its ranges, and one row a range."""
@@ -113,45 +121,7 @@ class RangeReader:
         for own, ranges, counts in self._read("Metarange", told, graveler.read_metaranges):
             yield _metarange_rows(own, ranges, counts)
 
-    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        """Read every range of the batches and write what it protects."""
-        addresses = PartWriter(self.artifacts, f"{self.folder}", ENTRIES_SCHEMA)
-        index = PartWriter(self.artifacts, f"{self.folder}/{INDEX}", INDEX_SCHEMA)
-        elsewhere = PartWriter(self.artifacts, f"{self.folder}/{ELSEWHERE}", ELSEWHERE_SCHEMA, sum_authorities)
-        ranges = PartWriter(self.artifacts, f"{self.folder}/{RANGES}", RANGES_SCHEMA, sum_ranges)
-        for batch in batches:
-            for each in batch.to_pylist():
-                if each["count"] != each["most"]:
-                    raise CorruptFileError(
-                        f"Two metaranges disagree on range {each['range_id']}: {each['count']:,} and "
-                        f"{each['most']:,} entries."
-                    )
-            for read_ids, entries, counts in self._entries(batch.to_pylist()):
-                for rows in protected_rows(self.namespace, read_ids, counts, entries).to_batches():
-                    addresses.write(rows)
-                    index.write(_indexed(rows))
-                for rows in elsewhere_rows(self.namespace, read_ids, counts, entries).to_batches():
-                    elsewhere.write(rows)
-            own = {name: batch.column(name) for name in ("range_id", "references", "count")}
-            own["read_in"] = pa.repeat(self.mark_id, batch.num_rows)
-            ranges.write(pa.RecordBatch.from_pydict(own, schema=RANGES_SCHEMA))
-        yield from part_results(Stage.COMMITTED_ADDRESSES, addresses.close())
-        yield from part_results(INDEX, index.close())
-        yield from part_results(ELSEWHERE, elsewhere.close())
-        yield from part_results(RANGES, ranges.close())
-
-    def dropped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        """Read ranges (range_id, count) that nothing refers to any more, and write the addresses that they held."""
-        writer = PartWriter(self.artifacts, f"{self.folder}/{DROPPED}", ADDRESSES_SCHEMA)
-        for batch in batches:
-            told = [each | {"min_key": None, "max_key": None} for each in batch.to_pylist()]
-            for read_ids, entries, counts in self._entries(told):
-                for rows in protected_rows(self.namespace, read_ids, counts, entries).to_batches():
-                    columns = [rows["address"], pa.array(hash_strings(rows["address"]))]
-                    writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
-        yield from part_results(DROPPED, writer.close())
-
-    def _entries(self, wanted: Sequence[Json]) -> Iterator[_Found]:
+    def entries(self, wanted: Sequence[Json]) -> Iterator[_Found]:
         """The entries of ranges. `wanted` says range_id, count, min_key and max_key of each."""
         # The id too: another range of the same paths would have the same count and keys.
         told = [graveler.Expected(each["range_id"], each["count"], each["min_key"], each["max_key"]) for each in wanted]
@@ -210,6 +180,71 @@ class RangeReader:
         )
 
 
+@dataclass(frozen=True)
+class RangeWriter:
+    """Reads ranges, and writes what they hold into datasets of `out`, as those that mark `mark_id` read."""
+
+    reader: RangeReader
+    out: DatasetFolder
+    mark_id: str
+
+    def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        """Read every range of the batches and write what it protects."""
+        addresses = self._writer("", ENTRIES_SCHEMA)
+        index = self._writer(INDEX, INDEX_SCHEMA)
+        elsewhere = self._writer(ELSEWHERE, ELSEWHERE_SCHEMA, sum_authorities)
+        ranges = self._writer(RANGES, RANGES_SCHEMA, sum_ranges)
+        for batch in batches:
+            for each in batch.to_pylist():
+                if each["count"] != each["most"]:
+                    raise CorruptFileError(
+                        f"Two metaranges disagree on range {each['range_id']}: {each['count']:,} and "
+                        f"{each['most']:,} entries."
+                    )
+            for read_ids, entries, counts in self.reader.entries(batch.to_pylist()):
+                for rows in protected_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
+                    addresses.write(rows)
+                    index.write(_indexed(rows))
+                for rows in elsewhere_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
+                    elsewhere.write(rows)
+            own = {name: batch.column(name) for name in ("range_id", "references", "count")}
+            own["read_in"] = pa.repeat(self.mark_id, batch.num_rows)
+            ranges.write(pa.RecordBatch.from_pydict(own, schema=RANGES_SCHEMA))
+        yield from part_results(Stage.COMMITTED_ADDRESSES, addresses.close())
+        yield from part_results(INDEX, index.close())
+        yield from part_results(ELSEWHERE, elsewhere.close())
+        yield from part_results(RANGES, ranges.close())
+
+    def dropped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        """Read ranges (range_id, count) that nothing refers to any more, and write the addresses that they held."""
+        writer = self._writer(DROPPED, ADDRESSES_SCHEMA)
+        for batch in batches:
+            wanted = [each | {"min_key": None, "max_key": None} for each in batch.to_pylist()]
+            for read_ids, entries, counts in self.reader.entries(wanted):
+                for rows in protected_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
+                    columns = [rows["address"], pa.array(hash_strings(rows["address"]))]
+                    writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
+        yield from part_results(DROPPED, writer.close())
+
+    def held_still(self, rows: pa.Table) -> Iterator[Json]:
+        """Write ranges (RANGES_SCHEMA) that need not be read."""
+        writer = self._writer(RANGES, RANGES_SCHEMA, sum_ranges)
+        for batch in rows.to_batches():
+            writer.write(batch)
+        yield from part_results(RANGES, writer.close())
+
+    def datasets(self, results: Sequence[Json]) -> dict[str, Dataset]:
+        """The datasets that the results of tasks tell of."""
+        parts = parts_of(results, _SCHEMAS)
+        return {
+            name: self.out.dataset("" if name == Stage.COMMITTED_ADDRESSES else name, parts[name], schema)
+            for name, schema in _SCHEMAS.items()
+        }
+
+    def _writer(self, name: str, schema: pa.Schema, summarise: Summarise | None = None) -> PartWriter:
+        return PartWriter(self.out.config, self.out.at(name), schema, summarise)
+
+
 def by_reading(rows: pa.RecordBatch) -> np.ndarray:
     """The keys of RANGES rows: of each range and the mark that read it."""
     return reading_keys(rows["range_id"], rows["read_in"])
@@ -247,34 +282,31 @@ def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([rows["range_id"], hashes, rows["size"]], schema=INDEX_SCHEMA)
 
 
-def total(parts: Sequence[Part], name: str) -> int:
-    """The sum of a total over parts."""
-    return sum(part.sums.get(name, 0) for part in parts)
-
-
-def check_metaranges(checksums: Sequence[Part], expected: int) -> None:
+def check_metaranges(checksums: Dataset, expected: int) -> None:
     """IncompleteError unless each retained metarange has its row."""
-    rows = rows_of(checksums)
-    if rows != expected:
-        raise IncompleteError(f"{expected:,} metaranges are retained, {rows:,} were read. Run the mark again.")
+    if checksums.rows != expected:
+        raise IncompleteError(
+            f"{expected:,} metaranges are retained, {checksums.rows:,} were read. Run the mark again."
+        )
 
 
-def summary(checksums: Sequence[Part], ranges: Sequence[Part], parts: Mapping[str, Sequence[Part]]) -> ReadFacts:
+def summary(checksums: Dataset, read: Mapping[str, Dataset]) -> ReadFacts:
     """Facts of what was read, for guards and people: what metaranges say, and what ranges stand for.
 
-    `parts`: of the addresses that were read, and of their index. IncompleteError unless each address is in it.
+    `read`: the ranges that were read, their addresses, and the index of these. IncompleteError unless each address is
+    in the index.
     """
-    addresses, indexed = (rows_of(parts[name]) for name in (Stage.COMMITTED_ADDRESSES, INDEX))
+    ranges, addresses, indexed = read[RANGES], read[Stage.COMMITTED_ADDRESSES].rows, read[INDEX].rows
     if addresses != indexed:
         raise IncompleteError(f"{addresses:,} addresses were read, and {indexed:,} indexed. Run the mark again.")
     return ReadFacts(
-        metaranges=rows_of(checksums),
-        ranges=rows_of(ranges),
-        entries=total(ranges, "entries"),
-        references=total(checksums, "stated_ranges"),
-        references_read=total(ranges, "references"),
-        checksum=total(checksums, "checksum") % MODULUS,
-        checksum_read=total(ranges, "checksum") % MODULUS,
+        metaranges=checksums.rows,
+        ranges=ranges.rows,
+        entries=ranges.sum("entries"),
+        references=checksums.sum("stated_ranges"),
+        references_read=ranges.sum("references"),
+        checksum=checksums.sum("checksum") % MODULUS,
+        checksum_read=ranges.sum("checksum") % MODULUS,
         addresses=addresses,
     )
 
@@ -293,6 +325,11 @@ def check_references(facts: ReadFacts) -> None:
         )
 
 
-def reading(context: MarkContext, folder: str) -> RangeReader:
-    """A reader of the files of this mark's namespace, into parts below `folder`."""
-    return RangeReader(context.metadata, context.workspace, folder, context.namespace, context.header.mark_id)
+def reading(context: MarkContext) -> RangeReader:
+    """A reader of the files of this mark's namespace."""
+    return RangeReader(context.metadata, context.namespace)
+
+
+def writing(context: MarkContext, out: DatasetFolder) -> RangeWriter:
+    """A reader that writes what it reads for this mark into datasets of `out`."""
+    return RangeWriter(reading(context), out, context.header.mark_id)

@@ -30,10 +30,11 @@ from lakegc_core.references.ranges.range_files import (
     split_metaranges,
     sum_metaranges,
     summary,
+    writing,
 )
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.parts import parts_of, spark_width, tasks_for
+from lakegc_core.tables.parts import spark_width, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +63,7 @@ class ReadSince:
 
     @property
     def facts(self) -> ReadFacts:
-        return _summary(self.datasets)
+        return summary(self.datasets[CHECKSUMS], self.datasets)
 
     def add(self, found: Mapping[str, Dataset]) -> None:
         """Take over a reading that is whole."""
@@ -102,13 +103,9 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
         .join(many(held), "range_id", "left_anti")
         .repartition(context.settings.scale.range_num_partitions or tasks)
     )
-    parts = parts_of(run_on_rows(ranges, reading(context, out.path).ranges), [*_SCHEMAS])
-    read = {
-        name: out.dataset("" if name == Stage.COMMITTED_ADDRESSES else name, parts[name], _SCHEMAS[name])
-        for name in _SCHEMAS
-    }
-    read[CHECKSUMS] = found[CHECKSUMS]
-    _summary(read)
+    work = writing(context, out)
+    read = work.datasets(run_on_rows(ranges, work.ranges)) | {CHECKSUMS: found[CHECKSUMS]}
+    summary(found[CHECKSUMS], read)
     so_far.add(read)
     return read[Stage.COMMITTED_ADDRESSES]
 
@@ -118,15 +115,10 @@ def _read_metaranges(
 ) -> Mapping[str, Dataset]:
     """The ranges of so many metaranges, and their checksums. IncompleteError if they are not whole."""
     tasks = context.settings.scale.range_num_partitions or tasks_for(expected, 16, 4 * spark_width(spark))
-    rows = Mapped(unknown.repartition(tasks), METARANGES_SCHEMA, reading(context, out.path).metaranges)
+    rows = Mapped(unknown.repartition(tasks), METARANGES_SCHEMA, reading(context).metaranges)
     schemas = {METARANGES: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}
     found = out.divide(rows, schemas, split_metaranges, sum_metaranges)
-    check_metaranges(found[CHECKSUMS].parts, expected)
+    check_metaranges(found[CHECKSUMS], expected)
     if found[METARANGES].sum("ranges") != found[CHECKSUMS].sum("stated_ranges"):
         raise IncompleteError("Metaranges hold fewer ranges than they say. Run the sweep again.")
     return found
-
-
-def _summary(datasets: Mapping[str, Dataset]) -> ReadFacts:
-    parts = {name: dataset.parts for name, dataset in datasets.items()}
-    return summary(parts[CHECKSUMS], parts[RANGES], parts)

@@ -74,7 +74,7 @@ def read_held(spark: SparkSession, context: MarkContext, heads: BranchHeads, out
     held = known[_HELD]
     if new.rows:
         rows = new.frame(spark).repartition(context.settings.scale.range_num_partitions or 2 * spark_width(spark))
-        held += _divided(out, Mapped(rows, METARANGES_SCHEMA, reading(context, out.path).metaranges))[_HELD]
+        held += _divided(out, Mapped(rows, METARANGES_SCHEMA, reading(context).metaranges))[_HELD]
     counted = branches.groupBy("metarange_id").agg(F.count("*").alias("branches"))
     ranges = (
         held.frame(spark, *METARANGES_SCHEMA.names[:-1])

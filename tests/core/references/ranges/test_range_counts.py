@@ -20,8 +20,9 @@ from lakegc_core.references.ranges.range_counts import (
     _Counted,
     _Judging,
 )
-from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, RangeReader
+from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, RangeReader, RangeWriter
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.dataset import DatasetFolder
 
 ID = "a" * 64
 Said = dict[str, Any]
@@ -44,8 +45,8 @@ def judged(*said: Said) -> pa.Table:
 
 def changing(folder: Path) -> _ChangedRanges:
     home = LocalConfig(str(folder))
-    reading = RangeReader(MetadataFiles(home, "_lakefs"), home, "here", Namespace("s3://bucket/lake"), "m3")
-    return _ChangedRanges(reading)
+    reader = RangeReader(MetadataFiles(home, "_lakefs"), Namespace("s3://bucket/lake"))
+    return _ChangedRanges(RangeWriter(reader, DatasetFolder(home, "here"), "m3"))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from lakegc_core.lakefs.files.sstable import read_table
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges import range_files
-from lakegc_core.references.ranges.range_files import INDEX, METARANGES_SCHEMA, RANGES, RangeReader
+from lakegc_core.references.ranges.range_files import INDEX, METARANGES_SCHEMA, RANGES, RangeReader, RangeWriter
 from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.hashing import hash_strings, sum_of
 from tests.support.replays import GOLDEN
 
@@ -36,9 +37,10 @@ def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(range_files, "_TOGETHER_BYTES", request.param)
 
 
-def work_on(lake: Path) -> RangeReader:
+def work_on(lake: Path) -> RangeWriter:
     home = LocalConfig(str(lake))
-    return RangeReader(MetadataFiles(home, "_lakefs"), home, "here", Namespace("s3://bucket/lake"), "m1")
+    reader = RangeReader(MetadataFiles(home, "_lakefs"), Namespace("s3://bucket/lake"))
+    return RangeWriter(reader, DatasetFolder(home, "here"), "m1")
 
 
 def metaranges_of(lake: Path) -> dict[str, list[dict[str, object]]]:
@@ -70,7 +72,7 @@ def some_ids(said: dict[str, list[dict[str, object]]]) -> Iterator[pa.RecordBatc
 @pytest.mark.usefixtures("together")
 def test_metaranges_give_one_row_that_counts_and_one_row_a_range(lake: Path) -> None:
     said = metaranges_of(lake)
-    batches = list(work_on(lake).metaranges(some_ids(said)))
+    batches = list(work_on(lake).reader.metaranges(some_ids(said)))
     assert all(batch.schema == METARANGES_SCHEMA for batch in batches)
     found: dict[str, list[dict[str, object]]] = {name: [] for name in said}
     for row in pa.Table.from_batches(batches).to_pylist():
@@ -115,7 +117,7 @@ def test_the_file_that_is_damaged_is_named_whatever_was_read_with_it(lake: Path,
             if kind == "Range":
                 list(work_on(lake).ranges(iter([wanted])))
             else:
-                list(work_on(lake).metaranges(some_ids(said)))
+                list(work_on(lake).reader.metaranges(some_ids(said)))
         file.write_bytes(whole)
     assert list(work_on(lake).ranges(iter([wanted])))
 
@@ -137,7 +139,7 @@ def test_two_files_that_were_exchanged_are_told_by_their_ids(lake: Path) -> None
     first.write_bytes(other)
     second.write_bytes(one)
     with pytest.raises(CorruptFileError, match=f"^Metarange {first.name}: .*it is not that file"):
-        list(work_on(lake).metaranges(some_ids(said)))
+        list(work_on(lake).reader.metaranges(some_ids(said)))
 
 
 class _Meeting(LocalStore):
@@ -174,7 +176,7 @@ def test_of_large_files_few_are_on_their_way(lake: Path, monkeypatch: pytest.Mon
     for bytes_in_flight, most in ((0, 1), (1 << 40, range_files._IN_FLIGHT)):
         monkeypatch.setattr(range_files, "_BYTES_IN_FLIGHT", bytes_in_flight)
         ahead, store.asked = [], 0
-        for given, (each, data) in enumerate(work_on(lake).fetched(told)):
+        for given, (each, data) in enumerate(work_on(lake).reader.fetched(told)):
             assert each is told[given] and data == (lake / "_lakefs" / str(each.id)).read_bytes()
             ahead.append(store.asked - given - 1)
         assert len(ahead) == len(told) and max(ahead[2:]) <= most - 1 + (most > 1)
