@@ -16,7 +16,7 @@ import dagster as dg
 from lakegc_core import pipeline
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
-from lakegc_core.marks.previous import newest_complete
+from lakegc_core.marks.shelf import Shelf
 from lakegc_core.names import Outcome
 from lakegc_core.pipeline import Review
 from lakegc_core.policy import guards
@@ -104,7 +104,7 @@ def _check(options: LakegcConfig, name: str) -> dg.AssetChecksDefinition:
 
 def newest_mark(opened: RepositoryContext) -> MarkContext:
     """The newest complete mark of a repository. MarkError if there is none."""
-    newest = newest_complete(opened, lambda header, mark: True)
+    newest = Shelf.of(opened).newest_complete(lambda header, each: True)
     if newest is None:
         raise MarkError(f"{opened.repository.id} has no complete mark. Launch gc_mark for it.")
     return open_mark(opened, newest.mark_id)

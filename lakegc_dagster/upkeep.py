@@ -13,9 +13,9 @@ from pydantic import Field
 from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
-from lakegc_core.marks.artifacts import retired_marks
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
+from lakegc_core.marks.shelf import retired_marks
 from lakegc_dagster import records, rounds
 from lakegc_dagster.answers import answers
 from lakegc_dagster.assets.backup import backup_place

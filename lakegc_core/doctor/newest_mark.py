@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from lakegc_core import clock
 from lakegc_core.doctor.finding import Finding, Level
-from lakegc_core.marks.artifacts import MarkArtifacts, strangers
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
+from lakegc_core.marks.shelf import strangers
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME
 from lakegc_core.sweep.authorize import judge

@@ -23,8 +23,9 @@ from lakegc_core.errors import (
     StoreError,
 )
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.marks.artifacts import HOME, marks
+from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.context import RepositoryContext, output_key
+from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Outcome
 from lakegc_core.policy.safety import Level as SafetyLevel
 from lakegc_core.store.base import Store, StoreConfig, connect

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import lakegc_core
 from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError
-from lakegc_core.marks.ids import check_mark_id, is_mark_id
+from lakegc_core.marks.ids import check_mark_id
 from lakegc_core.marks.json_files import decode, digest, encode, sealed, unsealed
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import F, read_facts
@@ -324,32 +324,6 @@ def read_once() -> Iterator[None]:
         yield
     finally:
         _seen.reset(token)
-
-
-def marks(config: StoreConfig, home: str = HOME) -> list[str]:
-    """The ids of the marks at a home, newest id first. Folders whose name is no mark id are passed over."""
-    return sorted(filter(is_mark_id, _folders(config, f"{home}/marks/")), reverse=True)
-
-
-def strangers(config: StoreConfig, home: str = HOME) -> list[str]:
-    """The folders among the marks at a home whose name is no mark id: copies by hand, and what other tools left."""
-    return sorted(name for name in _folders(config, f"{home}/marks/") if not is_mark_id(name))
-
-
-def _folders(config: StoreConfig, prefix: str) -> Iterator[str]:
-    for level in connect(config).list_level(prefix):
-        yield from (each.removeprefix(prefix).removesuffix("/") for each in level.prefixes)
-
-
-def retired_marks(config: StoreConfig, home: str = HOME) -> list[str]:
-    """The ids of the marks at a home of which only a record is left, newest id first. Other files are passed over."""
-    names = (
-        key.rpartition("/")[2]
-        for level in connect(config).list_level(f"{home}/{RETIRED}/")
-        for key in level.objects["address"].to_pylist()
-    )
-    found = [name.removesuffix(".json") for name in names if name.endswith(".json")]
-    return sorted(filter(is_mark_id, found), reverse=True)
 
 
 def _unsealed(manifest: Manifest) -> dict[str, Any]:

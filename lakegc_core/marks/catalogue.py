@@ -10,9 +10,9 @@ from typing import Any
 from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
-from lakegc_core.marks.artifacts import Header, MarkArtifacts, marks, retired_marks
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.previous import newest_complete
+from lakegc_core.marks.shelf import Shelf, retired_marks
 from lakegc_core.marks.sweeps import sweeps_of
 from lakegc_core.names import COMPLETE, STAGES, SWEPT, Stage
 from lakegc_core.policy import safety
@@ -43,7 +43,7 @@ def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
 def own_marks(context: RepositoryContext) -> list[dict[str, Any]]:
     """The marks of lakegc's own, newest first. Asks nothing of the store but their small files."""
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        own = list(pool.map(lambda mark_id: _own(context.artifacts(mark_id)), marks(context.workspace, context.home)))
+        own = list(pool.map(_own, [each.mark for each in Shelf.of(context)]))
     gone = set(retired_marks(context.workspace, context.home))
     own = [mark for mark in own if mark["state"] != "not begun" or mark["mark_id"] not in gone]
     return sorted(own, key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
@@ -51,11 +51,8 @@ def own_marks(context: RepositoryContext) -> list[dict[str, Any]]:
 
 def newest_mark(context: RepositoryContext) -> MarkArtifacts | None:
     """The newest complete mark of lakegc's own of this repository where it lies now."""
-
-    def is_of_this(header: Header, mark: MarkArtifacts) -> bool:
-        return (header.repository, header.storage_namespace) == (context.repository.id, context.namespace.uri)
-
-    return newest_complete(context, is_of_this)
+    place = (context.repository.id, context.namespace.uri)
+    return Shelf.of(context).newest_complete(lambda mark, each: (mark.repository, mark.storage_namespace) == place)
 
 
 def newest_to_sweep(context: RepositoryContext) -> str | None:

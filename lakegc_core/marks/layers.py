@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from lakegc_core.clock import APART
 from lakegc_core.errors import LakegcError, MarkError
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest, MarkArtifacts, facts_of, marks
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest, MarkArtifacts, facts_of
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.previous import findings_before
+from lakegc_core.marks.shelf import Shelf
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.tables.dataset import Dataset
@@ -95,11 +96,10 @@ def is_little(mark: MarkArtifacts) -> bool:
 def will_be_little(context: MarkContext) -> bool:
     """Whether a mark that begins now will most likely be little work, as far as one look at the newest of the others
     tells: it will rest on them, or the namespace holds little. Only how Spark is started hangs on it."""
-    earlier = (each for each in marks(context.workspace, context.home) if each != context.header.mark_id)
-    newest = next(earlier, None)
-    if newest is None:
+    earlier = (each.mark for each in Shelf.of(context) if each.mark_id != context.header.mark_id)
+    mark = next(earlier, None)
+    if mark is None:
         return False
-    mark = context.artifacts(newest)
     try:
         if mark.manifest(_LAST) is None:
             return False
@@ -182,7 +182,7 @@ class Restore:
 
 def restored_since(context: RepositoryContext, moment: float) -> Restore | None:
     """The last time that objects were brought back since then. An hour more for clocks that differ."""
-    every = (Restore(each, restored_at(context.artifacts(each))) for each in marks(context.workspace, context.home))
+    every = (Restore(each.mark_id, restored_at(each.mark)) for each in Shelf.of(context))
     last = max(every, key=lambda each: each.at, default=None)
     return last if last is not None and last.at >= moment - APART else None
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
-from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts, marks
+from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, encode
+from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
 from lakegc_core.names import Json, Stage
 from lakegc_core.store.base import Store, connect
@@ -75,16 +76,16 @@ class Records:
 
 def journals(context: RepositoryContext, since: float) -> Iterator[Record]:
     """The journals of all sweeps of marks that stand, without sweeps that were over by then (unix seconds)."""
-    for mark_id in marks(context.workspace, context.home):
-        yield from (record for record in _journals_of(context.artifacts(mark_id), since) if record.rows.parts)
+    for each in Shelf.of(context):
+        yield from (record for record in _journals_of(each.mark, since) if record.rows.parts)
 
 
 def records_of(context: RepositoryContext, since: float = 0.0) -> Records:
     """Every record of the repository, also of its retired marks. `since`: without sweeps that were over by then (unix
     seconds), and without retired marks, none of which was swept since. What does not read of a mark is passed over."""
     found: list[Record] = []
-    for mark_id in marks(context.workspace, context.home):
-        found += (record for record in _of_mark(context.artifacts(mark_id), since) if record.rows.parts)
+    for each in Shelf.of(context):
+        found += (record for record in _of_mark(each.mark, since) if record.rows.parts)
     if not since:
         here = {_name_of(record) for record in found}
         found += (record for record in _kept(context) if _name_of(record) not in here)

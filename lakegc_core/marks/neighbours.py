@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.models import Repository
-from lakegc_core.marks.artifacts import HOME, Header, MarkArtifacts, marks
+from lakegc_core.marks.artifacts import HOME, Header, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext, workspace_at
+from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts, read_facts
 from lakegc_core.policy.namespace import Namespace

@@ -9,8 +9,8 @@ next call if this one broke off. Data, rules, rescues and lakeFS's own lists of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
 
 import pyarrow.compute as pc
 
@@ -18,20 +18,19 @@ from lakegc_core import clock
 from lakegc_core.clock import APART
 from lakegc_core.errors import MarkError, SettingsError, StoreError
 from lakegc_core.marks import lease
-from lakegc_core.marks.artifacts import MarkArtifacts, marks, retired_marks
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import keep_records
-from lakegc_core.marks.previous import asked_at, check_clock, read_at, series_of, unreadable_until
+from lakegc_core.marks.previous import read_at, series_of
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
+from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
 from lakegc_core.marks.sweeps import files_of, sweeps_of
 from lakegc_core.names import FAILED, Json, Outcome, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
-
-T = TypeVar("T")
 
 _DAY = 86_400.0
 _NEVER_BEGUN = "never begun: its folder holds no header. Look what lies there"
@@ -40,7 +39,7 @@ _BATCH = 1_000  # keys a request
 
 
 @dataclass(frozen=True)
-class Standing:
+class OldMark:
     """A mark as retirement sees it. Times are unix seconds."""
 
     mark_id: str
@@ -89,7 +88,7 @@ def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool
         return _retire(context, wanted, held, dry_run=False)
 
 
-def reasons_to_keep(every: Sequence[Standing], keep: int, now: float) -> dict[str, str]:
+def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str, str]:
     """Why each mark that must stay stays, by id; the others may be retired. Pure.
 
     The newest complete mark of a series carries what is known of every object; one that read after it keeps findings
@@ -104,7 +103,7 @@ def reasons_to_keep(every: Sequence[Standing], keep: int, now: float) -> dict[st
     knowing = {mark.storage_namespace: mark.mark_id for mark in complete if mark.heads_known}
     least_age = safety.RETIREMENT.total_seconds()
 
-    def reason(mark: Standing) -> str:
+    def reason(mark: OldMark) -> str:
         if mark.trouble:
             return mark.trouble
         if now - max(mark.started_at, mark.asked_at) < least_age:
@@ -144,15 +143,15 @@ def list_retired(context: RepositoryContext) -> list[Json]:
 
 def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:
     gone = retired_marks(context.workspace, context.home)
-    ids = marks(context.workspace, context.home)
-    standing = {mark_id: _standing(context, mark_id) for mark_id in ids}
-    found = [mark for mark in standing.values() if mark is not None]
-    left_over = [mark_id for mark_id in ids if standing[mark_id] is None and mark_id in gone]
+    shelf = Shelf.of(context, safety.level(context.policy.safety or safety.FULL.name))
+    found = [_old_mark(each) for each in shelf if each.is_begun]
+    never_begun = [each.mark_id for each in shelf if not each.is_begun]
+    left_over = [mark_id for mark_id in never_begun if mark_id in gone]
     since = max((mark.started_at for mark in found if mark.read_at is not None), default=0.0)
     # The next mark has to know that objects of a retired one were brought back.
     left_over = [each for each in left_over if restored_at(context.artifacts(each)) < since - APART or not since]
     kept = reasons_to_keep(found, keep, clock.now().timestamp())
-    kept |= {mark_id: _NEVER_BEGUN for mark_id in ids if standing[mark_id] is None and mark_id not in gone}
+    kept |= {mark_id: _NEVER_BEGUN for mark_id in never_begun if mark_id not in gone}
     retired: dict[str, Json] = {}
     count = size = 0
     for mark in reversed(found):  # oldest ids first
@@ -177,34 +176,28 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
     return Retirement(context.repository.id, retired, kept, count, size, dry_run)
 
 
-def _standing(context: RepositoryContext, mark_id: str) -> Standing | None:
-    """How a mark stands; None where a folder holds no header. One whose clock was wrong counts as one that does not
-    read."""
-    mark = context.artifacts(mark_id)
-    try:
-        header = mark.header()
-        if header is None:
-            return None
-        check_clock(mark, safety.level(context.policy.safety or safety.FULL.name))
-        complete = mark.manifest(Stage.EXPIRED_ADDRESSES) is not None
-        return Standing(
-            mark_id=mark.mark_id,
-            started_at=header.started_at,
-            asked_at=asked_at(mark),
-            read_at=read_at(mark) if complete else None,
-            series=series_of(header),
-            storage_namespace=header.storage_namespace,
-            heads_known=mark.manifest(Stage.RETENTION_COMMITS) is not None
-            and not mark.facts(CommitsFacts).former_heads_unknown,
-            rests_on=tuple(rests_on(mark)),
-            touched_at=max(_swept_at(mark), restored_at(mark)),
-            trouble=_trouble(mark),
-            is_open=_is_to_be_closed(mark),
-        )
-    except MarkError:
-        # It may have asked lakeFS, and been swept, as long as it was written to.
-        until = unreadable_until(mark)
-        return Standing(mark.mark_id, asked_at=until, touched_at=until, trouble=_trouble_of_unreadable(mark))
+def _old_mark(each: Standing) -> OldMark:
+    """How a mark that was begun stands. One whose clock was wrong counts as one that does not read."""
+    mark, header = each.mark, each.header
+    if header is not None and each.fault is None:
+        with suppress(MarkError):
+            return OldMark(
+                mark_id=mark.mark_id,
+                started_at=header.started_at,
+                asked_at=each.asked_until,
+                read_at=read_at(mark) if each.is_complete else None,
+                series=series_of(header),
+                storage_namespace=header.storage_namespace,
+                heads_known=mark.manifest(Stage.RETENTION_COMMITS) is not None
+                and not mark.facts(CommitsFacts).former_heads_unknown,
+                rests_on=tuple(rests_on(mark)),
+                touched_at=max(_swept_at(mark), restored_at(mark)),
+                trouble=_trouble(mark),
+                is_open=_is_to_be_closed(mark),
+            )
+    # It may have asked lakeFS, and been swept, as long as it was written to.
+    until = unreadable_until(mark)
+    return OldMark(mark.mark_id, asked_at=until, touched_at=until, trouble=_trouble_of_unreadable(mark))
 
 
 def _swept_at(mark: MarkArtifacts) -> float:

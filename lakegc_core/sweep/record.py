@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, PreconditionFailedError, RefusedError
-from lakegc_core.marks.artifacts import FORMAT, marks
+from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import Kind, Records, records_of
+from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many, moment
@@ -162,7 +163,7 @@ class SweepRecord:
 
     def others_are_open(self) -> bool:
         """True if sweeps of other marks broke off: they may have deleted what no journal names."""
-        folders = (self._context.artifacts(each).folder for each in marks(self._context.workspace, self._context.home))
+        folders = (each.mark.folder for each in Shelf.of(self._context))
         names = (
             files_of(self._store, folder, number)
             for folder in folders

@@ -14,10 +14,10 @@ from typing import Any
 from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
-from lakegc_core.marks.artifacts import marks, retired_marks
 from lakegc_core.marks.catalogue import own_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.marks.retired_records import freed_by, restores_in
+from lakegc_core.marks.shelf import Shelf, retired_marks
 from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
 from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Json, Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts
@@ -82,9 +82,8 @@ def _retired(context: RepositoryContext, mark_id: str) -> Json | None:
 
 def _take_back(context: RepositoryContext, found: Sequence[Json]) -> None:
     """Subtract from what each sweep deleted what came back of it: by restores, and by what marks and sweeps saw."""
-    ids = marks(context.workspace, context.home)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        standing = dict(zip(ids, pool.map(lambda mark_id: restores_in(context.artifacts(mark_id)), ids), strict=True))
+        standing = dict(pool.map(lambda each: (each.mark_id, restores_in(each.mark)), Shelf.of(context)))
     back: dict[tuple[str, int], tuple[int, int]] = {}
     records = [each for mark in found for each in mark.pop("taken_back", ())]
     records += [each for mark in found for sweep in mark.get("swept", ()) for each in sweep.pop("taken_back")]

@@ -71,23 +71,23 @@ MARKS = (
         _PREVIOUS,
         (
             "a mark that broke off found nothing live",
-            "if asked_at(mark) >= read:",
-            "if asked_at(mark) >= read and mark.manifest(STAGES[-1]):",
+            "if each.asked_until < read:",
+            "if each.asked_until < read or each.is_unfinished:",
         ),
         (
             "a damaged mark in between found nothing live",
-            "if unreadable_until(mark) >= read:",
-            "if unreadable_until(mark) < 0:",
+            "if each.asked_until < read:",
+            "if each.asked_until < read or each.fault:",
         ),
         (
             "a mark that missed heads makes the next one forget them",
-            "            and not mark.facts(CommitsFacts).former_heads_unknown\n",
+            "            and not each.mark.facts(CommitsFacts).former_heads_unknown\n",
             "",
         ),
         (
             "a damaged mark after this one found nothing live",
-            "asked, complete = unreadable_until(mark), False",
-            "continue",
+            "for each in later if each not in finished), default",
+            "for each in later if each.is_unfinished), default",
         ),
         (
             "findings of another server's allow-list are carried on",
@@ -96,7 +96,7 @@ MARKS = (
         ),
     ),
     *of(
-        "lakegc_core/marks/previous.py",
+        "lakegc_core/marks/shelf.py",
         "tests/core/whole/test_wrong_clocks.py -k passes_no_age_on",
         ("a mark of a clock that was behind passes its ages on", "if abs(skew) > limit:", "if skew < -limit:"),
     ),

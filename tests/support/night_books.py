@@ -15,8 +15,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.errors import MarkError
-from lakegc_core.marks.artifacts import HOME, STAGES, marks
+from lakegc_core.marks.artifacts import HOME, STAGES
 from lakegc_core.marks.retire import list_retired
+from lakegc_core.marks.shelf import marks
 from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.policy.safety import CLEAN_EVERY, RETIREMENT

@@ -9,10 +9,10 @@ from functools import partial
 import pyarrow as pa
 
 from lakegc_core.errors import LakegcError
-from lakegc_core.marks.artifacts import Header, MarkArtifacts
+from lakegc_core.marks.artifacts import Header
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
-from lakegc_core.marks.previous import newest_complete
+from lakegc_core.marks.shelf import Shelf, Standing
 from lakegc_core.names import Stage
 from lakegc_core.policy.prices import Prices
 from lakegc_core.store.base import ObjectInfo, StoreConfig, connect
@@ -48,7 +48,7 @@ def known(context: MarkContext, prices: Prices, seconds: float | None = None) ->
     `seconds`: what a mark took so far; None for a look. A look has no limit of time, nor has the first mark that has to
     prove anything: nothing is remembered of a look, so that waiting would not help it.
     """
-    mark = newest_complete(context, partial(_has_proofs, context))
+    mark = Shelf.of(context).newest_complete(partial(_has_proofs, context))
     most, is_mark = context.settings.scale.store_heads or context.level.heads, seconds is not None
     if mark is not None and seconds is not None:
         most = min(most, prices.heads_in(context.settings.scale.asking_share * seconds))
@@ -57,11 +57,11 @@ def known(context: MarkContext, prices: Prices, seconds: float | None = None) ->
     return Known(mark.dataset(Stage.EXPIRED_ADDRESSES, PROOFS_SCHEMA, PROOFS), most, prices, is_mark)
 
 
-def _has_proofs(context: MarkContext, header: Header, mark: MarkArtifacts) -> bool:
+def _has_proofs(context: MarkContext, header: Header, each: Standing) -> bool:
     place = (header.repository, header.repository_created, header.storage_namespace)
     own = context.header
     is_here = place == (own.repository, own.repository_created, own.storage_namespace)
-    return is_here and mark.dataset(Stage.EXPIRED_ADDRESSES, PROOFS_SCHEMA, PROOFS, may_lack=True).rows > 0
+    return is_here and each.mark.dataset(Stage.EXPIRED_ADDRESSES, PROOFS_SCHEMA, PROOFS, may_lack=True).rows > 0
 
 
 @dataclass(frozen=True)

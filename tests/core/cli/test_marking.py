@@ -19,9 +19,9 @@ from lakegc_core import pipeline
 from lakegc_core.cli import main, marking
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import RefusedError
-from lakegc_core.marks.artifacts import marks
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode
+from lakegc_core.marks.shelf import marks
 from lakegc_core.names import STAGES
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakegc_core.errors import MarkError
-from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, marks
+from lakegc_core.marks.artifacts import Manifest, MarkArtifacts
 from lakegc_core.marks.json_files import digest
 from lakegc_core.names import STAGES
 from lakegc_core.store.local import LocalConfig
@@ -198,11 +198,3 @@ def test_a_stage_is_finished_once(artifacts: MarkArtifacts) -> None:
 
 def test_digests_do_not_depend_on_the_order_of_keys() -> None:
     assert digest({"a": 1, "b": (2, 3)}) == digest({"b": [2, 3], "a": 1}) != digest({"a": 1, "b": [3, 2]})
-
-
-def test_the_marks_of_a_home_are_listed_newest_id_first(tmp_path: Path) -> None:
-    config = LocalConfig(str(tmp_path))
-    for mark_id in ("20261120T020000Z", "20261121T020000Z", "test"):
-        MarkArtifacts(config, mark_id).begin(replace(HEADER, mark_id=mark_id))
-    assert marks(config) == ["test", "20261121T020000Z", "20261120T020000Z"]
-    assert marks(config, "elsewhere") == []

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.marks.artifacts import HOME, retired_marks
+from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.catalogue import list_marks, newest_to_sweep
+from lakegc_core.marks.shelf import retired_marks
 from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL
 from tests.support.lake import NOW, Lake

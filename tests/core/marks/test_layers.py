@@ -17,7 +17,6 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.errors import CorruptFileError, MarkError
 from lakegc_core.inventory import carried as inventory
-from lakegc_core.judging import optimized
 from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
@@ -25,6 +24,7 @@ from lakegc_core.marks.layers import Basis, all_layers, choose, is_little, will_
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.references.ranges.range_files import INDEX
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_sandbox import Repository
 from tests.support.crowded import large_index
 from tests.support.lake import NOW, Lake, lake, quick
@@ -95,17 +95,20 @@ def test_a_mark_rests_on_those_before_it_and_finds_the_same_garbage(
 def test_of_a_large_index_the_rows_that_count_are_put_down_first_and_the_same_is_found(
     begin: At, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, put_down, plain = {}, [], optimized._ChangedAddresses._put_down
-    monkeypatch.setattr(
-        optimized._ChangedAddresses, "_put_down", lambda of, index: put_down.append(of) or plain(of, index)
-    )
+    found, put_down, put = {}, list[str](), DatasetFolder.put
+
+    def noted(folder: DatasetFolder, name: str, *more: Any) -> Dataset:
+        put_down.append(name)
+        return put(folder, name, *more)
+
+    monkeypatch.setattr(DatasetFolder, "put", noted)
     for day, name, way in ((2, "next-small", nullcontext), (3, "next-large", large_index)):
         context = begin(day, name, mode=INCREMENTAL)
         with way():
             pipeline.mark(spark, context)
         found[name] = sorted(pipeline.expired_of(context))
         assert context.mark.require(STAGES[0]).facts["rests_on"], "an optimized mark"
-        assert len(put_down) == (name == "next-large")
+        assert put_down.count("indexed") == (name == "next-large")
     assert found["next-small"] == found["next-large"] == sorted(pipeline.expired_of(begin(mark_id="m1")))
 
 

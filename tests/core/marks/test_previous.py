@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from lakegc_core.marks.previous import (
     later_marks,
     previous_findings,
     previous_mark,
-    unreadable_until,
 )
 from tests.support.lake import Lake
 from tests.support.marks import Marked, marker
@@ -185,10 +183,6 @@ def test_a_sweep_trusts_a_mark_that_came_after_one_that_does_not_read(made: Made
     made("m3", 2)
     found = later_marks(own)
     assert (name(found.finished), found.unfinished) == ("m3", False)
-
-
-def test_a_mark_that_does_not_read_and_has_no_files_vouches_for_nothing(made: Made) -> None:
-    assert unreadable_until(made("m1", 0, stages=0).artifacts("nothing")) == math.inf
 
 
 # --- marks of a served repository ---

@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from lakegc_core.cli import main
 from lakegc_core.errors import MarkError, RefusedError, SettingsError, StoreError
 from lakegc_core.marks import lease
-from lakegc_core.marks.artifacts import MarkArtifacts, marks
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
-from lakegc_core.marks.retire import Standing, list_retired, reasons_to_keep, retire
+from lakegc_core.marks.retire import OldMark, list_retired, reasons_to_keep, retire
+from lakegc_core.marks.shelf import marks
 from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL, LEAST_MARKS, RETIREMENT
 from lakegc_core.store.base import connect
@@ -57,12 +58,12 @@ def mark(context: RepositoryContext) -> Mark:
     return make
 
 
-def complete(mark_id: str, day: float, **more: Any) -> Standing:
+def complete(mark_id: str, day: float, **more: Any) -> OldMark:
     at = START + day * DAY
-    return Standing(mark_id, at, **{"asked_at": at, "read_at": at, "storage_namespace": "s3://b/ns"} | more)
+    return OldMark(mark_id, at, **{"asked_at": at, "read_at": at, "storage_namespace": "s3://b/ns"} | more)
 
 
-def kept(*every: Standing, keep: int = 2) -> set[str]:
+def kept(*every: OldMark, keep: int = 2) -> set[str]:
     return set(reasons_to_keep(every, keep, START + TODAY * DAY))
 
 
