@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -62,7 +63,7 @@ class Dataset:
     def mapped(self, spark: SparkSession, *columns: str) -> Mapped:
         """The same for tasks that go on with the rows in Python: one worker reads them and goes on."""
         wanted = pa.schema([self.schema.field(name) for name in columns]) if columns else self.schema
-        return rows_of_feeds(spark, self.feeds(*wanted.names), wanted)
+        return rows_of_feeds(spark, self.feeds(*wanted.names, make=partial(_whole, tuple(wanted.names))), wanted)
 
     def feeds(
         self,
@@ -103,6 +104,13 @@ def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:
         replace(dataset, sources=tuple(source for each, source in enumerate(dataset.sources) if (number, each) in good))
         for number, dataset in enumerate(datasets)
     ]
+
+
+def _whole(names: tuple[str, ...], rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """The columns by name. CorruptFileError if one is missing: it must not pass for a column of nulls."""
+    if missing := set(names) - set(rows.schema.names):
+        raise CorruptFileError(f"A file of the mark lacks the column {min(missing)}. Make a new mark.")
+    return columns_of(rows)
 
 
 @dataclass(frozen=True)

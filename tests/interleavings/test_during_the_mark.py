@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core import stages
-from lakegc_core.judging import expired
+from lakegc_core.judging import asked, expired
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Stage
@@ -99,7 +99,7 @@ NAMES = Mechanism("the time in an object's name", _no_times_in_names)
 STAGED = Mechanism("what the mark saw staged", _no_dump)
 SUSPECTS = Mechanism(
     "suspects at the mark",
-    lambda patch: patch.setattr(expired, "find_reuploads", lambda *arguments, **named: None),
+    lambda patch: patch.setattr(asked, "find_reuploads", lambda *arguments, **named: None),
 )
 HEADS = Mechanism("heads are retained", _commits_without("head:cleared"))
 DANGLING = Mechanism("dangling commits are retained", _commits_without("dangling"))
@@ -373,7 +373,7 @@ class DuringTheMark(Story):
         self.fire("between_staged_and_commits")
         staged = dump_staged(found.spark, context, folders[DUMP])
         self.fire("between_listing_and_staged")
-        patch.setattr(retained, "find_retained", lambda *arguments, **options: commits)
+        patch.setattr(stages, "find_retained", lambda *arguments, **options: commits)
         patch.setattr(stages, "dump_staged", lambda *arguments: staged)
 
 

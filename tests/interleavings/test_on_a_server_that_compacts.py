@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.judging import expired
+from lakegc_core.judging import asked
 from lakegc_core.references.shown import reuploads
 from lakegc_core.sweep import planning
 from tests.interleavings.rig import OLD, Lake, Mechanism, Row, Story, row, stopped_by
@@ -36,7 +36,7 @@ def _nothing_waits(module: Any) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def _neither(patch: pytest.MonkeyPatch) -> None:
-    _nothing_waits(expired)(patch)
+    _nothing_waits(asked)(patch)
     _nothing_waits(planning)(patch)
 
 

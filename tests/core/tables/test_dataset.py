@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakegc_core.spark.session import Mapped
+from lakegc_core.errors import CorruptFileError
+from lakegc_core.spark.session import Mapped, clear_errors
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
@@ -104,3 +105,12 @@ def test_of_several_journals_those_parts_are_left_that_read(
     some, whole = readable(spark, journals)
     assert len(journals[0].parts) - len(some.parts) == len(torn.parts) + 1, "a file of another name is none either"
     assert read(some) == ROWS[:3] and whole == journals[1] and read(whole) == ROWS
+
+
+def test_a_column_that_a_part_lacks_is_an_error_and_no_column_of_nulls(
+    spark: SparkSession, folder: DatasetFolder
+) -> None:
+    found = folder.put("objects", rows_of(spark, ROWS), OBJECTS)
+    more = pa.schema([*OBJECTS, pa.field("etag", pa.string())])
+    with pytest.raises(CorruptFileError, match="lacks the column etag"), clear_errors():
+        Dataset(more, found.sources).frame(spark).collect()
