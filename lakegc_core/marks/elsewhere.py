@@ -1,8 +1,8 @@
 """Notes of a mark on entries that point outside of their own namespace: for the marks of other repositories.
 
 lakeFS lets a repository import objects by their full address, wherever they lie. Nothing here reads what others noted:
-that is `neighbour_references`. A mark's own search for identical re-uploads needs the sizes: one may hide behind such
-an entry too (`expired_addresses.reuploads`).
+that is `of_neighbours`. A mark's own search for identical re-uploads needs the sizes: one may hide behind such
+an entry too (`shown.reuploads`).
 """
 
 from __future__ import annotations

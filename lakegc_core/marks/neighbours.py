@@ -1,7 +1,7 @@
 """The other repositories of the same lakeFS: where their marks lie, and which of them is the newest complete one.
 
 A neighbour may have imported objects of this repository by their full address, and only its own marks say so. Here is
-found what marks there are; what they refer to is read by `stages.neighbour_references`, what nobody knows is told by
+found what marks there are; what they refer to is read by `references.of_neighbours`, what nobody knows is told by
 the guard `neighbours`. A neighbour that cannot be read is a finding, never an error.
 """
 

@@ -1,6 +1,6 @@
 """The algebra of optimized marks, in small: sets instead of files, against clean marks on the same state.
 
-What is done here with sets is done by `layers`, `inventory`, `range_counts` and `optimized` with parts; that those do
+What is done here with sets is done by `layers`, `carried`, `range_counts` and `optimized` with parts; that those do
 it is shown by `test_optimized_marks`. LAKEGC_SEED (default 0) is the number of the first history.
 """
 
