@@ -121,6 +121,9 @@ class Proxy:
             def handle_any(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length)
+                if len(body) < length:  # who sent it is dead; the server would wait for the rest
+                    self.close_connection = True
+                    return
                 request = Request(self.command, self.path, dict(self.headers.items()), body)
                 proxy.requests.append(request)
                 proxy.under_way.add(id(request))
