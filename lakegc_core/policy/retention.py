@@ -70,11 +70,16 @@ class Graph:
             if not theirs:
                 main.append(-1)
                 continue
-            parent = theirs[0] if version >= 1 else theirs[-1]
+            parent = main_parent(theirs, version)
             if parent not in row:
                 unknown.add(parent)
             main.append(row.get(parent, -1))
         return cls(commit_ids, metarange_ids, created, main), unknown
+
+
+def main_parent(parents: Sequence[str], version: int) -> str:
+    """The parent on the line of a commit's branch: the first, or the last of a commit of version 0."""
+    return parents[0] if version >= 1 else parents[-1]
 
 
 HOLD = "hold"
@@ -188,11 +193,12 @@ def held_rows(
         elif kind == COMMIT:
             found += [(hold, row) for row, commit_id in enumerate(graph.commit_ids) if commit_id.startswith(pattern)]
         elif kind == BRANCH:
-            for head in _named(heads, pattern):
-                row = head
-                while row >= 0:
-                    found.append((hold, row))
+            held: set[int] = set()
+            for row in _named(heads, pattern):
+                while row >= 0 and row not in held:
+                    held.add(row)
                     row = graph.main_parent[row]
+            found += [(hold, row) for row in sorted(held)]
     return found
 
 

@@ -2,7 +2,7 @@
 
 A look is one whole staged dump, then everything that counts as of now; only ranges that the mark did not know are read.
 It is believed for `look_validity`, then taken again; a glance looks at refs and rules alone, right before the first
-delete and every minute or so after it.
+delete and every minute or so after it, and reads the commits that new refs keep.
 What is done with what they see is decided in `sweep`.
 """
 
@@ -10,30 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
 from lakegc_core.policy.retention import HOLD, Rules, rules_json
-from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
-from lakegc_core.references.commits.retained import fetch_commit, find_retained, heads_digest, write_heads
-from lakegc_core.references.of_neighbours import KEYS_SCHEMA, read_references
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA, write_refs
+from lakegc_core.references.commits.known_walk import Place, margin_of
+from lakegc_core.references.commits.newly_retained import NewlyRetained
+from lakegc_core.references.commits.retained import find_retained, heads_digest, walk_until_known, write_heads
+from lakegc_core.references.of_neighbours import read_references
 from lakegc_core.references.ranges.held_paths import HELD, held_by_path
-from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
 from lakegc_core.references.shown.heads import LOOK, BranchHeads, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
+from lakegc_core.spark.session import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.parts import parts_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -48,16 +52,25 @@ class LookFacts:
 
 @dataclass(frozen=True)
 class Reads:
-    """Commits that the looks and glances of one sweep have read: `held` those that only holds keep."""
+    """Commits that the looks and glances of one sweep have read: `held` those that only holds keep. `newly_retained`:
+    where glances write the commits that count since the look."""
 
     committed: ReadSince
     held: ReadSince
+    newly_retained: DatasetFolder
 
     @classmethod
     def below(cls, context: MarkContext, folder: str) -> Reads:
         """Nothing yet; to lie in folders below this one."""
         out = DatasetFolder(context.workspace, folder, LOOK)
-        return cls(ReadSince(out.below("committed")), ReadSince(out.below(HELD)))
+        return cls(ReadSince(out.below("committed")), ReadSince(out.below(HELD)), out.below("newly_retained"))
+
+    def read(self, spark: SparkSession, context: MarkContext, commits: DataFrame, *, by_holds: bool) -> Dataset:
+        """Read of these commits what neither the mark nor this sweep has read yet. Returns what is new of it
+        (ENTRIES_SCHEMA). `by_holds`: there are holds."""
+        by_hold = commits["kept_by"].startswith(f"{HOLD}:")
+        found = read_unknown(spark, context, commits.where(~by_hold), self.committed)
+        return found + read_unknown(spark, context, commits.where(by_hold), self.held) if by_holds else found
 
 
 @dataclass(frozen=True)
@@ -69,19 +82,20 @@ class Look:
     staged: Dataset
     commits: Dataset
     """The commits that the look found retained (COMMITS_SCHEMA)."""
+    others: Dataset
+    """All other commits (COMMITS_SCHEMA)."""
     refs: Dataset
     """Heads and tags as the look saw them (REFS_SCHEMA)."""
     committed: Dataset
-    """Of what the looks of this sweep have read: all of it, or, of a glance, what is new (ENTRIES_SCHEMA)."""
+    """The entries that the mark did not know: all that this sweep has read so far (ENTRIES_SCHEMA)."""
     reads: Reads
     held: Dataset
-    """What holds keep; nothing else may."""
+    """The entries that holds keep. Other references to them may exist."""
     neighbours: Dataset
-    """What other repositories refer to here."""
-    heads: Sequence[str] = ()
+    """The keys to which other repositories refer."""
+    heads: Sequence[str]
     """Digests of all heads, as they were before the staged dump and after it."""
-    facts: LookFacts | None = None
-    """None of a glance."""
+    facts: LookFacts
 
     def live(self) -> Wanted:
         """The addresses of all that must not be deleted: what is referred to, and what holds keep."""
@@ -96,12 +110,6 @@ class Look:
         """The addresses of what holds keep; something else may refer to it as well."""
         return self.held.keys()
 
-    @property
-    def found(self) -> LookFacts:
-        """The facts of a whole look."""
-        assert self.facts is not None, "a glance reads neither the dump nor the rules"
-        return self.facts
-
     def branch_heads(self, context: MarkContext) -> BranchHeads:
         """The heads of branches when this look read them: their ranges are the mark's, or its own."""
         marked, read = heads_of_mark(context), self.reads.committed.datasets
@@ -114,8 +122,8 @@ class Look:
             outside=marked.outside + read[ELSEWHERE],
             new_ranges=read[RANGES],
             staged=self.staged,
-            names=self.found.retention_commits.branches,
-            most=marked.most + self.found.committed_addresses.entries,
+            names=self.facts.retention_commits.branches,
+            most=marked.most + self.facts.committed_addresses.entries,
         )
 
     def heads_moved(self, context: MarkContext) -> bool:
@@ -143,19 +151,16 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
             "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole."
         )
     retained = at_commits.dataset("", commits.datasets[Stage.RETENTION_COMMITS], COMMITS_SCHEMA)
-    rows = retained.frame(spark)
-    by_hold = rows["kept_by"].startswith(f"{HOLD}:")
-    read_unknown(spark, context, rows.where(~by_hold), reads.committed)
+    reads.read(spark, context, retained.frame(spark), by_holds=bool(commits.facts.holds))
     others = at_commits.dataset(OTHERS, commits.datasets[OTHERS], COMMITS_SCHEMA)
     held = held_by_path(spark, context, others, reads.held.out)
-    if commits.facts.kept_by.get(HOLD):
-        read_unknown(spark, context, rows.where(by_hold), reads.held)
     neighbours = read_references(spark, context, out)
     return Look(
         began_at=began,
         finished_at=clock.now().timestamp(),
         staged=out.dataset("uncommitted", staged.datasets[Stage.UNCOMMITTED_ADDRESSES], STAGED_SCHEMA),
         commits=retained,
+        others=others,
         refs=at_commits.dataset(REFS, commits.datasets[REFS], REFS_SCHEMA),
         committed=reads.committed.datasets[Stage.COMMITTED_ADDRESSES],
         reads=reads,
@@ -168,44 +173,60 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
 
 @dataclass
 class Glance:
-    """Watches the refs and the rules from a look on. Knows every commit that a look has taken into account."""
+    """Watches the refs and the rules from a look on.
+
+    `_refs`: kind, name and commit of each ref when they were last asked for; `_fetched`: the commits that lakeFS was
+    asked for, by id.
+    """
 
     spark: SparkSession
     context: MarkContext
     look: Look
-    _known: set[str] = field(default_factory=set)
+    _refs: set[tuple[str, str, str]] = field(default_factory=set)
+    _fetched: dict[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for rows in self.look.refs.batches("commit_id"):
-            self._known.update(rows.column(0).to_pylist())
+        for rows in self.look.refs.batches(*REFS_SCHEMA.names):
+            self._refs.update(zip(*rows.to_pydict().values(), strict=True))
 
     def rules_changed(self) -> bool:
         """True when the rules in force are other ones than the look saw: a whole look is due."""
         rules = self.context.client.gc_rules(self.context.header.repository)
         now = None if rules is None else rules_json(Rules(rules.default_retention_days, dict(rules.branches)))
-        return bool(now != self.look.found.retention_commits.rules)
+        return bool(now != self.look.facts.retention_commits.rules)
 
-    def new_metaranges(self) -> list[str]:
-        """Metaranges of heads and tags that appeared since, each told once."""
+    def changed_refs(self) -> Dataset | None:
+        """All branches and tags of now (REFS_SCHEMA); None if they are those of the last call, or of the look."""
         client, repository = self.context.client, self.context.header.repository
-        refs = [*client.branches(repository), *client.tags(repository)]
-        unknown = {ref.commit_id for ref in refs} - self._known
-        self._known |= unknown
-        return sorted({fetch_commit(self.context, commit_id).metarange_id for commit_id in unknown} - {""})
+        named = (("branch", client.branches(repository)), ("tag", client.tags(repository)))
+        now = {(kind, ref.name, ref.commit_id) for kind, refs in named for ref in refs}
+        if now == self._refs:
+            return None
+        self._refs = now
+        out = self.look.reads.newly_retained.below(REFS)
+        rows = [dict(zip(REFS_SCHEMA.names, ref, strict=True)) for ref in sorted(now)]
+        return out.dataset("", write_refs(out.config, out.path, rows), REFS_SCHEMA)
 
-    def read(self, metaranges: Sequence[str]) -> Look:
-        """A look at these metaranges alone: what they refer to that neither the mark nor a look of this sweep knew."""
-        retained = self.spark.createDataFrame([(each,) for each in metaranges], "metarange_id string")
-        return Look(
-            began_at=self.look.began_at,
-            finished_at=clock.now().timestamp(),
-            staged=Dataset(STAGED_SCHEMA),
-            commits=Dataset(COMMITS_SCHEMA),
-            refs=Dataset(REFS_SCHEMA),
-            held=Dataset(ENTRIES_SCHEMA),
-            neighbours=Dataset(KEYS_SCHEMA),
-            committed=read_unknown(self.spark, self.context, retained, self.look.reads.committed),
-            reads=self.look.reads,
+    def read(self, refs: Dataset) -> Dataset:
+        """The entries of all commits that count with these refs, if neither the mark nor this sweep knew them
+        (ENTRIES_SCHEMA)."""
+        out = self.look.reads.newly_retained
+        walk = NewlyRetained(place=self._place(refs), out=out, extra=self._fetched)
+        results = walk_until_known(partial(run_tasks, self.spark), self.context, walk)
+        parts = parts_of(results, [Stage.RETENTION_COMMITS])[Stage.RETENTION_COMMITS]
+        commits = out.dataset("", parts, COMMITS_SCHEMA).frame(self.spark)
+        return self.look.reads.read(self.spark, self.context, commits, by_holds=bool(walk.place.facts.holds))
+
+    def _place(self, refs: Dataset) -> Place:
+        """What the look knew, with these refs."""
+        look = self.look
+        return Place(
+            files=self.context.metadata,
+            facts=look.facts.retention_commits,
+            commits=look.commits,
+            others=look.others,
+            refs=refs,
+            margin=margin_of(self.context),
         )
 
 

@@ -175,7 +175,7 @@ class Planner:
 
     def _check_neighbours(self, look: Look) -> None:
         """The look reads what neighbours noted, which no guard does. RefusedError where all of it must read."""
-        is_known, said = judgements.well_known(look.found.neighbours)
+        is_known, said = judgements.well_known(look.facts.neighbours)
         if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
             raise RefusedError(f"{said} Nothing more was deleted.")
 

@@ -235,7 +235,7 @@ class _Sweep:
             | {
                 "guards": [asdict(verdict) for verdict in self.call.verdicts],
                 "counted": self.context.header.choices(),
-                "look": look and asdict(look.found) | {"began_at": look.began_at, "finished_at": look.finished_at},
+                "look": look and asdict(look.facts) | {"began_at": look.began_at, "finished_at": look.finished_at},
                 "finished_at": clock.now().timestamp(),
                 "closed": closed,
                 "taken_back": self.record.taken_back(),

@@ -87,13 +87,15 @@ class Waves:
         )
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:
-        """Ask right before a wave: does any object of the plan belong to a head or tag that appeared since the look?"""
+        """Ask right before a wave: does a commit that counts since the look refer to an object of the plan?"""
         if glance.rules_changed():
             return True
-        metaranges = glance.new_metaranges()
-        if not metaranges:
+        refs = glance.changed_refs()
+        if refs is None:
             return False
-        seen = glance.read(metaranges)
+        seen = glance.read(refs)
+        if not seen.rows:
+            return False
         planned = plan.objects.mapped(self.spark)
         with clear_errors():
-            return bool(among(self.spark, planned, seen.live()).as_frame().limit(1).count())
+            return bool(among(self.spark, planned, seen.keys()).as_frame().limit(1).count())

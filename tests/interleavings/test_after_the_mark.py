@@ -35,7 +35,7 @@ LOOK = Mechanism("the look", look_is_blind)
 SUSPECTS = Mechanism(
     "suspects", lambda patch: patch.setattr(planning, "find_reuploads", lambda *arguments, **named: None)
 )
-REFS = Mechanism("the glance at refs", lambda patch: patch.setattr(look.Glance, "new_metaranges", lambda self: []))
+REFS = Mechanism("the glance at refs", lambda patch: patch.setattr(look.Glance, "changed_refs", lambda self: None))
 RULES = Mechanism("the glance at rules", lambda patch: patch.setattr(look.Glance, "rules_changed", lambda self: False))
 VALIDITY = Mechanism("a look's validity", _full(look_validity=1000 * safety.FULL.look_validity))
 AFTERWARDS = Mechanism(

@@ -17,7 +17,7 @@ from lakegc_core.sweep.look import Glance, Look
 from lakegc_core.sweep.planning import Planner
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.sweep import _Sweep
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
+from tests.interleavings.rig import REGISTRY, Lake, Mechanism, Row, Story, row, stopped_by
 
 _came_back = waves.Waves._came_back
 _look_again = _Sweep._look_again
@@ -50,6 +50,55 @@ def test_a_branch_is_made_of_an_expired_commit_while_the_sweep_plans(lake: Lake)
 def test_a_tag_is_put_on_an_expired_commit_while_the_sweep_plans(lake: Lake) -> Row:
     commit = lake.expired("a")
     return row("v1", "a", looked=lambda: lake.repository.tag("v1", commit))
+
+
+@stopped_by(REFS)
+def test_an_expired_commit_is_cherry_picked_and_its_paths_are_deleted_while_the_sweep_plans(lake: Lake) -> Row:
+    commit = lake.expired("a")
+    lake.repository.create_branch("picked", "main")
+
+    def looked() -> None:
+        lake.repository.cherry_pick("picked", commit)
+        lake.repository.delete("picked", "a")
+        lake.commit("picked", days=0)
+
+    return row("picked~1", "a", looked=looked)
+
+
+@stopped_by(REFS)
+def test_a_branch_of_an_expired_commit_deletes_its_paths_while_the_sweep_plans(lake: Lake) -> Row:
+    commit = lake.expired("a")
+
+    def looked() -> None:
+        lake.repository.create_branch("emptied", commit)
+        lake.repository.delete("emptied", "a")
+        lake.commit("emptied", days=0)
+
+    return row("emptied~1", "a", looked=looked)
+
+
+@stopped_by(REFS)
+def test_a_branch_with_a_longer_rule_is_made_of_a_head_while_the_sweep_plans(lake: Lake) -> Row:
+    lake.longer_rule("short")
+    lake.repository.set_rules(7, {**(lake.repository.rules or (7, {}))[1], "long": 100})
+    return row("long~1", "a", looked=lambda: lake.repository.create_branch("long", "short"))
+
+
+@stopped_by(REFS)
+def test_a_branch_that_a_hold_means_is_made_of_a_head_while_the_sweep_plans(lake: Lake) -> Row:
+    lake.longer_rule("not-held")
+    lake.holds.append("branch:held-*")
+    return row("held-1~1", "a", looked=lambda: lake.repository.create_branch("held-1", "not-held"))
+
+
+@stopped_by(REFS)
+def test_a_branch_whose_rule_is_shorter_than_the_default_is_deleted_while_the_sweep_plans(lake: Lake) -> Row:
+    lake.upload("brief", "a")
+    commit = lake.commit("brief", days=5)
+    lake.upload("brief", "a")
+    lake.commit("brief", days=3)
+    lake.repository.set_rules(7, {**(lake.repository.rules or (7, {}))[1], "brief": 1})
+    return row(commit, "a", looked=lambda: lake.repository.delete_branch("brief"))
 
 
 @stopped_by(RULES)
@@ -118,6 +167,14 @@ class OneWave(Story):
             patch.setattr(waves, "run_wave", wave)
             patch.setattr(_Sweep, "_look_again", look_again)
             yield
+
+
+@pytest.mark.parametrize("name", [name for name, (_, stopped) in REGISTRY.items() if stopped in (REFS, RULES)])
+def test_one_change_alone_is_enough_for_another_look(story: OneWave, name: str) -> None:
+    story.acting = {name}
+    story.tell(frozenset())
+    assert story.lake.reads(story.rows[name].ref, story.rows[name].path), "lost"
+    assert story.waves == 1, "the garbage that is left goes after the other look"
 
 
 def test_all_other_garbage_goes_in_one_wave(story: OneWave, lost: Callable[[str, bool], bool]) -> None:

@@ -109,8 +109,18 @@ PLANS = (
         ),
         (
             "a glance does not see tags",
-            "refs = [*client.branches(repository), *client.tags(repository)]",
-            "refs = [*client.branches(repository)]",
+            'named = (("branch", client.branches(repository)), ("tag", client.tags(repository)))',
+            'named = (("branch", client.branches(repository)),)',
+        ),
+        (
+            "a glance compares the commits of refs and not their names",
+            "(kind, ref.name, ref.commit_id) for kind, refs in named",
+            '(kind, "", ref.commit_id) for kind, refs in named',
+        ),
+        (
+            "a glance forgets the commits that an earlier one asked for",
+            "out=out, extra=self._fetched)",
+            "out=out)",
         ),
         (
             "what is staged now is not live",

@@ -9,7 +9,7 @@ import csv
 import functools
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -18,11 +18,11 @@ from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.names import Json, Stage
-from lakegc_core.policy.retention import NamedCommits, Rules, held_rows, idle_holds, retain
+from lakegc_core.policy.retention import Graph, NamedCommits, Rules, held_rows, idle_holds, retain
 from lakegc_core.references.commits.dump_files import DumpFiles
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.parts import PartWriter, part_results
+from lakegc_core.tables.parts import Part, PartWriter, part_results
 
 REFS = "refs"
 OTHERS = "others"
@@ -44,15 +44,24 @@ REFS_SCHEMA = pa.schema(
 )
 
 
+MOST_FETCHED = 10_000
+"""Commits newer than the dump, at most; if there are more, the dump is not of this repository."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """A task over the commit graph, on an executor. `extra`: commits that the dump does not have."""
+    """A task over the commit graph, on an executor. `extra`: commits that may be newer than the dump, by id."""
 
-    extra: tuple[Json, ...] = ()
+    extra: dict[str, Json] = field(default_factory=dict)
 
     def run(self) -> Iterator[Json]:
-        """Read the dump and decide. Yields `unknown`, ids of commits that it lacks, or else its results."""
+        """Read the dump and decide. Yields `unknown`, ids of commits that are in neither, or else its results."""
         raise NotImplementedError
+
+
+def told_unknown(commit_ids: Iterable[str]) -> Json:
+    """The result of a walk that lacks commits: their ids, or as many of them as are too many."""
+    return {"unknown": sorted(commit_ids)[: MOST_FETCHED + 1]}
 
 
 @dataclass(frozen=True)
@@ -83,17 +92,17 @@ class CommitWalk(Walk):
         heads, tags = named["branch"], named["tag"]
         server = self._server(row, metaranges, unknown)
         if unknown:
-            yield {"unknown": sorted(unknown)}
+            yield told_unknown(unknown)
             return
-        yield from self._write_refs(unlisted)
+        yield from part_results(REFS, write_refs(self.out.config, self.out.at(REFS), unlisted))
         protected = tags if self.protect_tags else []
         held = held_rows(graph, heads, tags, self.holds)
         counting = NamedCommits(heads, protected, held)
         kept = retain(graph, counting, self.rules, self.now, margin=self.margin, server=server).kept_by
         ours = retain(graph, counting, self.rules, self.now, margin=self.margin).kept_by
-        yield from self._write(Stage.RETENTION_COMMITS, self.out.path, ids, metaranges, kept)
+        yield from write_commits(Stage.RETENTION_COMMITS, self.out.config, self.out.path, graph, kept)
         others = {number: "not retained" for number in range(len(ids)) if number not in kept}
-        yield from self._write(OTHERS, self.out.at(OTHERS), ids, metaranges, others)
+        yield from write_commits(OTHERS, self.out.config, self.out.at(OTHERS), graph, others)
         server_rows = set(server)
         yield {
             "facts": {
@@ -117,26 +126,9 @@ class CommitWalk(Walk):
     def _dump(self) -> DumpFiles:
         return DumpFiles(self.files)
 
-    def _write(
-        self, dataset: str, folder: str, ids: Sequence[str], metaranges: Sequence[str], chosen: Mapping[int, str]
-    ) -> Iterator[Json]:
-        writer = PartWriter(self.out.config, folder, COMMITS_SCHEMA)
-        columns = [
-            pa.array([ids[number] for number in chosen], pa.string()),
-            pa.array([metaranges[number] for number in chosen], pa.string()),
-            pa.array(list(chosen.values()), pa.string()),
-        ]
-        writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
-        yield from part_results(dataset, writer.close())
-
     def _former(self) -> set[str]:
         """Commits that heads and tags pointed at when the mark before was made."""
         return {each for batch in self.former.batches("commit_id") for each in batch.column(0).to_pylist()}
-
-    def _write_refs(self, refs: Sequence[Json]) -> Iterator[Json]:
-        writer = PartWriter(self.out.config, self.out.at(REFS), REFS_SCHEMA)
-        writer.write(pa.RecordBatch.from_pylist(list(refs), schema=REFS_SCHEMA))
-        yield from part_results(REFS, writer.close())
 
     def _named(self, row: Mapping[str, int], unknown: set[str]) -> tuple[dict[str, list[tuple[str, int]]], list[Json]]:
         """Names and rows of heads and tags; a branch that moved between two listings counts with both heads.
@@ -185,6 +177,27 @@ class CommitWalk(Walk):
         return rows
 
 
+def write_refs(config: StoreConfig, folder: str, refs: Sequence[Json]) -> list[Part]:
+    """Write refs as parts of REFS_SCHEMA."""
+    writer = PartWriter(config, folder, REFS_SCHEMA)
+    writer.write(pa.RecordBatch.from_pylist(list(refs), schema=REFS_SCHEMA))
+    return writer.close()
+
+
+def write_commits(
+    dataset: str, config: StoreConfig, folder: str, graph: Graph, chosen: Mapping[int, str]
+) -> Iterator[Json]:
+    """Write the commits of some rows, each with the reason for which it is kept, as parts of COMMITS_SCHEMA."""
+    writer = PartWriter(config, folder, COMMITS_SCHEMA)
+    columns = [
+        pa.array([graph.commit_ids[number] for number in chosen], pa.string()),
+        pa.array([graph.metarange_ids[number] for number in chosen], pa.string()),
+        pa.array(list(chosen.values()), pa.string()),
+    ]
+    writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
+    yield from part_results(dataset, writer.close())
+
+
 def read_server_csv(data: bytes) -> list[tuple[str, str | None]]:
     """Commit and metarange of every commit that the server retains; metarange None before v0.100.
 
@@ -201,7 +214,8 @@ def read_server_csv(data: bytes) -> list[tuple[str, str | None]]:
     for line in reader:
         commit_id, metarange_id, expired = line["commit_id"], line.get("metarange_id"), line["expired"]
         if (
-            len(line) != len(reader.fieldnames)
+            None in line.values()
+            or None in line
             or not _is_id(commit_id)
             or expired not in ("true", "false")
             or (metarange_id and not _is_id(metarange_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,14 +20,17 @@ class DumpFiles:
 
     files: MetadataFiles
 
-    def graph(self, metarange_id: str, extra: Sequence[Json]) -> tuple[Graph, set[str]]:
-        """The graph of all commits, and the ids of main parents that it lacks. `extra`: commits newer than the dump."""
+    def graph(self, metarange_id: str, extra: Mapping[str, Json]) -> tuple[Graph, set[str]]:
+        """The graph of all commits, and the ids of main parents that it lacks. `extra`: commits by id; those that the
+        dump has are taken from the dump."""
         tables = self.tables(metarange_id, graveler.read_commits)
         if not tables:
             raise IncompleteError("lakeFS's dump of all commits is empty; every repository has a first commit.")
         whole = pa.concat_tables(tables)
+        dumped = set(whole["commit_id"].to_pylist())
+        newer = [commit for commit_id, commit in extra.items() if commit_id not in dumped]
         names = ("commit_id", "metarange_id", "creation_us", "parents", "version")
-        return Graph.build(*(whole[name].to_pylist() + [commit[name] for commit in extra] for name in names))
+        return Graph.build(*(whole[name].to_pylist() + [commit[name] for commit in newer] for name in names))
 
     def tables(self, metarange_id: str, read: Callable[[bytes], pa.Table]) -> list[pa.Table]:
         """The ranges of one of the dump's three metaranges, each compared with what the metarange says of it."""

@@ -11,7 +11,7 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import rules_of
 from lakegc_core.policy.scenarios import Known
-from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA, Walk
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA, Walk, told_unknown
 from lakegc_core.references.commits.dump_files import DumpFiles
 from lakegc_core.tables.dataset import Dataset
 
@@ -45,8 +45,13 @@ class Place:
             commits=mark.dataset_of(manifest, COMMITS_SCHEMA),
             others=mark.dataset_of(manifest, COMMITS_SCHEMA, OTHERS),
             refs=mark.dataset_of(manifest, REFS_SCHEMA, REFS),
-            margin=int(context.level.retention_margin.total_seconds() * _SECOND),
+            margin=margin_of(context),
         )
+
+
+def margin_of(context: MarkContext) -> int:
+    """How much longer than lakeFS a commit is kept at the level of a mark, microseconds."""
+    return int(context.level.retention_margin.total_seconds() * _SECOND)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +71,7 @@ class KnowingWalk(Walk):
         refs, retained = rows_at(place.refs), rows_at(place.commits)
         unknown |= {each["commit_id"] for each in (*refs, *retained)} - row.keys()
         if unknown:
-            yield {"unknown": sorted(unknown)}
+            yield told_unknown(unknown)
             return
         named: dict[str, set[tuple[str, int]]] = {"branch": set(), "tag": set()}
         for each in refs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,9 @@ from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import CommitsFacts
-from lakegc_core.policy.retention import Rules, rules_json
-from lakegc_core.references.commits.commit_walk import OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
+from lakegc_core.policy.retention import Rules, main_parent, rules_json
+from lakegc_core.references.commits.commit_walk import MOST_FETCHED, OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
+from lakegc_core.references.commits.known_walk import margin_of
 from lakegc_core.references.commits.rules_memory import remember
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -39,7 +40,6 @@ Run = Callable[[Sequence[Walk], Callable[[Walk], Iterator[Json]]], list[Json]]
 
 KEEP_ALL = "keep-all-commits"
 _TRIES = 3
-_MOST_FETCHED = 10_000  # commits newer than the dump; more than so many means that the dump is not of this repository
 _SECOND = 1_000_000
 _NOT_FOUND = 404
 _SHORT_ID = 40  # digits of a commit id that are as good as all 64
@@ -122,7 +122,7 @@ def _commit_walk(
         protect_tags=header.protect_tags,
         holds=tuple(sorted({*header.holds, *context.policy.holds})),
         now=int(clock.now().timestamp() * _SECOND),
-        margin=int(context.level.retention_margin.total_seconds() * _SECOND),
+        margin=margin_of(context),
     )
 
 
@@ -201,19 +201,25 @@ def _batched(refs: Iterable[Ref], size: int) -> Iterator[tuple[Ref, ...]]:
 
 def walk_until_known(run: Run, context: MarkContext, walk: Walk) -> list[Json]:
     """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known. `run` runs
-    the walk as a task."""
+    the walk as a task. Adds the commits to `walk.extra`.
+
+    Each round asks for twice as many ancestors as the round before: a line of n new commits takes log n rounds.
+    """
+    depth = 1
     while True:
         results = run([walk], type(walk).run)
         unknown: list[str] = next((result["unknown"] for result in results if "unknown" in result), [])
         if not unknown:
             return results
-        if len(walk.extra) + len(unknown) > _MOST_FETCHED:
+        if len(walk.extra) + len(unknown) > MOST_FETCHED:
             raise IncompleteError(
-                f"More than {_MOST_FETCHED:,} commits of {context.header.repository} are missing from lakeFS's own "
+                f"More than {MOST_FETCHED:,} commits of {context.header.repository} are missing from lakeFS's own "
                 "dump of all commits. Nothing can be called garbage on such a graph. Run the mark again."
             )
         context.say(f"{Stage.RETENTION_COMMITS}: {len(unknown):,} commits are newer than the dump")
-        walk = replace(walk, extra=(*walk.extra, *(_fetch(context, commit_id) for commit_id in unknown)))
+        for commit_id in unknown:
+            _fetch_line(context, commit_id, depth, walk.extra)
+        depth *= 2
 
 
 def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
@@ -233,8 +239,18 @@ def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
     return commit
 
 
-def _fetch(context: MarkContext, commit_id: str) -> Json:
-    commit = fetch_commit(context, commit_id)
+def _fetch_line(context: MarkContext, commit_id: str, depth: int, fetched: dict[str, Json]) -> None:
+    """Ask for a commit and its main ancestors, so many in all, up to one that is in `fetched` already."""
+    for _ in range(depth):
+        if commit_id in fetched:
+            return
+        found = fetched[commit_id] = _row(fetch_commit(context, commit_id))
+        if not found["parents"]:
+            return
+        commit_id = main_parent(found["parents"], found["version"])
+
+
+def _row(commit: Commit) -> Json:
     return {
         "commit_id": commit.id,
         "metarange_id": commit.metarange_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,20 +13,24 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.errors import IncompleteError, RefusedError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.models import Commit
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
 from lakegc_core.references.commits.retained import heads_digest
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown.heads import LOOK, heads_of_mark
-from lakegc_core.references.staged import STAGED_SCHEMA as STAGED_SCHEMA
+from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Mapped
+from lakegc_core.sweep import look
 from lakegc_core.sweep.look import Glance, Look, Reads, take_look
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
 from lakegc_sandbox import Repository
 from tests.support.lake import NO_SPARK, Lake, lake
 from tests.support.marks import dataset
+from tests.support.tasks import run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,11 +50,13 @@ class World:
             for kind, every in (("branch", client.branches("lake")), ("tag", client.tags("lake")))
             for ref in every
         ]
-        empty = {"staged": STAGED_SCHEMA, "commits": COMMITS_SCHEMA, "neighbours": KEYS_SCHEMA}
-        nothing = {
+        empty = {"staged": STAGED_SCHEMA, "neighbours": KEYS_SCHEMA}
+        empty |= dict.fromkeys(("commits", "others"), COMMITS_SCHEMA)
+        nothing: dict[str, Any] = {
             name: Dataset(schema)
             for name, schema in (empty | dict.fromkeys(("committed", "held"), ENTRIES_SCHEMA)).items()
         }
+        nothing |= {"heads": (), "facts": None}
         told: dict[str, Any] = {"refs": dataset(self.context, "look/commits/refs", REFS_SCHEMA, refs)}
         told["reads"] = Reads.below(self.context, "read")
         return Look(began_at=1.0, finished_at=2.0, **{**nothing, **told, **seen})
@@ -139,21 +146,62 @@ def test_the_heads_of_a_look_are_those_of_now_and_their_ranges_the_marks_or_its_
 # --- the glances ---
 
 
-def test_a_head_or_a_tag_that_appears_is_told_once(quick: SparkSession, world: World) -> None:
+def refs_of(glance: Glance) -> Dataset:
+    refs = glance.changed_refs()
+    assert refs is not None
+    return refs
+
+
+def changed_refs(glance: Glance) -> list[tuple[str, str, str]] | None:
+    refs = glance.changed_refs()
+    return None if refs is None else [tuple(row.values()) for batch in refs.batches() for row in batch.to_pylist()]
+
+
+def test_refs_that_appear_move_or_go_are_told_once(quick: SparkSession, world: World) -> None:
     glance = Glance(quick, world.context, world.look())
-    assert glance.new_metaranges() == []
+    assert changed_refs(glance) is None
     world.repository.upload("main", "b", b"2")
-    second = world.repository.commit("main", "two")
-    assert glance.new_metaranges() == [second.meta_range_id]
-    assert glance.new_metaranges() == []
-    world.repository.tag("v1", second.id)
-    assert glance.new_metaranges() == [], "its commit is known"
-    world.repository.upload("main", "c", b"3")
-    third = world.repository.commit("main", "three")
-    world.repository.tag("v2", third.id)
-    world.repository.delete("main", "a")
-    fourth = world.repository.commit("main", "four")
-    assert glance.new_metaranges() == sorted({third.meta_range_id, fourth.meta_range_id})
+    second = world.repository.commit("main", "two").id
+    assert changed_refs(glance) == [("branch", "main", second)]
+    assert changed_refs(glance) is None
+    world.repository.create_branch("other", "main")
+    assert changed_refs(glance) == [("branch", "main", second), ("branch", "other", second)], "its name may keep more"
+    world.repository.delete_branch("other")
+    assert changed_refs(glance) == [("branch", "main", second)]
+
+
+def test_a_glance_reads_what_each_of_many_new_commits_held(
+    quick: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, asked, rounds = world.context, Counter[str](), Counter[str]()
+    pipeline.mark(quick, context)
+    glance = Glance(quick, context, take_look(quick, context, "look", Reads.below(context, "read")))
+    fetch = LakeFSClient.commit
+
+    def commit(client: LakeFSClient, repository: str, commit_id: str) -> Commit:
+        asked[commit_id] += 1
+        return fetch(client, repository, commit_id)
+
+    def walk(*given: Any) -> list[Any]:
+        rounds["walks"] += 1
+        return run_here(*given)
+
+    monkeypatch.setattr(LakeFSClient, "commit", commit)
+    monkeypatch.setattr(look, "run_tasks", walk)
+    made = {}
+    for each in range(8):
+        address = world.repository.upload("main", "a", bytes(2 + each))
+        made[world.repository.commit("main", str(each)).id] = address
+    found = glance.read(refs_of(glance))
+    assert {row for batch in found.batches("address") for row in batch.column(0).to_pylist()} == set(made.values())
+    assert made.keys() <= asked.keys() and set(asked.values()) == {1}, "each is asked for once"
+    assert rounds["walks"] == 5, "twice as far back each time: 1, 2, 4, and the rest"
+    asked.clear()
+    last = world.repository.upload("main", "a", bytes(99))
+    new = world.repository.commit("main", "last").id
+    found = glance.read(refs_of(glance))
+    assert (found.rows, set(asked)) == (1, {new}), "what an earlier glance asked for is known"
+    assert next(found.batches("address")).column(0).to_pylist() == [last]
 
 
 @pytest.mark.parametrize("days", [6, 8, None])

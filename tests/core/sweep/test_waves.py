@@ -60,8 +60,8 @@ class Glances:
     def rules_changed(self) -> bool:
         return bool(self.seen) and self.seen.pop(0) == "rules"
 
-    def new_metaranges(self) -> list[str]:
-        return []
+    def changed_refs(self) -> None:
+        return None
 
 
 @dataclass

@@ -98,7 +98,7 @@ def test_a_ref_that_points_at_an_unknown_commit_ends_the_walk_before_it_decides(
     walk = replace(world.walk, refs=world.walk.refs + tag)
     assert list(walk.run()) == [{"unknown": [A]}]
     told = {"commit_id": A, "metarange_id": B, "creation_us": 1, "parents": [world.commits[2].id], "version": 1}
-    results = list(replace(walk, extra=(told,)).run())
+    results = list(replace(walk, extra={A: told}).run())
     assert {row["commit_id"]: row["kept_by"] for row in world.rows(results, Stage.RETENTION_COMMITS)}[A] == "tag:v1"
 
 

@@ -22,20 +22,20 @@ def test_a_file_of_the_dump_that_is_missing_cut_off_or_another_one_is_an_error(t
         commit = repository.commit("main", "a", date=NOW - timedelta(days=9))
         dump, metadata = served.client.dump("lake"), served.files("lake") / "_lakefs"
         files = DumpFiles(MetadataFiles(LocalConfig(str(served.files("lake"))), "_lakefs"))
-        graph, unknown = files.graph(dump.commits_metarange_id, ())
+        graph, unknown = files.graph(dump.commits_metarange_id, {})
         assert commit.id in graph.commit_ids and not unknown
         with pytest.raises(IncompleteError, match="dump of all commits is empty"):
-            files.graph(dump.tags_metarange_id, ())
+            files.graph(dump.tags_metarange_id, {})
         repository.upload("main", "later", b"1")
         repository.commit("main", "later")
         later = served.client.dump("lake").commits_metarange_id
         for other in (b"", *((metadata / each).read_bytes() for each in (dump.tags_metarange_id, later))):
             (metadata / dump.commits_metarange_id).write_bytes(other)
             with pytest.raises(LakegcError):
-                files.graph(dump.commits_metarange_id, ())
+                files.graph(dump.commits_metarange_id, {})
         (metadata / dump.commits_metarange_id).unlink()
         with pytest.raises(LakegcError):
-            files.graph(dump.commits_metarange_id, ())
+            files.graph(dump.commits_metarange_id, {})
 
 
 def test_a_range_with_fewer_commits_than_its_metarange_says_is_an_error(tmp_path: Path) -> None:

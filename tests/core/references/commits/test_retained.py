@@ -120,6 +120,6 @@ def test_commits_that_the_dump_lacks_are_asked_for_until_all_are_known_and_not_w
         return [{"unknown": [A]}] if not items[0].extra else [{"facts": {}}]
 
     assert "facts" in walk_until_known(walked, asked, walk)[0]
-    monkeypatch.setattr(retained, "_MOST_FETCHED", 3)
+    monkeypatch.setattr(retained, "MOST_FETCHED", 3)
     with pytest.raises(IncompleteError, match="missing from lakeFS's own dump"):
-        walk_until_known(lambda *_: [{"unknown": [A]}], asked, walk)
+        walk_until_known(lambda items, _: [{"unknown": [B, C, "d" * 64] if items[0].extra else [A]}], asked, Walk())
