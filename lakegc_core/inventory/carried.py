@@ -178,11 +178,11 @@ class _Swept:
         units = unit_of(rows["address"])
         ages = self.units.ages_of(units)
         at = rows["at"].cast(pa.int64()).to_numpy() / 1e6
-        over = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE])
+        over = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST])
         gone = pc.is_in(rows["outcome"], over).to_numpy(zero_copy_only=False)
         gone &= (ages >= 0) & (at >= self.units.listed_at(units) - APART)
-        # What a mark found in a unit that was not listed again since is there. Any other sweep may have been the second
-        # that was told to delete it.
+        # Sure: the mark that was swept is as new as the listing of the unit, or newer, so that this sweep deleted what
+        # the listing had. Not sure: an older mark was swept; the object may have gone before the listing.
         sure = (self.age >= 0) & (self.age <= ages)
         named = {"hash": hash_strings(rows["address"]), "address": rows["address"], "size": rows["size"]}
         return only(named | {"sure": sure}, gone)

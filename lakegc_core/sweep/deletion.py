@@ -154,10 +154,12 @@ class Deletion:
                     self._settle(under_way, journal)
             except BaseException:  # what the store has done goes on record all the same
                 pool.shutdown(cancel_futures=True)
-                for row, batch, answer in under_way:
-                    if not answer.cancelled() and answer.exception() is None:
-                        journal.add(row, batch, answer.result())
-                journal.write()
+                try:
+                    for row, batch, answer in under_way:
+                        if not answer.cancelled() and answer.exception() is None:
+                            journal.add(row, batch, answer.result())
+                finally:
+                    journal.write()
                 raise
         journal.write()
         for start, stop in piece.ranges:
@@ -186,7 +188,7 @@ class Deletion:
         cutoff = pa.scalar(datetime.fromtimestamp(self.cutoff, UTC), _MOMENT)
         named = self.namespace.deletable(batch["address"], unknown_names=self.unknown_names)
         fit = pc.and_(named, pc.less(batch["last_modified"], cutoff))
-        if not pc.all(fit).as_py():
+        if not pc.all(fit, skip_nulls=False, min_count=0).as_py():
             raise MarkError(
                 "The plan names an object that is not lakeFS's or too young. It was altered: make a new mark."
             )

@@ -64,13 +64,15 @@ class Plan:
 
 @dataclass
 class Planner:
-    """Plans the attempts of one sweep. `accepted`: guards that the operator accepted, with the reasons."""
+    """Plans the attempts of one sweep. `accepted`: guards that the operator accepted, with the reasons. `resumed`: the
+    sweep was begun by a call that broke off."""
 
     spark: SparkSession
     context: MarkContext
     record: SweepRecord
     reads: Reads
     accepted: Mapping[str, str]
+    resumed: bool
 
     def plan(self, candidates: DataFrame, attempt: int, waiting: int) -> Plan:
         """Look until no head moves meanwhile; write what may be deleted as plan parts, and journal what may not.
@@ -168,7 +170,7 @@ class Planner:
                 self.context.data if may_be_gone else None,
                 MinimumAge.of(self.context, xid_times),
                 None if unknown_names(self.context) else self.context.namespace.unknown,
-                self.record.is_begun,
+                self.resumed,
             ),
         )
         return here.dataset(PLAN, parts[PLAN], PLAN_SCHEMA)
@@ -206,7 +208,8 @@ class _SplitPlan:
     """Divides judged rows among plan, journal and rescues. What is too young by `age` is not planned: lakegc.yaml may
     ask for more than the mark did. Where something may have been deleted already, what is rescued must be in `store`,
     or else it is lost, and what is unconfirmed too, or else it is gone. `unknown`: which addresses bear a name that is
-    refused; None where none is. `resumed`: all rows were planned by a call that broke off."""
+    refused; None where none is. `resumed`: a call that broke off had planned all rows, and not all that it did is on
+    record."""
 
     store: StoreConfig | None
     age: MinimumAge

@@ -10,7 +10,7 @@ MOST = 5
 
 
 MOST_LATE = 2
-"""So many plans that come too late for their look end a sweep: each costs a whole dump."""
+"""So many plans in a row that come too late for their look end a sweep: each costs a whole dump."""
 
 
 class Spinning:
@@ -23,6 +23,7 @@ class Spinning:
     def wave(self, before: int, left: int) -> None:
         """A wave ended. IncompleteError if it was one too many that deleted nothing."""
         self._waves = self._waves + 1 if left == before else 0
+        self._late = self._late if left == before else 0
         if self._waves == MOST:
             seconds = self._context.level.watch_interval.total_seconds()
             raise self._error(

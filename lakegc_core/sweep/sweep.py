@@ -120,7 +120,7 @@ class _Sweep:
         self.spinning = Spinning(self.context)
         self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run, lenient=call.closing)
         self.reads = Reads.below(self.context, f"{self.record.folder}/read")
-        self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted)
+        self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted, self.record.is_begun)
         self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
         self.waiting: Mapping[str, int] = {}  # objects and bytes: see `SweepResult`
 

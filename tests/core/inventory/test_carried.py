@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.inventory.carried import carried_units, known_slices, unit_of
+from lakegc_core.inventory.carried import Units, _Swept, carried_units, known_slices, unit_of
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.safety import RELIST
@@ -89,6 +89,20 @@ def test_the_unit_of_an_address_is_the_folder_in_which_it_is_listed() -> None:
         "data/!ab/a": "data/!ab/",
     }
     assert unit_of(pa.array(list(units))).to_pylist() == list(units.values())
+
+
+def test_what_a_journal_calls_deleted_gone_or_lost_is_not_there_any_more(tmp_path: Path) -> None:
+    unit = slice_of(BEGUN)
+    outcomes = ["deleted", "already_gone", "lost", "rescued", "held", "unconfirmed", "failed:no_answer"]
+    rows = {
+        "address": [f"{unit}{outcome}" for outcome in outcomes],
+        "outcome": outcomes,
+        "at": pa.array([NOW] * len(outcomes), pa.timestamp("us", "UTC")),
+        "size": [1] * len(outcomes),
+    }
+    swept = _Swept(Units.of_top([layer(tmp_path, {unit: BEGUN})]), age=0)
+    gone = swept(pa.RecordBatch.from_pydict(rows))["address"]
+    assert gone.to_pylist() == [f"{unit}{outcome}" for outcome in ("deleted", "already_gone", "lost")]
 
 
 def test_a_sweep_whose_report_is_torn_counts_by_its_journal_and_stops_no_mark(

@@ -88,7 +88,7 @@ class Neighbours:
     unknown: int
 
     @property
-    def found(self) -> Any:
+    def facts(self) -> Any:
         named = (("far", "its newest mark does not read"),) * self.unknown
         return SimpleNamespace(neighbours=NeighbourFacts(3, self.unknown, named, 7 * 86_400.0, 0))
 
@@ -96,7 +96,7 @@ class Neighbours:
 def checked(look: Any, *, strict: bool, accepted: dict[str, str]) -> None:
     settings = SimpleNamespace(neighbours=NeighbourSettings(strict=strict))
     context: Any = SimpleNamespace(settings=settings)
-    Planner(NO_SPARK, context, None, None, accepted)._check_neighbours(look)  # type: ignore[arg-type]
+    Planner(NO_SPARK, context, None, None, accepted, resumed=False)._check_neighbours(look)  # type: ignore[arg-type]
 
 
 def test_a_strict_sweep_stops_where_a_look_cannot_read_what_a_neighbour_noted() -> None:

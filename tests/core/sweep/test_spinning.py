@@ -74,3 +74,14 @@ def test_looks_that_are_too_old_before_the_first_delete_end_the_sweep_the_second
             swept.sweep()
         assert (swept.looks, len(swept.left())) == (2, 3)
     assert swept.sweep().outcomes["deleted"] == 3, "the next one goes on where it stopped"
+
+
+def test_a_plan_that_comes_late_counts_no_more_once_objects_were_deleted(swept: Swept) -> None:
+    found = spinning.Spinning(swept.context)
+    for left in (10, 5):
+        found.late(3_700.0, left)
+        found.wave(left, left - 1)
+    found.late(3_700.0, 4)
+    found.wave(4, 4)
+    with pytest.raises(IncompleteError, match="2 times a look"):
+        found.late(3_700.0, 4)

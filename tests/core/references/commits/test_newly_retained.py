@@ -37,7 +37,7 @@ class World:
         output = find_retained(NO_SPARK, self.context, folder, former=None)
         out = DatasetFolder(self.context.workspace, folder)
         schemas = {Stage.RETENTION_COMMITS: COMMITS_SCHEMA, OTHERS: COMMITS_SCHEMA, REFS: REFS_SCHEMA}
-                return {
+        return {
             name: out.dataset(name if name in (OTHERS, REFS) else "", output.datasets[name], schema)
             for name, schema in schemas.items()
         }, output.facts
