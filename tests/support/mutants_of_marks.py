@@ -174,7 +174,7 @@ LISTING = (
 
 STORES = (
     *of(
-        "lakegc_core/store/s3/results.py",
+        "lakegc_core/store/delete_results.py",
         _S3_DELETES,
         (
             "keys that S3 names as failed count as deleted",
