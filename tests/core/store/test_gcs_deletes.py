@@ -201,6 +201,41 @@ def test_a_request_whose_effect_nobody_knows_does_not_count_as_done(faulty_gcs: 
     assert faulty_gcs.store.delete_many(["data/a"]) == ["already_gone"]
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (503, b"<Error><Code>SlowDown</Code></Error>", "SlowDown"),
+        (200, b"<Error><Code>InternalError</Code></Error>", "InternalError"),
+        (429, b'{"error": {"code": 429, "errors": [{"reason": "rateLimitExceeded"}]}}', "rateLimitExceeded"),
+        (502, b"<p>proxy", "502"),
+        (408, b"", "408"),
+    ],
+)
+def test_a_request_that_may_go_better_later_is_made_again_and_not_divided(
+    faulty_gcs: Faulty, status: int, body: bytes, code: str
+) -> None:
+    faulty_gcs.direct.write("data/a", b"")
+    later = answering_many(Answer(status, {"Content-Type": "text/plain"}, body))
+    faulty_gcs.proxy.hook = later
+    assert faulty_gcs.store.delete_many(["data/a"]) == [f"failed:{code}"] and faulty_gcs.listed() == ["data/a"]
+    faulty_gcs.proxy.hook = failing(1, later)
+    assert faulty_gcs.store.delete_many(["data/a"]) == ["deleted"] and faulty_gcs.listed() == []
+    assert asked(faulty_gcs.proxy.requests) == ["together"] * 4
+
+
+def test_an_object_that_goes_alone_has_the_same_outcomes_where_answers_are_lost_or_put_off(faulty_gcs: Faulty) -> None:
+    for hook, outcome in (
+        (answer_lost, NO_ANSWER),
+        (failing(1, answer_lost), "deleted"),
+        (failing(1, faulty_gcs.busy), "deleted"),
+        (faulty_gcs.busy, "failed:rateLimitExceeded"),
+    ):
+        faulty_gcs.direct.write(ALONE, b"")
+        faulty_gcs.proxy.hook = hook
+        assert faulty_gcs.store.delete_many([ALONE]) == [outcome]
+    assert asked(faulty_gcs.proxy.requests) == ["\x01"] * 8
+
+
 def test_what_a_lost_request_for_many_took_is_ours_though_such_requests_are_then_refused(faulty_gcs: Faulty) -> None:
     faulty_gcs.direct.write("data/a", b"")
     refusing, lost = answering_many(Answer(501, {}, b"")), iter([True])
