@@ -7,6 +7,7 @@ A store says what each answer was (`DeleteAnswer`). This module decides whether 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -74,11 +75,13 @@ def delete_all(
     gate: Gate,
     single: Ask | None = None,
     look: Callable[[str], object] | None = None,
+    singles: int = 1,
 ) -> dict[str, str]:
     """Ask for the deletion of different keys until each has an outcome, `attempts` times at most; outcomes by key.
 
     A throttled request has the pace's patience as well. A key found gone after an answer was lost is `deleted`: that
-    request may have done it. A key that the gate no longer lets through is `not_asked`. `look`: see `judge_unclear`.
+    request may have done it. A key that the gate no longer lets through is `not_asked`. `single` makes a request for
+    one key, `singles` of them side by side. `look`: see `judge_unclear`.
     """
     outcomes = dict.fromkeys(keys, NOT_ASKED)
     doubtful: set[str] = set()
@@ -92,17 +95,11 @@ def delete_all(
             turn.throttled = any(each.throttled for each in told.values())
         alone = [key for key in pending if told[key].alone]
         pending = [key for key in pending if not told[key].alone]
-        for key in alone:
+        if alone:
             if single is None:
                 raise AssertionError("a request for one key cannot be divided")
-            found = delete_all([key], single, attempts=attempts, gate=gate)[key]
-            ours = key in doubtful or told[key].outcome == NO_ANSWER  # a request for many may have done it
-            if found == NOT_ASKED:
-                found = told[key].outcome
-            elif look is not None and told[key].outcome == NO_ANSWER and found in _IS_GONE:
-                # Who took a request for many and did not carry it out may do the same with one for this key.
-                found = judge_unclear(partial(look, key)).outcome
-            outcomes[key] = Outcome.DELETED if ours and found == Outcome.ALREADY_GONE else found
+            found = delete_singly(alone, single, attempts=attempts, gate=gate, singles=singles)
+            outcomes |= {key: _divided(key, told[key].outcome, found[key], key in doubtful, look) for key in alone}
         for key in pending:
             gone = told[key].outcome == Outcome.ALREADY_GONE and key in doubtful
             outcomes[key] = Outcome.DELETED if gone else told[key].outcome
@@ -118,28 +115,62 @@ def delete_all(
     return outcomes
 
 
+def _divided(key: str, before: str, found: str, doubtful: bool, look: Callable[[str], object] | None) -> str:
+    """The outcome of a key that was asked for alone, and `found`, after a request for many had ended in `before`."""
+    if found == NOT_ASKED:
+        return before
+    if look is not None and before == NO_ANSWER and found in _IS_GONE:
+        # Who took a request for many and did not carry it out may do the same with one for this key.
+        found = judge_unclear(partial(look, key)).outcome
+    ours = doubtful or before == NO_ANSWER  # a request for many may have done it
+    return Outcome.DELETED if ours and found == Outcome.ALREADY_GONE else found
+
+
+def delete_singly(keys: Sequence[str], ask: Ask, *, attempts: int, gate: Gate, singles: int) -> dict[str, str]:
+    """`delete_all` of each key by itself, `singles` at most side by side; outcomes by key."""
+
+    def delete(key: str) -> dict[str, str]:
+        return delete_all([key], ask, attempts=attempts, gate=gate)
+
+    outcomes: dict[str, str] = {}
+    if min(singles, len(keys)) < 2:
+        for key in keys:
+            outcomes |= delete(key)
+        return outcomes
+    with ThreadPoolExecutor(min(singles, len(keys))) as pool:
+        for found in pool.map(delete, keys):
+            outcomes |= found
+    return outcomes
+
+
 class BatchDeletes:
     """Deletes of many keys a request; one by one where a key or the store takes no batch. Safe to share between
     threads. A store says how it asks."""
 
     best: Deletes
     attempts: int  # of each request, the first one included
+    singles: int = 1  # requests for one key side by side, within one call
 
     def delete_many(self, keys: Sequence[str], gate: Gate) -> list[str]:
         """One outcome per key, in order."""
         outcomes: dict[str, str] = {}
+        alone: list[str] = []
         together: list[str] = []
         for key in dict.fromkeys(keys):
             if not self.can_be_named(key):
                 outcomes[key] = FAILED + "InvalidKey"
-            elif self.goes_alone(key):
-                outcomes |= delete_all([key], self.ask_one, attempts=self.attempts, gate=gate)
             else:
-                together.append(key)
+                (alone if self.goes_alone(key) else together).append(key)
+        outcomes |= delete_singly(alone, self.ask_one, attempts=self.attempts, gate=gate, singles=self.singles)
         for start in range(0, len(together), self.best.batch):
-            batch = together[start : start + self.best.batch]
             outcomes |= delete_all(
-                batch, self.ask_batch, attempts=self.attempts, gate=gate, single=self.ask_one, look=self.look
+                together[start : start + self.best.batch],
+                self.ask_batch,
+                attempts=self.attempts,
+                gate=gate,
+                single=self.ask_one,
+                look=self.look,
+                singles=self.singles,
             )
         return [outcomes[key] for key in keys]
 
@@ -148,7 +179,7 @@ class BatchDeletes:
         return bool(key)  # the empty one would name the root itself
 
     def goes_alone(self, key: str) -> bool:
-        """True if no batch can name the key."""
+        """True if no batch can name the key, or the store takes no batch."""
         return False
 
     def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:

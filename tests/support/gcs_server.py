@@ -1,18 +1,32 @@
-"""fake-gcs-server, an emulator of Google Cloud Storage, as its Python package carries it: started, with one bucket."""
+"""Google Cloud Storage for tests: fake-gcs-server, an emulator, and what it lacks: deletes of many objects a request.
+
+Here: the emulator started, as its Python package carries it, with one bucket; before it the XML API's multi-object
+delete, as Google documents it (it leaves open what becomes of absent objects: here, NoSuchKey); and the same delete
+over nothing but names, for many of them. Not here: faults, which tests put before a server (`store_faults`).
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 import requests
 
 from lakegc_core.store.gcs.store import GCSConfig
+from tests.support.proxy import Answer, Proxy, Request
 from tests.support.servers import ServerStartError, started
+
+MOST = 1000  # objects a request
 
 
 @dataclass(frozen=True)
@@ -28,9 +42,69 @@ class GCSServer:
         return replace(GCSConfig(self.bucket, prefix, endpoint_url=self.endpoint), **changes)
 
 
+class MultiDelete(Proxy):
+    """Speaks the multi-object delete; leaves all else to the server upstream. `errors`: codes by object name."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream)
+        self.errors: dict[str, str] = {}
+
+    def forward(self, request: Request) -> Answer:
+        """Answer a multi-object delete; pass on everything else. A delete of one object is answered as Google does."""
+        if request.method != "POST" or "delete" not in request.query:
+            answer = super().forward(request)
+            carried_out = (request.method, answer.status) == ("DELETE", 200)  # the emulator says "null"
+            return Answer(204, answer.headers, b"") if carried_out else answer
+        bucket = unquote(urlsplit(request.path).path).strip("/")
+        if "/" in bucket:
+            return _xml(400, "Error", "<Code>InvalidURI</Code>")
+        digest = base64.b64encode(hashlib.md5(request.body, usedforsecurity=False).digest()).decode()
+        if request.header("Content-MD5") not in (None, digest):
+            return _xml(400, "Error", "<Code>BadDigest</Code>")
+        if request.header("Date") is None:
+            return _xml(400, "Error", "<Code>MissingSecurityHeader</Code>")
+        names = [each.text or "" for each in ElementTree.fromstring(request.body).iter("Key")]
+        if not 0 < len(names) <= MOST:
+            return _xml(400, "Error", "<Code>MalformedXML</Code>")
+        return _xml(200, "DeleteResult", *(self._row(bucket, name) for name in names))
+
+    def _row(self, bucket: str, name: str) -> str:
+        code = self.errors.get(name) or self.remove(bucket, name)
+        key = f"<Key>{escape(name)}</Key>"
+        return f"<Error>{key}<Code>{code}</Code></Error>" if code else f"<Deleted>{key}</Deleted>"
+
+    def remove(self, bucket: str, name: str) -> str:
+        """Delete one object; the code of an error, or "" if there is none."""
+        path = f"/storage/v1/b/{quote(bucket, safe='')}/o/{quote(name, safe='')}"
+        answer = super().forward(Request("DELETE", path, {"Host": "127.0.0.1"}, b""))
+        return {200: "", 204: "", 404: "NoSuchKey"}.get(answer.status, "InternalError")
+
+
+class Names(MultiDelete):
+    """A bucket that holds nothing but names of objects, and can do nothing but delete them together."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__("http://127.0.0.1:9")
+        self.names = set(names)
+        self._lock = threading.Lock()
+
+    def remove(self, bucket: str, name: str) -> str:
+        """Forget the name."""
+        with self._lock:
+            if name not in self.names:
+                return "NoSuchKey"
+            self.names.remove(name)
+        return ""
+
+
+def _xml(status: int, name: str, *fields: str) -> Answer:
+    body = f"<?xml version='1.0' encoding='UTF-8'?><{name}>{''.join(fields)}</{name}>"
+    return Answer(status, {"Content-Type": "application/xml; charset=UTF-8"}, body.encode())
+
+
 @contextmanager
-def fake_gcs(tmp: Path, bucket: str = "lakegc-test") -> Iterator[GCSServer]:
-    """The emulator, with its objects in memory."""
+def fake_gcs(tmp: Path, bucket: str = "lakegc-test", *, together: bool = True) -> Iterator[GCSServer]:
+    """The emulator, with its objects in memory. `together`: whether it takes deletes of many objects a request."""
     binary = _binary()
 
     def command(ports: Sequence[int]) -> list[str]:
@@ -40,8 +114,21 @@ def fake_gcs(tmp: Path, bucket: str = "lakegc-test") -> Iterator[GCSServer]:
     def server(ports: Sequence[int], log: Path) -> GCSServer:
         return GCSServer(f"http://127.0.0.1:{ports[0]}", bucket, log)
 
-    with started(command, 1, tmp, "fake-gcs-server", server, _try) as running:
-        yield running
+    with started(command, 1, tmp, "fake-gcs-server", server, _try) as running, ExitStack() as stack:
+        shown = stack.enter_context(serving(MultiDelete(running.endpoint))) if together else running
+        yield replace(running, endpoint=shown.endpoint)
+
+
+@contextmanager
+def serving(front: MultiDelete) -> Iterator[MultiDelete]:
+    """The server, until the block ends."""
+    thread = threading.Thread(target=front.run, daemon=True)
+    thread.start()
+    try:
+        yield front
+    finally:
+        front.stop()
+        thread.join(10)
 
 
 def _try(server: GCSServer) -> None:

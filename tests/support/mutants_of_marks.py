@@ -9,6 +9,7 @@ _COLLECTORS = "tests/core/whole/test_two_collectors.py"
 _LEASE = "tests/core/marks/test_lease.py"
 _PREVIOUS = "tests/core/marks/test_previous.py"
 _LAYERS = "tests/core/marks/test_layers.py"
+_GCS_DELETES = "tests/core/store/test_gcs_deletes.py"
 _AZURE = "tests/core/store/test_azure.py"
 _LOCAL = "tests/core/store/test_local.py"
 _PACE = "tests/core/store/test_pace.py"
@@ -174,7 +175,7 @@ LISTING = (
 
 STORES = (
     *of(
-        "lakegc_core/store/s3/results.py",
+        "lakegc_core/store/delete_results.py",
         _S3_DELETES,
         (
             "keys that S3 names as failed count as deleted",
@@ -232,6 +233,45 @@ STORES = (
             "a blob whose answer is missing is deleted",
             "return DeleteAnswer.unnamed() if failure is None or _is_success(failure)",
             "return DeleteAnswer(Outcome.DELETED) if failure is None or _is_success(failure)",
+        ),
+    ),
+    *of(
+        "lakegc_core/store/gcs/deletes.py",
+        _GCS_DELETES,
+        (
+            "a name goes together with others though XML may change it",
+            "not name.isprintable() or name != name.strip()",
+            "not name.isprintable()",
+        ),
+        (
+            "marks of XML in a name change the request",
+            "<Key>{escape(name)}</Key>",
+            "<Key>{name}</Key>",
+        ),
+        (
+            "what GCS refuses to delete together is not asked for alone",
+            "if said.again:\n            return said",
+            "if said:\n            return said",
+        ),
+        (
+            "GCS is asked again and again for what it refuses",
+            "self._takes_batches = self._takes_batches or False",
+            "self._takes_batches = self._takes_batches or None",
+        ),
+        (
+            "one refusal ends all requests for many",
+            "self._takes_batches = self._takes_batches or False",
+            "self._takes_batches = False",
+        ),
+        (
+            "a generation that GCS tells makes its answer none",
+            "page, versions=False)",
+            "page, versions=True)",
+        ),
+        (
+            "objects of a bucket that is not there are gone",
+            'DeleteAnswer.failed("NoSuchBucket") if no_bucket else',
+            "DeleteAnswer(Outcome.ALREADY_GONE) if no_bucket else",
         ),
     ),
     *of(

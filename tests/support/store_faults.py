@@ -73,6 +73,39 @@ class Faulty:
         return hook
 
 
+def delete_result(*found: tuple[str, str]) -> Hook:
+    """The answer to deletes of many objects with these (key, code), whatever was asked; "": deleted. Passes on other
+    requests. S3 and GCS share its form."""
+    rows = "".join(
+        f"<Error><Key>{key}</Key><Code>{code}</Code></Error>" if code else f"<Deleted><Key>{key}</Key></Deleted>"
+        for key, code in found
+    )
+    return answering_many(
+        Answer(200, {"Content-Type": "application/xml"}, f"<DeleteResult>{rows}</DeleteResult>".encode())
+    )
+
+
+def answering_many(answer: Answer) -> Hook:
+    """The same answer for every delete of many objects; passes on other requests."""
+    return lambda request, forward: (
+        answer if request.method == "POST" and "delete" in request.query else forward(request)
+    )
+
+
+NO_RESULT = [
+    (200, b""),
+    (200, b"<p>login</p>"),
+    (200, b"{}"),
+    (200, b"<ListBucketResult/>"),
+    (200, b"<DeleteResult><E"),
+    (204, b""),
+    (202, b""),
+    (206, b""),
+    (206, b"<DeleteResult/>"),
+]
+"""Status and body of successes that say nothing of a delete of many objects."""
+
+
 def answering(answer: Answer) -> Hook:
     """The same answer for every request, none of which reaches the server."""
     return lambda request, forward: answer

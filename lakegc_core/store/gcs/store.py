@@ -1,7 +1,7 @@
 """Google Cloud Storage, with google-cloud-storage: one bucket and prefix behind the protocol of `base`.
 
 An object's ETag is its generation, which tells every two writes apart and is what conditions are made of. Not here: the
-client and what the SDK's errors mean (`access`), and the reading of list pages (`listing`).
+client and what the SDK's errors mean (`access`), the reading of list pages (`listing`), and deletes (`deletes`).
 
 A name is `prefix + "/" + address`, or the address alone under an empty prefix: never cleaned or normalised.
 """
@@ -13,25 +13,22 @@ import builtins
 import functools
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
-from google.api_core.exceptions import NotFound, from_http_response
+from google.api_core.exceptions import from_http_response
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud import storage
 
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError, UnusableKeyError
-from lakegc_core.names import Outcome
 from lakegc_core.store.base import (
     BACKOFF,
     MD5_DIGEST,
     PROBE_KEY,
-    Deletes,
     Level,
     ObjectInfo,
     StoreConfig,
@@ -40,20 +37,17 @@ from lakegc_core.store.base import (
 )
 from lakegc_core.store.conditions import writes_conditionally
 from lakegc_core.store.gcs import access as gcs_access
-from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat, told_by
+from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat
+from lakegc_core.store.gcs.deletes import BEST, ObjectDeletes
 from lakegc_core.store.gcs.listing import FIELDS, page_of, read_page
 from lakegc_core.store.gcs.settings import settings_of
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import RemoteStore, date_of
-from lakegc_core.store.repeated_deletes import DeleteAnswer, delete_all, judge_unclear
 from lakegc_core.store.settings import StoreSettings
 
 Answer = TypeVar("Answer")
 
 _CONTENT_TYPE = "application/octet-stream"
-
-_DELETED = (200, 204)  # without a body: what the service says to a delete; emulators say 200
-_DELETES = 16  # side by side; the JSON API's batches are no faster for the service, and hide single answers
 
 
 @dataclass(frozen=True)
@@ -85,7 +79,7 @@ class GCSConfig:
 class GCSStore(RemoteStore):
     """`Store` over one client. Safe to share between threads."""
 
-    deletes = Deletes(batch=1000, calls=2, requests=2 * _DELETES)
+    deletes = BEST
     proves = True
     listed_digests = False
     heads_at_once = 10  # connections that the SDK keeps
@@ -99,6 +93,15 @@ class GCSStore(RemoteStore):
         self._time = (config.connect_timeout, config.read_timeout)
         service = (config.endpoint_url or "https://storage.googleapis.com").rstrip("/")
         self._objects = f"{service}/storage/v1/b/{quote(config.bucket, safe='')}/o"
+        self._deletes = ObjectDeletes(
+            session,
+            service,
+            config.bucket,
+            attempts=config.max_attempts,
+            timeout=self._time,
+            name=self._name,
+            head=self.head,
+        )
 
     def _levels(self, prefix: str, delimiter: str) -> Iterator[Level]:
         last = ""  # of the prefixes so far: some servers repeat them on every page
@@ -162,39 +165,11 @@ class GCSStore(RemoteStore):
         return ObjectInfo(key, size, updated.astimezone(UTC), str(blob.generation), _digest(blob.md5_hash))
 
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
-        """Delete, one request an object, many at once.
+        """Delete, 1000 objects a request; where the service takes none for many, one by one, many at once.
 
         An object found gone after an answer was lost counts as `deleted`: that request may have done it.
         """
-        different, gate = builtins.list(dict.fromkeys(keys)), gate or Gate()
-        outcomes: dict[str, str] = {}
-
-        def delete(key: str) -> dict[str, str]:
-            return delete_all([key], self._ask_one, attempts=self._config.max_attempts, gate=gate)
-
-        with ThreadPoolExecutor(_DELETES) as pool:
-            for found in pool.map(delete, different):
-                outcomes |= found
-        return [outcomes[key] for key in keys]
-
-    def _ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        (key,) = keys
-        try:
-            name = quote(self._blob(key).name, safe="")
-            # By the session: the SDK takes any success for the service's own.
-            answer = self.session.delete(f"{self._objects}/{name}", timeout=self._time)
-            if not 200 <= answer.status_code < 300:
-                raise from_http_response(answer)
-        except StoreError:
-            return {key: DeleteAnswer.failed("InvalidKey")}
-        except NotFound as error:
-            no_bucket = "bucket does not exist" in error.message
-            return {key: DeleteAnswer.failed("NoSuchBucket") if no_bucket else DeleteAnswer(Outcome.ALREADY_GONE)}
-        except SDK_ERRORS as error:
-            return {key: told_by(error)}
-        if answer.status_code in _DELETED and not answer.content.strip():
-            return {key: DeleteAnswer(Outcome.DELETED)}
-        return {key: judge_unclear(lambda: self.head(key))}
+        return self._deletes.delete_many(keys, gate or Gate())
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy an object that the same endpoint reaches, in as many steps as the service wants."""
@@ -259,13 +234,16 @@ class GCSStore(RemoteStore):
         return settings_of(self._bucket, self._base, self._time)
 
     def _blob(self, key: str) -> Any:
+        return self._bucket.blob(self._name(key))
+
+    def _name(self, key: str) -> str:
         try:
             (self._base + key).encode()
         except UnicodeEncodeError as error:
             raise UnusableKeyError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
         if not key or self._base + key in (".", ".."):  # the latter lead a URL out of the bucket
             raise UnusableKeyError(f"{self.root}: {key!r} cannot be the name of an object: it names another place")
-        return self._bucket.blob(self._base + key)
+        return self._base + key
 
     def _call(self, doing: str, key: str, ask: Callable[[], Answer]) -> Answer:
         """Ask, again while it may help; the SDK's errors become lakegc's, without the service's own text."""

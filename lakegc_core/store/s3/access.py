@@ -23,11 +23,10 @@ from botocore.parsers import ResponseParserError
 from botocore.utils import calculate_md5
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.names import Outcome
+from lakegc_core.store.delete_results import GONE, refused
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3 import listing as s3_listing
 
-GONE = {"NoSuchKey", "NoSuchVersion", "NotFound"}  # what a store itself says of a key
 ABSENT = GONE | {"404"}  # HEAD has no code of the store's own; to a delete, anybody's page may answer 404
 CONFLICT = {"ConditionalRequestConflict", "409"}
 CONDITION_FAILED = {"PreconditionFailed", "412", "NotModified", "304"} | CONFLICT  # some say 304 where S3 says 412
@@ -40,14 +39,6 @@ BATCH_REFUSED = {"MalformedXML", "KeyTooLongError", "InvalidArgument", "InvalidR
 LOST = (ConnectionError, HTTPClientError, ResponseParserError)
 SDK_ERRORS = (ClientError, BotoCoreError, ResponseParserError)  # the last is not one of BotoCoreError
 
-# The store asks for fewer requests; of a request or, within an answer, of a single key.
-_THROTTLED = {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestThrottled"} | {
-    "RequestLimitExceeded",
-    "TooManyRequests",
-    "429",
-    "503",
-}
-_TRY_AGAIN = {"InternalError", "RequestTimeout", "PriorRequestNotComplete", "OperationAborted", "500", "502", "504"}
 _WRITES = ("PutObject", "CopyObject", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload")
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 
@@ -154,25 +145,13 @@ def failure(error: Exception) -> DeleteAnswer:
     """The answer for each key of a request that failed as a whole. It never says that a key is gone."""
     if isinstance(error, LOST):
         return DeleteAnswer.lost()
-    status, code = status_of(error), code_of(error)
-    return DeleteAnswer.failed(
-        code,
-        again=code in _TRY_AGAIN or status in (500, 502, 504),
-        throttled=code in _THROTTLED or status in (429, 503),
-    )
+    return refused(status_of(error), code_of(error))
 
 
 def status_of(error: BaseException | None) -> int:
     """The HTTP status of an answer; 0 where there was none."""
     response = error.response if isinstance(error, ClientError) else {}
     return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
-
-
-def told(code: str) -> DeleteAnswer:
-    """The answer for a single key by the store's code."""
-    if code in GONE:
-        return DeleteAnswer(Outcome.ALREADY_GONE)
-    return DeleteAnswer.failed(code, again=code in _TRY_AGAIN, throttled=code in _THROTTLED)
 
 
 def attempts_of(error: BaseException | None) -> int:

@@ -1,7 +1,7 @@
 """Deletes on S3: 1000 keys a request, or one by one if a key or the store takes no batch.
 
-Not here: when a delete is repeated (`repeated_deletes`), what an answer says (`results`), and buckets that are to keep
-no versions (`versions`).
+Not here: when a delete is repeated (`repeated_deletes`), what an answer says (`delete_results`), and buckets that are
+to keep no versions (`versions`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
+from lakegc_core.store.delete_results import GONE, Name, answers, told
 from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
 from lakegc_core.store.s3 import results
-from lakegc_core.store.s3.access import BATCH_REFUSED, GONE, SDK_ERRORS, code_of, failure, told
+from lakegc_core.store.s3.access import BATCH_REFUSED, SDK_ERRORS, code_of, failure
 from lakegc_core.store.s3.bucket import Bucket
-from lakegc_core.store.s3.results import DONE, NAMED, Name
+from lakegc_core.store.s3.results import DONE, NAMED
 
 # What XML 1.0 cannot hold, so that no DeleteObjects can name it.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -63,7 +64,7 @@ class ObjectDeletes(BatchDeletes):
         except SDK_ERRORS as error:
             said = DeleteAnswer.not_together() if code_of(error) in BATCH_REFUSED else failure(error)
             return [(key, said) for key, _ in wanted]
-        return results.answers(answer[NAMED], wanted)
+        return answers(answer[NAMED], wanted)
 
     def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
         """Send one request for one key. Look the key up if the answer does not say that the delete was carried out."""

@@ -21,6 +21,7 @@ from botocore.utils import parse_timestamp
 from lakegc_core.errors import IncompleteError, StoreError
 from lakegc_core.store.base import LISTING_SCHEMA, Level
 from lakegc_core.store.remote import bare, below, listed
+from lakegc_core.store.xml_pages import local_name
 
 PAGE_FIELD = "LakegcObjects"  # where the objects ride in botocore's parsed answer
 # Wildcards, because botocore calls handlers of wildcard names before those of exact names, and its own `s3.*`
@@ -48,11 +49,6 @@ def _before_parse(operation_model: Any, response_dict: Any, customized_response_
         page[:] = [each for each in page if local_name(each) != "Contents"]
         response_dict["body"] = ElementTree.tostring(page)
         customized_response_dict[PAGE_FIELD] = [{local_name(field): field.text for field in each} for each in objects]
-
-
-def local_name(element: ElementTree.Element) -> str:
-    """An element's name, without the namespace that some stores leave out."""
-    return element.tag.rpartition("}")[2]
 
 
 def read_page(answer: Mapping[str, Any], wanted: str, cut: int, where: str) -> Level:

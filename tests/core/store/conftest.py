@@ -124,6 +124,13 @@ def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GCSServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def gcs_without_batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GCSServer]:
+    """The emulator as it is: it takes no deletes of many objects."""
+    with fake_gcs(tmp_path_factory.mktemp("gcs-without-batches"), together=False) as server:
+        yield server
+
+
 # The servers are in every run, the dialects in that of the slow tests that guard against loss of data.
 SLOWLY = tuple(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.safety]) for name in WORKING)
 
@@ -167,3 +174,9 @@ def faulty_s3(seaweed: S3Server) -> Iterator[Faulty]:
 def faulty_azure(azure: AzureServer) -> Iterator[Faulty]:
     """Azurite behind a proxy."""
     yield from behind_proxy(PROTOCOLS["azurite"], azure)
+
+
+@pytest.fixture
+def faulty_gcs(gcs: GCSServer) -> Iterator[Faulty]:
+    """The emulator of GCS behind a proxy."""
+    yield from behind_proxy(PROTOCOLS["gcs"], gcs)

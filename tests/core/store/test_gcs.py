@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,22 +12,14 @@ import pytest
 
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.errors import LakegcError, SettingsError, StoreError
-from lakegc_core.names import NO_ANSWER
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.factory import config_for
 from lakegc_core.store.gcs.store import GCSConfig
-from tests.core.store.conftest import behind_proxy
 from tests.support.gcs_server import GCSServer
 from tests.support.proxy import Answer, Forward, Request
-from tests.support.store_faults import PROTOCOLS, Faulty, answering
+from tests.support.store_faults import Faulty
 
 Page = dict[str, Any]
-
-
-@pytest.fixture
-def faulty_gcs(gcs: GCSServer) -> Iterator[Faulty]:
-    """The emulator behind a proxy."""
-    yield from behind_proxy(PROTOCOLS["gcs"], gcs)
 
 
 def without(field: str) -> Callable[[Page], Page]:
@@ -61,18 +53,6 @@ def test_a_list_page_that_does_not_add_up_is_an_error(faulty_gcs: Faulty, page: 
     faulty_gcs.proxy.hook = faulty_gcs.altering(lambda body: json.dumps(change(json.loads(body))).encode())
     with pytest.raises(LakegcError, match=message):
         faulty_gcs.listed()
-
-
-@pytest.mark.parametrize(("status", "body"), [(202, b""), (206, b""), (200, b"<p>login</p>"), (200, b"{}")])
-def test_a_delete_that_was_not_carried_out_is_not_reported_as_done(
-    faulty_gcs: Faulty, status: int, body: bytes
-) -> None:
-    faulty_gcs.direct.write("data/a", b"")
-    odd = Answer(status, {}, body)
-    faulty_gcs.proxy.hook = lambda request, forward: odd if request.method == "DELETE" else forward(request)
-    assert faulty_gcs.store.delete_many(["data/a", "data/b"]) == ["failed:NotCarriedOut", "deleted"]
-    faulty_gcs.proxy.hook = answering(odd)
-    assert faulty_gcs.store.delete_many(["data/a"]) == [NO_ANSWER]
 
 
 def test_conditions_are_made_of_generations(faulty_gcs: Faulty) -> None:
@@ -125,12 +105,6 @@ def test_names_that_lead_out_of_the_bucket_are_refused(gcs: GCSServer, key: str)
         with pytest.raises(StoreError):
             ask(key)
     assert store.delete_many([key]) == ["failed:InvalidKey"]
-
-
-def test_objects_of_a_bucket_that_is_not_there_are_not_called_gone(faulty_gcs: Faulty) -> None:
-    told = {"error": {"code": 404, "message": "The specified bucket does not exist.", "errors": []}}
-    faulty_gcs.proxy.hook = answering(Answer(404, {"Content-Type": "application/json"}, json.dumps(told).encode()))
-    assert faulty_gcs.store.delete_many(["data/a"]) == ["failed:NoSuchBucket"]
 
 
 def test_what_is_no_generation_matches_nothing(gcs: GCSServer) -> None:

@@ -11,20 +11,9 @@ import pytest
 
 from lakegc_core.names import NO_ANSWER
 from lakegc_core.store.base import Store
-from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, failing, pass_on
+from tests.support.proxy import Answer, Forward, Request, answer_lost, failing, pass_on
 from tests.support.servers import S3Server
-from tests.support.store_faults import Faulty, answering
-
-
-def delete_result(*found: tuple[str, str]) -> Hook:
-    """DeleteObjects' answer with these (key, code), whatever was asked; "": deleted. Passes on other requests."""
-    rows = "".join(
-        f"<Error><Key>{key}</Key><Code>{code}</Code></Error>" if code else f"<Deleted><Key>{key}</Key></Deleted>"
-        for key, code in found
-    )
-    body = f"<DeleteResult>{rows}</DeleteResult>".encode()
-    answer = Answer(200, {"Content-Type": "application/xml"}, body)
-    return lambda request, forward: answer if request.method == "POST" else forward(request)
+from tests.support.store_faults import NO_RESULT, Faulty, answering, delete_result
 
 
 def malformed_batch(request: Request, forward: Forward) -> Answer:
@@ -73,16 +62,6 @@ def test_keys_that_a_delete_result_does_not_name_are_asked_for_one_by_one(
     asked = [request.path.partition("?")[0][-1] for request in faulty_s3.proxy.requests if request.method == "DELETE"]
     assert asked == ([] if ("a", "") in named else ["a"]) + ["b"]
     assert faulty_s3.listed() == []
-
-
-NO_RESULT = [
-    (200, b""),
-    (200, b"<p>login</p>"),
-    (200, b"{}"),
-    (200, b"<ListBucketResult/>"),
-    (200, b"<DeleteResult><E"),
-]
-NO_RESULT += [(204, b""), (202, b""), (206, b""), (206, b"<DeleteResult/>")]
 
 
 @pytest.mark.parametrize(("status", "body"), NO_RESULT)
