@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 from collections.abc import Iterator
 
 import pytest
 
-from lakegc_core.cli.entry import VERBS, parser
-from lakegc_core.cli.verb import from_elsewhere
 from lakegc_core.names import Symptom, see
 from lakegc_core.policy.guards import BY_NAME, GUARDS
 from tests.support.links import DOCUMENTS, ROOT, anchor, prose
@@ -38,14 +35,6 @@ def nodes() -> Iterator[ast.AST]:
     for package in PACKAGES:
         for file in sorted((ROOT / package).rglob("*.py")):
             yield from ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-
-
-def commands(text: str) -> list[tuple[str, list[str]]]:
-    """The commands of lakegc in backticks and blocks, each with its options."""
-    blocks = "".join(re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
-    lines = [*re.findall(r"`(lakegc [^`]+)`", text), *re.findall(r"^(lakegc .+)$", blocks, re.MULTILINE)]
-    words = [line.partition("#")[0].split() for line in lines]
-    return [(each[1], [word for word in each if word.startswith("--")]) for each in words]
 
 
 def test_every_guard_has_its_section_in_the_order_of_the_table_and_no_other_section_is_among_them() -> None:
@@ -87,17 +76,3 @@ def test_the_sentence_names_the_file_from_the_root_and_the_heading() -> None:
     place = see(Symptom.LEASE_HELD).removeprefix("See ").rstrip(".")
     path, _, heading = place.partition("#")
     assert (ROOT / path) == RUNBOOK and heading in HEADINGS
-
-
-def test_every_command_in_the_runbook_exists_with_its_options() -> None:
-    verbs = next(
-        action.choices
-        for action in parser([*VERBS, *from_elsewhere()])._actions
-        if isinstance(action, argparse._SubParsersAction)
-    )
-    found = commands(TEXT)
-    assert len(found) > 20
-    for verb, options in found:
-        assert verb in verbs, verb
-        known = {name for action in verbs[verb]._actions for name in action.option_strings}
-        assert set(options) <= known, (verb, options)
