@@ -66,5 +66,25 @@ class Reason(StrEnum):
     SWEPT_BEFORE = "swept_before"  # the same, and a sweep had deleted it: old commits that hold it count again now
 
 
+class Symptom(StrEnum):
+    """Symptoms on which messages send people to docs/runbook.md, by the names of its headings. Guards are others."""
+
+    LEASE_HELD = "lease-held"
+    LEASE_LOST = "lease-lost"
+    NO_RULES = "no-rules"
+    LOST_OBJECTS = "lost-objects"
+    PATHS_DO_NOT_READ = "paths-do-not-read"
+    DELETES_FAIL = "deletes-fail"
+    SWEEP_GETS_NOWHERE = "sweep-gets-nowhere"
+    RETIRE_FAILS = "retire-fails"
+    ROUNDS_MISSED = "rounds-missed"
+    BILL_DID_NOT_FALL = "bill-did-not-fall"
+
+
+def see(symptom: str) -> str:
+    """The sentence that sends people to the runbook for a symptom, or for a guard that failed (by its name)."""
+    return f"See docs/runbook.md#{symptom}."
+
+
 COMPLETE, SWEPT, RETIRED = "complete", "swept", "retired"
 """States of a mark that is whole."""

@@ -16,6 +16,7 @@ from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.marks.shelf import retired_marks
+from lakegc_core.names import Symptom, see
 from lakegc_dagster import records, rounds
 from lakegc_dagster.answers import answers
 from lakegc_dagster.assets.backup import backup_place
@@ -176,7 +177,9 @@ def _retire(options: LakegcConfig) -> Any:
         metadata = retirement_metadata(found.done, gone)
         context.add_output_metadata(metadata)
         if found.problems:
-            raise _failed("Marks of these repositories were not retired", found.problems, metadata)
+            raise _failed(
+                "Marks of these repositories were not retired", found.problems, metadata, Symptom.RETIRE_FAILS
+            )
 
     return retire_old_marks
 
@@ -243,13 +246,13 @@ def _watch(options: LakegcConfig) -> Any:
         shown = records_shown(("repository", "stopped by"), waiting.items())
         context.add_output_metadata({**counts, **({"waiting_for_a_person": shown} if waiting else {})})
         if problems:
-            raise _failed("These repositories missed their round", problems, {})
+            raise _failed("These repositories missed their round", problems, {}, Symptom.ROUNDS_MISSED)
 
     return watch
 
 
-def _failed(title: str, problems: dict[str, str], metadata: dict[str, Any]) -> dg.Failure:
-    lines = [f"- {name}: {problem}" for name, problem in sorted(problems.items())]
+def _failed(title: str, problems: dict[str, str], metadata: dict[str, Any], symptom: Symptom) -> dg.Failure:
+    lines = [*(f"- {name}: {problem}" for name, problem in sorted(problems.items())), see(symptom)]
     shown = "\n".join(f"- {plain(name)}: {plain(problem)}" for name, problem in sorted(problems.items()))
     return dg.Failure(
         "\n".join([f"{title}:", *lines]),

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import IO
 
 from lakegc_core import clock, pipeline
+from lakegc_core.cli.against import review_against
 from lakegc_core.cli.metrics import metered, metrics_file, metrics_option
 from lakegc_core.cli.options import (
+    STDOUT,
     flag,
     name_mark,
     name_repository,
@@ -46,9 +48,6 @@ from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
 from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_minute
 
-STDOUT = "-"
-"""The name of a file that means stdout."""
-
 
 def _mark_arguments(to: argparse.ArgumentParser) -> None:
     name_repository(to)
@@ -61,6 +60,7 @@ def _review_arguments(to: argparse.ArgumentParser) -> None:
     option(to, "--addresses", metavar="FILE", help="write the expired addresses to FILE, one a line; - is stdout")
     flag(to, "--csv", "with --addresses: as CSV with a header, and where each object was last shown")
     option(to, "--html", metavar="FILE", help="write the mark as a page of HTML with pictures to FILE")
+    option(to, "--against", metavar="KIND:ID", help="compare with a list of lakeFS's own collector, such as unified:ID")
 
 
 def _sweep_arguments(to: argparse.ArgumentParser) -> None:
@@ -189,6 +189,8 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
         raise SettingsError("--csv says how --addresses are written. Give --addresses FILE too; - is stdout.")
     if on_stdout and options.json:
         raise SettingsError("`--addresses -` and --json both write to stdout. Name a file for the addresses.")
+    if options.against:
+        return review_against(options, reporter)
     file = page_file(options)
     context = open_mark(opened(options, reporter), own_mark(options.mark_id))
     review = pipeline.review(context)

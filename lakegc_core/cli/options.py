@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEME = "lakefs://"
+STDOUT = "-"
+"""The name of a file that means stdout."""
 
 
 def option(to: argparse.ArgumentParser, name: str, **more: Any) -> None:

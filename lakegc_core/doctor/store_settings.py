@@ -7,12 +7,15 @@ from datetime import datetime, timedelta
 
 from lakegc_core.doctor.etags import REMOVE, WHY
 from lakegc_core.doctor.finding import Finding, Level, cannot_be_told
+from lakegc_core.names import Symptom, see
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.store.settings import Effect, LifecycleRule, StoreSettings, Untold, Uploads
 
 _GC = "_lakefs/retention/gc/"
 _WRITTEN_ANEW = tuple(f"{_GC}{name}/" for name in ("commits", "uncommitted", "addresses", "unified", "reports"))
 """Folders of what lakeFS prepares for a collector and what its own collectors leave: every mark has it written anew."""
+
+_NOT_FREE = f"Nothing, if that was meant. {see(Symptom.BILL_DID_NOT_FALL)}"
 
 
 def examine_settings(
@@ -111,13 +114,16 @@ def _versions(told: StoreSettings) -> Iterator[Finding]:
             Level.NOTE,
             f"The store keeps old versions; {_named(ends[0])} deletes them {ends[0].when}".rstrip() + ".",
             "What a sweep deletes can be brought back until then, and its space is free only after that.",
-            "Nothing, if that was meant.",
+            _NOT_FREE,
         )
         return
     what = "The store keeps old versions, and no lifecycle rule that covers data/ deletes them."
     if isinstance(told.lifecycle, Untold):
         what = "The store keeps old versions. Whether a lifecycle rule deletes them cannot be told."
-    do = "Let a lifecycle rule delete old versions, or say `versions: delete` in lakegc.yaml (S3; docs/stores.md)."
+    do = (
+        "Let a lifecycle rule delete old versions, or say `versions: delete` in lakegc.yaml (S3; docs/stores.md). "
+        f"{see(Symptom.BILL_DID_NOT_FALL)}"
+    )
     yield Finding("versioning", Level.NOTE if isinstance(told.lifecycle, Untold) else Level.WARNING, what, why, do)
 
 
@@ -130,7 +136,7 @@ def _soft_delete(told: StoreSettings) -> Iterator[Finding]:
             Level.NOTE,
             f"The store's soft delete keeps what is deleted for {told.soft_delete / timedelta(days=1):g} days.",
             "What a sweep deletes can be brought back until then, and its space is free only after that.",
-            "Nothing, if that was meant.",
+            _NOT_FREE,
         )
 
 
@@ -164,7 +170,7 @@ def _uploads(told: StoreSettings, now: datetime) -> Iterator[Finding]:
         Level.WARNING,
         f"{_count(told.uploads)} uploads in parts are open; the oldest was begun {_days(told.uploads, now)} ago.",
         "Their parts cost like objects. No list of objects shows them, so no mark sees them and no sweep frees them.",
-        "Add a lifecycle rule that ends incomplete uploads after 7 days.",
+        f"Add a lifecycle rule that ends incomplete uploads after 7 days. {see(Symptom.BILL_DID_NOT_FALL)}",
     )
 
 

@@ -27,6 +27,7 @@ from lakegc_core.errors import (
     SettingsError,
     StoreError,
 )
+from lakegc_core.names import Symptom, see
 from lakegc_core.policy.safety import LEASE, LEASE_RENEWAL
 from lakegc_core.store.base import StoreConfig, connect
 
@@ -88,7 +89,7 @@ def lost(why: str) -> RefusedError:
     """What a collector says that may no longer go on."""
     return RefusedError(
         f"The lease of this repository was lost ({why}), so that another collector may be at work. "
-        "What was done is on record; run the same command again."
+        f"What was done is on record; run the same command again. {see(Symptom.LEASE_LOST)}"
     )
 
 
@@ -150,12 +151,14 @@ class Lease:
             raise RefusedError(
                 f"Another collector works on this repository: `{holder.verb}` on {holder.host}, process "
                 f"{holder.process}, whose lease runs until {until:%Y-%m-%d %H:%M:%S} UTC. "
-                "Wait for it; if it is dead, its lease runs out by itself."
+                f"Wait for it; if it is dead, its lease runs out by itself. {see(Symptom.LEASE_HELD)}"
             )
         try:
             self._write(if_match=found.etag)
         except PreconditionFailedError:
-            raise RefusedError("Another collector has just taken the lease. Wait for it.") from None
+            raise RefusedError(
+                f"Another collector has just taken the lease. Wait for it. {see(Symptom.LEASE_HELD)}"
+            ) from None
         return True
 
     def _renew(self) -> None:

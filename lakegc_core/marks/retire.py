@@ -28,7 +28,7 @@ from lakegc_core.marks.previous import read_at, series_of
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
 from lakegc_core.marks.sweeps import files_of, sweeps_of
-from lakegc_core.names import FAILED, Json, Outcome, Stage
+from lakegc_core.names import FAILED, Json, Outcome, Stage, Symptom, see
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
 
@@ -253,7 +253,7 @@ def _delete_mark(mark: MarkArtifacts, held: Lease | None) -> tuple[int, int]:
     if outcome.startswith(FAILED):
         raise StoreError(
             f"{mark.location}/mark.json could not be deleted ({outcome}), so mark {mark.mark_id} still stands as it "
-            f"was. Retiring needs leave to delete below {mark.home}/."
+            f"was. Retiring needs leave to delete below {mark.home}/. {see(Symptom.RETIRE_FAILS)}"
         )
     count, size = _delete_files(mark, held)
     return count + 1, size
@@ -273,7 +273,7 @@ def _delete_files(mark: MarkArtifacts, held: Lease | None) -> tuple[int, int]:
     if left:
         raise StoreError(
             f"{left:,} of {count:,} artifacts of mark {mark.mark_id} could not be deleted. Its record stands; run "
-            "`lakegc retire` again for the rest."
+            f"`lakegc retire` again for the rest. {see(Symptom.RETIRE_FAILS)}"
         )
     mark.store.remove_empty_folders(f"{mark.folder}/")
     return count, size

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lakegc_core.errors import SettingsError
+from lakegc_core.names import see
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.judgements import (
     Finding,
@@ -37,7 +38,8 @@ Severity = Literal["ERROR", "WARN"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """The finding of one guard. `description`: a sentence with the figures that decided, and what to do on failure."""
+    """The finding of one guard. `description`: a sentence with the figures that decided; on failure what to do, and
+    where the runbook says more."""
 
     name: str
     passed: bool
@@ -64,7 +66,8 @@ class Guard:
     """The condition under which a guard stops that otherwise only warns."""
 
     def evaluate(self, evidence: Evidence) -> Verdict:
-        passed, description = self.judge(evidence)
+        passed, found = self.judge(evidence)
+        description = found if passed else f"{found} {see(self.name)}"
         severity = "ERROR" if self.hardens is not None and self.hardens(evidence) else self.severity
         return Verdict(self.name, passed, severity, description)
 

@@ -17,7 +17,7 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
-from lakegc_core.names import Json, Stage
+from lakegc_core.names import Json, Stage, see
 from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
 from lakegc_core.policy.retention import HOLD, Rules, rules_json
@@ -148,7 +148,8 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
     if commits.facts.former_heads_unknown:
         raise RefusedError(
             f"{commits.facts.former_heads_unknown:,} heads that the mark saw are unknown to lakeFS now: the server "
-            "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole."
+            "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole. "
+            f"{see('known-heads')}"
         )
     retained = at_commits.dataset("", commits.datasets[Stage.RETENTION_COMMITS], COMMITS_SCHEMA)
     reads.read(spark, context, retained.frame(spark), by_holds=bool(commits.facts.holds))
@@ -244,5 +245,5 @@ def _check_same_server(context: MarkContext) -> None:
     if sharing := overlapping(context.namespace, others):
         raise RefusedError(
             f"The namespace of {now.id} is now shared with, or nested in or around, that of {', '.join(sharing)}: "
-            "they may refer to what looks like garbage here. Nothing more is deleted."
+            f"they may refer to what looks like garbage here. Nothing more is deleted. {see('namespace')}"
         )

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.inventory.carried import find
 from lakegc_core.marks.address_lists import read_list
-from lakegc_core.marks.catalogue import FOLDERS
+from lakegc_core.marks.catalogue import FOLDERS, GC
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.layers import all_layers
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LIVE, YOUNG, FOREIGN, NOT_LISTED = (f"{REFUSED}{why}" for why in ("live", "young", "foreign", "not_listed"))
+COMMITTED, NO_OBJECT = "committed", "no_object"
+"""Why our mark did not find an object expired, beside the reasons that it has on record: a retained commit refers to
+it; the store did not have it."""
 _BY_REASON = {
-    "staged": LIVE,
+    NO_OBJECT: NOT_LISTED,
     "young": YOUNG,
     "foreign": FOREIGN,
     "unknown": FOREIGN,
@@ -42,6 +45,12 @@ class ForeignMark:
 
     name: str  # KIND:ID
     files: tuple[str, ...]
+
+    @property
+    def summary(self) -> str | None:
+        """The key of its `summary.json`; None for a kind that has none."""
+        kind, _, name = self.name.partition(":")
+        return None if kind == "addresses" else f"{GC}/{kind}/{name}/summary.json"
 
 
 def parse_foreign_mark(mark_id: str) -> tuple[str, str] | None:
@@ -89,23 +98,29 @@ def addresses(spark: SparkSession, context: MarkContext, mark: ForeignMark) -> D
     return spark.range(0, len(files), 1, slices).mapInArrow(body, "address string").distinct()
 
 
-def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> DataFrame:
-    """Those of the addresses that our mark did not find expired: address, size (0 if unknown), outcome."""
+def kept_by_ours(spark: SparkSession, context: MarkContext, listed: DataFrame) -> DataFrame:
+    """Those of the addresses that our mark did not find expired: address, size (0 if unknown), and reason: that of the
+    mark (see `names.Reason`), COMMITTED, or NO_OBJECT."""
     from pyspark.sql import functions as F
 
     def findings_of(name: str) -> DataFrame:
         return context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, name).frame(spark, "address", "reason")
 
     listed_objects = find(spark, all_layers(context)).as_frame().select("address", "size")
-    outcome = F.coalesce(
-        *(F.when(F.col("reason") == reason, outcome) for reason, outcome in _BY_REASON.items()),
-        F.when(F.col("size").isNotNull(), LIVE),
-        F.lit(NOT_LISTED),
-    )
+    other = F.when(F.col("size").isNotNull(), COMMITTED).otherwise(NO_OBJECT)
     return (
         listed.join(many(findings_of(Stage.EXPIRED_ADDRESSES).select("address")), "address", "left_anti")
         .join(many(findings_of(KEPT)), "address", "left")
         .join(many(listed_objects), "address", "left")
-        .withColumn("outcome", outcome)
-        .select("address", F.coalesce("size", F.lit(0)).alias("size"), "outcome")
+        .select("address", F.coalesce("size", F.lit(0)).alias("size"), F.coalesce("reason", other).alias("reason"))
     )
+
+
+def refused(spark: SparkSession, context: MarkContext, listed: DataFrame) -> DataFrame:
+    """Those of the addresses that our mark did not find expired: address, size (0 if unknown), outcome."""
+    from pyspark.sql import functions as F
+
+    outcome = F.coalesce(
+        *(F.when(F.col("reason") == reason, outcome) for reason, outcome in _BY_REASON.items()), F.lit(LIVE)
+    )
+    return kept_by_ours(spark, context, listed).select("address", "size", outcome.alias("outcome"))

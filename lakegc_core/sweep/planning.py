@@ -18,7 +18,7 @@ from lakegc_core.judging.reasons import MinimumAge, Names
 from lakegc_core.judging.since import with_later_findings
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import SEEN_AGAIN, Outcome, Stage
+from lakegc_core.names import SEEN_AGAIN, Outcome, Stage, see
 from lakegc_core.policy import judgements
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_core.policy.safety import LOOKS
@@ -179,7 +179,7 @@ class Planner:
         """The look reads what neighbours noted, which no guard does. RefusedError where all of it must read."""
         is_known, said = judgements.well_known(look.facts.neighbours)
         if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
-            raise RefusedError(f"{said} Nothing more was deleted.")
+            raise RefusedError(f"{said} Nothing more was deleted. {see('neighbours')}")
 
 
 def _stamped(rows: DataFrame, attempt: int) -> DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakegc_core.config.settings import Price
-from lakegc_core.names import FAILED, Outcome
+from lakegc_core.names import FAILED, Outcome, Symptom, see
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,17 @@ class SweepResult:
         if self.lost:
             said.append(
                 f"{self.lost:,} objects were found referenced after they had been deleted: restore them from a backup, "
-                "and report this."
+                f"and report this. {see(Symptom.LOST_OBJECTS)}"
             )
         if self.unreadable:
-            said.append(f"{len(self.unreadable):,} sampled paths read before the sweep and do not now: find out why.")
+            said.append(
+                f"{len(self.unreadable):,} sampled paths read before the sweep and do not now: find out why. "
+                f"{see(Symptom.PATHS_DO_NOT_READ)}"
+            )
         if self.failed:
             said.append(
-                f"{self.failed:,} objects could not be deleted; the rest is done. Run the same sweep again to finish."
+                f"{self.failed:,} objects could not be deleted; the rest is done. Run the same sweep again to finish. "
+                f"{see(Symptom.DELETES_FAIL)}"
             )
         return " ".join(said)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lakegc_core.errors import IncompleteError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.names import Symptom, see
 
 MOST = 5
 """So many waves in a row that delete nothing, or looks after which nothing is done, end a sweep."""
@@ -62,5 +63,6 @@ class Spinning:
         header = self._context.header
         return IncompleteError(
             f"{found}. {left:,} objects are left. lakegc stops, because it would go on like this without end. {then}; "
-            f"then run `lakegc sweep {header.repository} {header.mark_id}`, which goes on where this sweep stopped."
+            f"then run `lakegc sweep {header.repository} {header.mark_id}`, which goes on where this sweep stopped. "
+            f"{see(Symptom.SWEEP_GETS_NOWHERE)}"
         )

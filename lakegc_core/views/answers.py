@@ -157,6 +157,39 @@ _COMMIT = 12  # digits of a commit id that people see
 _UNKNOWN = "the mark knows nothing of it: it is newer than the mark, or it was gone before"
 
 
+_AGAINST = {
+    "young_there": "too young for the other tool",
+    "later": "found unreferenced only after the other list was begun: live then, or seen later",
+    "untold": "nothing on record tells why the other list leaves it out",
+    "committed": "kept: a retained commit refers to it",
+    "staged": "kept: staged, or a branch shows it",
+    "held": "kept: a hold by path",
+    "neighbour": "kept: another repository refers to it",
+    "young": "kept: too young",
+    "unasked": "not asked about yet: a branch may show it",
+    "foreign": "never touched: not lakeFS's",
+    "unknown": "kept: below data/, with a name that lakeFS does not give",
+    "no_object": "it was not in the store",
+}
+
+
+def against_screen(found: Json) -> str:
+    """The screen of `review --against`: what both would delete, and what only one, by reason, with examples."""
+    told = [f"began {to_the_minute(found['began'])}"] if found["began"] else []
+    told += [f"cutoff {to_the_minute(found['cutoff'])}"] if found["cutoff"] else []
+    lines = [_head(found), " · ".join([f"against {shown(found['against'])}", *told])]
+    if found["success"] is False:
+        lines.append("its summary says that it failed: the list may be short")
+    for by, title in (("both", "both would delete"), ("lakegc", "only lakegc"), ("other", "only the other tool")):
+        groups = [each for each in found["groups"] if each["by"] == by]
+        total = {name: sum(each[name] for each in groups) for name in ("objects", "bytes")}
+        lines += ["", _amount_line(title, total)]
+        for each in groups if by != "both" else ():
+            lines.append(f"  {_AGAINST[each['why']]}: {each['objects']:,} objects, {human_bytes(each['bytes'])}")
+            lines += [f"      {line}" for example in each["examples"] for line in _object_lines(example)]
+    return "\n".join(lines)
+
+
 def explain_screen(found: Json) -> str:
     """The screen of `explain`: why each object is kept, or gone."""
     lines = [_head(found)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import os
 import re
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lakegc_core.cli.entry import VERBS, parser
+from lakegc_core.cli.verb import from_elsewhere
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import SettingsError
 from tests.support.links import DOCUMENTS, LINKING, ROOT, broken, prose
@@ -134,6 +137,28 @@ def test_every_key_of_lakegc_yaml_stands_in_the_table_of_its_section(section: st
     else:
         assert known - documented["lakegc.yaml"] == SECTIONS.keys() - {""}
         assert known >= documented["lakegc.yaml"]
+
+
+def commands(text: str) -> list[tuple[str, list[str]]]:
+    """The commands of lakegc in backticks and blocks, each with its options."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    blocks = "".join(block for language, block in found if not language)
+    lines = [*re.findall(r"`(lakegc [^`\n]+)`", text), *re.findall(r"^(lakegc .+)$", blocks, re.MULTILINE)]
+    words = [line.partition("#")[0].split() for line in lines]
+    of_verbs = [each for each in words if each[1] != "VERB" and not each[1].startswith("--")]
+    return [(each[1], [word for word in each if word.startswith("--")]) for each in of_verbs]
+
+
+@pytest.mark.parametrize("name", names(DOCUMENTS))
+def test_every_command_that_is_named_exists_with_its_options(name: str) -> None:
+    verbs = next(
+        action.choices
+        for action in parser([*VERBS, *from_elsewhere()])._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    for verb, options in commands((ROOT / name).read_text(encoding="utf-8")):
+        assert verb in verbs, verb
+        assert set(options) <= {each for action in verbs[verb]._actions for each in action.option_strings}, verb
 
 
 def modules(folder: str) -> set[str]:

@@ -22,7 +22,7 @@ from lakegc_core.lakefs.models import Commit, DumpRefs, PreparedCommits, Ref
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Json, Stage
+from lakegc_core.names import Json, Stage, Symptom, see
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import Rules, main_parent, rules_json
 from lakegc_core.references.commits.commit_walk import MOST_FETCHED, OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
@@ -137,7 +137,7 @@ def rules_in_force(context: MarkContext) -> Rules | None:
     raise RefusedError(
         f"Repository {header.repository} has no garbage collection rules, so nothing says which commits may go. "
         f"Set rules in lakeFS; or, to collect only what no commit refers to, say so: --rules {KEEP_ALL} "
-        f"(or `rules: {KEEP_ALL}` in lakegc.yaml)."
+        f"(or `rules: {KEEP_ALL}` in lakegc.yaml). {see(Symptom.NO_RULES)}"
     )
 
 

@@ -181,6 +181,16 @@ def test_a_lease_that_somebody_else_took_is_noticed_before_the_next_delete(
         monkeypatch.delenv("LAKEGC_NOW")
 
 
+def test_whoever_deletes_the_lease_stops_the_collector_and_its_tasks(config: LocalConfig) -> None:
+    with _held(config) as mine:
+        assert mine is not None and mine.proof.stands()
+        LocalStore(config).delete_many([f"{HOME}/{lease.NAME}"])
+        assert not mine.proof.stands()
+        mine.renew()
+        with pytest.raises(RefusedError, match=r"was lost .*See docs/runbook\.md#lease-lost"):
+            mine.check()
+
+
 @pytest.mark.parametrize("ahead", [-7200.0, 7200.0])
 def test_the_proof_on_an_executor_stands_whatever_its_clock_says(
     config: LocalConfig, monkeypatch: pytest.MonkeyPatch, ahead: float

@@ -85,7 +85,9 @@ def refused(name: str, found: Evidence) -> str:
     verdicts = guards.evaluate(found)
     assert [each.name for each in verdicts if each.stops] == [name]
     assert not guards.authorized(verdicts)
-    return verdict(name, found).description
+    description = verdict(name, found).description
+    assert description.endswith(f" See docs/runbook.md#{name}.")
+    return description
 
 
 def moved(found: Evidence, stage: str, **times: float) -> Evidence:

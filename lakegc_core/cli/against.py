@@ -1,0 +1,70 @@
+"""`review --against`: a mark of lakegc compared with a list that another tool left."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from lakegc_core.answers.against import BOTH, COLUMNS, compare, made_of, rows_of_both
+from lakegc_core.cli.options import STDOUT, complete_mark, opened, own_mark, show, spark_of
+from lakegc_core.errors import SettingsError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.spark.session import clear_errors
+from lakegc_core.sweep.other_tools import ForeignMark, find_foreign_mark
+from lakegc_core.views import answers
+from lakegc_core.views.progress import Reporter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
+    """Compare, and show it; with --addresses FILE --csv, write what only one of both would delete as a table."""
+    if options.html:
+        raise SettingsError("--html shows a mark alone; it does not go with --against.")
+    if options.addresses and not options.csv:
+        raise SettingsError(
+            "With --against, --addresses FILE needs --csv: each line says who names the object, and why."
+        )
+    context = complete_mark(opened(options, reporter), own_mark(options.mark_id))
+    other = find_foreign_mark(context, options.against)
+    spark = spark_of(context.settings)
+    with reporter.watch(spark):
+        if options.addresses == STDOUT:
+            _write(spark, context, other, sys.stdout.buffer)
+            return 0
+        if options.addresses:
+            with Path(options.addresses).open("wb") as out:
+                count = _write(spark, context, other, out)
+            reporter.say(f"{count:,} objects that only one of both would delete are in {options.addresses}")
+        found = compare(spark, context, other).as_json()
+    show(options, found, answers.against_screen(found))
+    return 0
+
+
+def _write(spark: SparkSession, context: MarkContext, other: ForeignMark, out: IO[bytes]) -> int:
+    """Write the objects that only one of both would delete; return how many."""
+    rows = rows_of_both(spark, context, other, made_of(context, other))
+    count = 0
+    with _text(out) as text, clear_errors():
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(COLUMNS)
+        for row in rows.where(rows["by"] != BOTH).toLocalIterator():
+            lines.writerow(row)
+            count += 1
+    return count
+
+
+@contextmanager
+def _text(out: IO[bytes]) -> Iterator[io.TextIOWrapper]:
+    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
+    try:
+        yield text
+    finally:
+        text.detach()
