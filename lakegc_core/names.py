@@ -4,7 +4,7 @@ of a JSON object."""
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, get_args
 
 Json = dict[str, Any]
 """A JSON object: of an artifact, a report, an answer or a task."""
@@ -65,6 +65,10 @@ class Reason(StrEnum):
     MISSING = "missing"  # live, and not in the store
     SWEPT_BEFORE = "swept_before"  # the same, and a sweep had deleted it: old commits that hold it count again now
 
+
+Rules = Literal["required", "keep-all-commits"]
+"""What a repository without GC rules means."""
+RULES_MODES: tuple[Rules, ...] = get_args(Rules)
 
 COMPLETE, SWEPT, RETIRED = "complete", "swept", "retired"
 """States of a mark that is whole."""
