@@ -17,6 +17,7 @@ from lakegc_core.config.settings import RepositoryPolicy, Settings
 from lakegc_core.errors import IncompleteError, MarkError, RefusedError, ServerError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Repository, ServerConfig
+from lakegc_core.lakefs.named import repository_named
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import AUTO, MODES, Header, MarkArtifacts
 from lakegc_core.marks.ids import check_new_mark_id
@@ -96,7 +97,7 @@ def open_repository(
 ) -> RepositoryContext:
     """Ask lakeFS for a repository and find its stores. Writes nothing."""
     client = client or LakeFSClient(settings.server)
-    repository = client.repository(name)
+    repository = repository_named(client, name)
     policy = settings.policy_for(name)
     namespace = Namespace(repository.storage_namespace)
     folder = local_folder(client, settings, name, namespace) if namespace.is_local else None

@@ -1,4 +1,4 @@
-"""What verbs open: the newest mark by the word for it."""
+"""What verbs open: the repository that is named, and the newest mark by the word for it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ from tests.support.lake import MIN_AGE, NOW
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("verb", ["mark", "marks", "history", "report", "doctor"])
+@pytest.mark.parametrize(("name", "code"), [("lak", 1), ("local://lake", 2), ("local://lake/", 2)])
+def test_who_names_a_repository_wrongly_is_told_the_right_name(
+    desk: Desk, verb: str, name: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, name, "--quiet"]) == code
+    assert capsys.readouterr().err.endswith(" Did you mean lake?\n")
 
 
 @pytest.fixture
