@@ -35,7 +35,7 @@ def run_explain(options: argparse.Namespace, reporter: Reporter) -> int:
 
         def start() -> SparkSession:
             spark = spark_of(context.settings, quick=True)
-            stack.enter_context(reporter.watch(spark))
+            stack.enter_context(reporter.watch(spark, "explain"))
             return spark
 
         found = explain(start, context, options.what).as_json()
@@ -47,7 +47,7 @@ def run_du(options: argparse.Namespace, reporter: Reporter) -> int:
     sets = [[each.strip() for each in together.split(",")] for together in options.together]
     context = _mark_of(options, reporter)
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "du"):
         found = du(spark, context, sets).as_json() | {"price": price_json(context.settings.price)}
     show(options, found, answers.du_screen(found))
     return 0
@@ -57,7 +57,7 @@ def run_whatif(options: argparse.Namespace, reporter: Reporter) -> int:
     wish = Wish(_rules(options.rule), tuple(options.without), options.protect_tags)
     context = _mark_of(options, reporter)
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "whatif"):
         found = whatif(spark, context, wish).as_json() | {"price": price_json(context.settings.price)}
     show(options, found, answers.whatif_screen(found))
     return 0

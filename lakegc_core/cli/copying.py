@@ -23,7 +23,7 @@ def run_backup(options: argparse.Namespace, reporter: Reporter) -> int:
     options.mark_id = own_mark(repository, options.mark_id)
     context = open_mark(repository, options.mark_id)
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "backup"):
         result = backup.backup(spark, context, options.destination, _limits(options))
     return _end_copy(options, result)
 
@@ -33,7 +33,7 @@ def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
     options.mark_id = own_mark(repository, options.mark_id)
     context = open_mark(repository, options.mark_id, retired_too=True)
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "restore"):
         result = backup.restore(spark, context, options.source, paths=options.path, limits=_limits(options))
     return _end_copy(options, result)
 

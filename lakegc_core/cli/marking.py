@@ -22,7 +22,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.previous import unfinished_mark
 from lakegc_core.marks.sweeps import finished_sweeps, sweeps_of
-from lakegc_core.names import FAILED, Json
+from lakegc_core.names import FAILED, Json, Stage
 from lakegc_core.policy import guards
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import ready_at
@@ -67,7 +67,7 @@ def _mark_of(
     )
     pipeline.check_beforehand(context)  # before Spark is started
     spark = spark_of(context.settings, quick=layers.will_be_little(context))
-    with reporter.watch(spark):
+    with reporter.watch(spark, "mark"):
         return context, pipeline.mark(spark, context)
 
 
@@ -141,7 +141,7 @@ def _write_addresses(options: argparse.Namespace, context: MarkContext, out: IO[
     if not options.csv:
         return pipeline.write_addresses(context, out)
     spark = spark_of(context.settings, quick=True)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "review"):
         return pipeline.write_csv(spark, context, out)
 
 
@@ -160,7 +160,7 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         told.append(review.report)
         _confirm(options, context, review)
         spark = spark_of(context.settings, quick=layers.is_little(context.mark))
-        with reporter.watch(spark):
+        with reporter.watch(spark, Stage.SWEPT_REPORT):
             result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
         return _show_sweep(options, result, told)
 
@@ -168,7 +168,7 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
 def _close(options: argparse.Namespace, context: MarkContext, reporter: Reporter) -> int:
     with metered(options, context) as told:
         spark = spark_of(context.settings)
-        with reporter.watch(spark):
+        with reporter.watch(spark, Stage.SWEPT_REPORT):
             result = pipeline.close(spark, context)
         return _show_sweep(options, result, told)
 
@@ -189,7 +189,7 @@ def _judge_of(options: argparse.Namespace, repository: RepositoryContext, report
     context = begin_mark(repository, new_mark_id(clock.now()))
     reporter.say(f"{options.mark_id} is judged by a mark of lakegc's own, {context.header.mark_id}, which is made now")
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "mark"):
         pipeline.mark(spark, context)
     return context
 
@@ -227,7 +227,7 @@ def _sweep_marked(
     try:
         _confirm(options, context, review)
         spark = spark_of(context.settings)  # the one of the mark
-        with reporter.watch(spark):
+        with reporter.watch(spark, Stage.SWEPT_REPORT):
             result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted)
     except RefusedError as error:
         sys.stderr.write(f"lakegc: {error}\n")

@@ -57,7 +57,7 @@ def _of_one(options: argparse.Namespace, since: float, reporter: Reporter) -> Js
 
 def _answers(context: MarkContext, reporter: Reporter) -> Json:
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "report"):
         usage = du(spark, context).as_json()
         return {"usage": usage, "curves": whatif(spark, context, Wish({})).as_json()["curves"]}
 
