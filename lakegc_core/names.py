@@ -4,7 +4,7 @@ of a JSON object."""
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, get_args
 
 Json = dict[str, Any]
 """A JSON object: of an artifact, a report, an answer or a task."""
@@ -85,6 +85,10 @@ def see(symptom: str) -> str:
     """The sentence that sends people to the runbook for a symptom, or for a guard that failed (by its name)."""
     return f"See docs/runbook.md#{symptom}."
 
+
+Rules = Literal["required", "keep-all-commits"]
+"""What a repository without GC rules means."""
+RULES_MODES: tuple[Rules, ...] = get_args(Rules)
 
 COMPLETE, SWEPT, RETIRED = "complete", "swept", "retired"
 """States of a mark that is whole."""

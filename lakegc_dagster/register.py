@@ -7,7 +7,6 @@ lakeFS is asked whether there is such a repository. Afterwards the UI offers the
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from lakegc_core.config.settings import Settings
 from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.lakefs.named import knows_none, suggestion
 from lakegc_dagster.partitions import GcCell, Grid
 
 
@@ -57,19 +57,10 @@ def _check_repository(settings: Settings, name: str) -> None:
     try:
         client.repository(name)
     except LakeFSError as error:
-        if error.status != 404 or not error.message:  # a proxy knows of no repositories
+        if not knows_none(error):
             raise
-        near = difflib.get_close_matches(name, _known(client), n=3)
-        advice = f"Did you mean {' or '.join(near)}?" if near else "`lakegc history` shows the repositories of lakeFS."
+        advice = suggestion(client, name) or "`lakegc history` shows the repositories of lakeFS."
         raise SettingsError(f"lakeFS has no repository {name!r}. {advice} Nothing was registered.") from None
-
-
-def _known(client: LakeFSClient) -> list[str]:
-    """The names of all repositories; none where the key may not list them."""
-    try:
-        return [repository.id for repository in client.repositories()]
-    except LakeFSError:
-        return []
 
 
 if __name__ == "__main__":

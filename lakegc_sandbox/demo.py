@@ -25,6 +25,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.marks.ids import new_mark_id
+from lakegc_core.names import Stage
 from lakegc_core.spark.session import session
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views import answers, report, screen
@@ -114,7 +115,7 @@ class _Story:
         self.tell(
             "\n2. lakegc mark: what is there, what is staged, which commits count, what they refer to, the difference\n"
         )
-        with self.reporter.watch(spark):
+        with self.reporter.watch(spark, "mark"):
             review = pipeline.mark(spark, context)
         self.tell(screen.mark_screen(review.report, every_guard=True).rstrip())
         return review
@@ -148,7 +149,7 @@ class _Story:
         self.tell(
             "\n4. A day later (level `full` waits for 24 h), lakegc sweep: guards, a fresh look, plan, delete, report\n"
         )
-        with _clock_at(later), self.reporter.watch(spark):
+        with _clock_at(later), self.reporter.watch(spark, Stage.SWEPT_REPORT):
             result = pipeline.sweep(spark, context, accepted=accepted)
         self.tell(screen.sweep_screen(report.sweep_report(result)))
         return result

@@ -6,10 +6,13 @@ What they do is in `demo`, which is imported when one of them runs: every `lakeg
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from lakegc_core.cli.options import option
 from lakegc_core.cli.verb import Verb
-from lakegc_core.views.progress import Reporter
+
+if TYPE_CHECKING:
+    from lakegc_core.views.progress import Reporter
 
 
 def _demo_arguments(to: argparse.ArgumentParser) -> None:

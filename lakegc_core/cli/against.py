@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from lakegc_core.answers.against import BOTH, COLUMNS, compare, made_of, rows_of_both
-from lakegc_core.cli.options import STDOUT, complete_mark, opened, own_mark, show, spark_of
+from lakegc_core.cli.opening import complete_mark, opened, own_mark, spark_of
+from lakegc_core.cli.options import STDOUT, show
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import clear_errors
@@ -32,10 +33,11 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
         raise SettingsError(
             "With --against, --addresses FILE needs --csv: each line says who names the object, and why."
         )
-    context = complete_mark(opened(options, reporter), own_mark(options.mark_id))
+    repository = opened(options, reporter)
+    context = complete_mark(repository, own_mark(repository, options.mark_id))
     other = find_foreign_mark(context, options.against)
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "review"):
         if options.addresses == STDOUT:
             _write(spark, context, other, sys.stdout.buffer)
             return 0

@@ -1,12 +1,12 @@
-"""The verbs `backup` and `restore`, and what they say of a copy: one JSON object, or one screen for people."""
+"""The work of `backup` and `restore`, and what they say of a copy: one JSON object, or one screen for people."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from lakegc_core.cli.options import name_mark, opened, option, own_mark, show, spark_of
-from lakegc_core.cli.verb import Verb
+from lakegc_core.cli.opening import opened, own_mark, spark_of
+from lakegc_core.cli.options import show
 from lakegc_core.copies import backup
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.copies.transfer import MISSING, Limits
@@ -18,49 +18,22 @@ from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import human_bytes, shown
 
 
-def _backup_arguments(to: argparse.ArgumentParser) -> None:
-    name_mark(to)
-    to.add_argument("destination", metavar="DEST", help="where to: a URI such as s3://bucket/prefix, or a folder")
-    _copying_options(to)
-
-
-def _restore_arguments(to: argparse.ArgumentParser) -> None:
-    name_mark(to)
-    to.add_argument("source", metavar="SRC", help="where from: the DEST of the backup")
-    to.add_argument(
-        "--path",
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="only objects that commits show at such paths (* stays in a folder, ** crosses them), or such addresses",
-    )
-    _copying_options(to)
-
-
-def _copying_options(to: argparse.ArgumentParser) -> None:
-    option(to, "--parallel", metavar="N", type=int, default=8, help="copies at a time in each task (default: 8)")
-    option(
-        to,
-        "--bandwidth",
-        metavar="BYTES",
-        type=int,
-        default=0,
-        help="most bytes a second in each task, where bytes pass through it (default: no limit)",
-    )
-
-
-def _backup(options: argparse.Namespace, reporter: Reporter) -> int:
-    context = open_mark(opened(options, reporter), own_mark(options.mark_id))
+def run_backup(options: argparse.Namespace, reporter: Reporter) -> int:
+    repository = opened(options, reporter)
+    options.mark_id = own_mark(repository, options.mark_id)
+    context = open_mark(repository, options.mark_id)
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "backup"):
         result = backup.backup(spark, context, options.destination, _limits(options))
     return _end_copy(options, result)
 
 
-def _restore(options: argparse.Namespace, reporter: Reporter) -> int:
-    context = open_mark(opened(options, reporter), own_mark(options.mark_id), retired_too=True)
+def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
+    repository = opened(options, reporter)
+    options.mark_id = own_mark(repository, options.mark_id)
+    context = open_mark(repository, options.mark_id, retired_too=True)
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "restore"):
         result = backup.restore(spark, context, options.source, paths=options.path, limits=_limits(options))
     return _end_copy(options, result)
 
@@ -120,9 +93,3 @@ def copy_screen(verb: str, report: Json) -> str:
     lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in report["failures"][:10]]
     lines += ["", f"  {'in' if verb == 'backup' else 'from'} {report['place']}"]
     return "\n".join(lines)
-
-
-VERBS = (
-    Verb("backup", "copy the objects that a mark would delete away, under their own keys", _backup_arguments, _backup),
-    Verb("restore", "bring the objects of a mark back from their backup", _restore_arguments, _restore),
-)

@@ -1,4 +1,4 @@
-"""The verb `doctor`: one page on whether repositories can be marked and swept, and on what endangers them."""
+"""The work of `doctor`: one page on whether repositories can be marked and swept, and on what endangers them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 
-from lakegc_core.cli.options import settings_of, show
-from lakegc_core.cli.verb import Verb
+from lakegc_core.cli.opening import settings_of
+from lakegc_core.cli.options import show
 from lakegc_core.doctor.examine import examine, examine_all
 from lakegc_core.doctor.finding import Diagnosis, Finding, Level
 from lakegc_core.errors import RefusedError
@@ -18,13 +18,7 @@ _WIDTH = 120
 _SIGNS = {Level.ALARM: "✗", Level.WARNING: "!", Level.NOTE: "·"}
 
 
-def _arguments(to: argparse.ArgumentParser) -> None:
-    to.add_argument(
-        "repository", metavar="REPO", nargs="?", help="without it: the server, lakegc.yaml and the rules of all"
-    )
-
-
-def _doctor(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_doctor(options: argparse.Namespace, reporter: Reporter) -> int:
     settings = settings_of(options)
     if options.repository:
         found = examine(settings, options.repository, say=reporter.say)
@@ -82,13 +76,3 @@ def _wrapped(beginning: str, text: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-VERBS = (
-    Verb(
-        "doctor",
-        "look whether a repository can be marked and swept, and what endangers it; deletes nothing of yours",
-        _arguments,
-        _doctor,
-    ),
-)

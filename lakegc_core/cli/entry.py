@@ -13,25 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import lakegc_core
-from lakegc_core.cli import answers, copying, doctor, history, marking, report, schema
 from lakegc_core.cli.options import flag, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
+from lakegc_core.cli.verbs import VERBS
 from lakegc_core.errors import LakegcError
+from lakegc_core.marks.ids import LATEST
 from lakegc_core.spark.traces import advice, cause
-from lakegc_core.views.progress import Reporter
-from lakegc_core.views.words import shown
-
-VERBS = (
-    *marking.VERBS,
-    *history.VERBS,
-    *report.VERBS,
-    *answers.VERBS,
-    *copying.VERBS,
-    *doctor.VERBS,
-    *schema.VERBS,
-)
-"""lakegc's own verbs, in the order of `lakegc --help`."""
-
 
 BROKEN_PIPE = 141
 """The exit code where stdout was closed early: the one that shells give a command that SIGPIPE ended."""
@@ -66,7 +53,13 @@ def _run(given: list[str]) -> int:
     """Run one command, and turn its errors into messages and exit codes."""
     own = bool(given) and given[0] in {verb.name for verb in VERBS}
     # No other package takes part in a verb of lakegc's own: it costs no time there, and breaks nothing.
-    options = parser(VERBS if own else (*VERBS, *from_elsewhere())).parse_args(given)
+    options, unknown = parser(VERBS if own else (*VERBS, *from_elsewhere())).parse_known_args(given)
+    if unknown:
+        options.usage.error(f"unrecognized arguments: {' '.join(unknown)}")
+    # These cost time, which help and wrong usage need not spend.
+    from lakegc_core.views.progress import Reporter
+    from lakegc_core.views.words import shown
+
     reporter = Reporter(quiet=options.quiet)
     try:
         if getattr(options, "repository", None):
@@ -103,6 +96,9 @@ def _run(given: list[str]) -> int:
 def _again(given: Sequence[str], options: argparse.Namespace) -> str:
     """The command that goes on with an interrupted one: with the id of its mark, which a new run would not have."""
     mark_id = getattr(options, "mark_id", None)
+    if mark_id and LATEST in given[2:]:  # behind the verb and the repository; another mark may be the newest by then
+        at = given.index(LATEST, 2)
+        given = [*given[:at], mark_id, *given[at + 1 :]]
     named = not mark_id or mark_id in given or os.environ.get("LAKEGC_MARK_ID")
     return shlex.join(["lakegc", *given, *(() if named else ("--mark-id", mark_id))])
 
@@ -128,7 +124,7 @@ def parser(of: Sequence[Verb]) -> argparse.ArgumentParser:
     verbs = top.add_subparsers(required=True, metavar="VERB")
     for verb in of:
         found = verbs.add_parser(verb.name, help=verb.text, description=verb.text)
-        found.set_defaults(verb=verb.run)
+        found.set_defaults(verb=verb.run, usage=found)
         option(found, "--config", metavar="FILE", help="lakegc.yaml (default: ./lakegc.yaml if there is one)")
         flag(found, "--json", "print one JSON object on stdout")
         flag(found, "--quiet", "say nothing while working")

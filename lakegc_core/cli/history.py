@@ -1,13 +1,13 @@
-"""The verbs `marks`, `history` and `retire`: which marks there are, what came of them, and what becomes of old ones."""
+"""The work of `marks`, `history` and `retire`: which marks there are, what came of them, what becomes of old ones."""
 
 from __future__ import annotations
 
 import argparse
 
 from lakegc_core import clock
-from lakegc_core.cli.metrics import metrics_file, metrics_option, write_history
-from lakegc_core.cli.options import flag, name_repository, one_or_all, opened, option, settings_of, show, since_of
-from lakegc_core.cli.verb import Verb
+from lakegc_core.cli.metrics import metrics_file, write_history
+from lakegc_core.cli.opening import opened, settings_of
+from lakegc_core.cli.options import show, since_of
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
@@ -15,23 +15,11 @@ from lakegc_core.marks import retire
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import open_repository
 from lakegc_core.names import Json
-from lakegc_core.policy.safety import KEEP_MARKS
 from lakegc_core.views import history, report, screen
 from lakegc_core.views.progress import Reporter
 
 
-def _marks_arguments(to: argparse.ArgumentParser) -> None:
-    name_repository(to)
-    flag(to, "--retired", "list those that were retired instead, and what they freed")
-
-
-def _retire_arguments(to: argparse.ArgumentParser) -> None:
-    name_repository(to)
-    option(to, "--keep", metavar="N", type=int, help=f"newest complete marks to keep (default: {KEEP_MARKS})")
-    flag(to, "--dry-run", "say what would be retired")
-
-
-def _marks(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_marks(options: argparse.Namespace, reporter: Reporter) -> int:
     context = opened(options, reporter)
     if options.retired:
         records = retire.list_retired(context)
@@ -45,12 +33,7 @@ def _marks(options: argparse.Namespace, reporter: Reporter) -> int:
     return 0
 
 
-def _history_arguments(to: argparse.ArgumentParser) -> None:
-    one_or_all(to)
-    metrics_option(to)
-
-
-def _history(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_history(options: argparse.Namespace, reporter: Reporter) -> int:
     file, since = metrics_file(options), since_of(options)
     if since and file:
         raise SettingsError("Metrics count everything that ever happened. Give --metrics or --since, not both.")
@@ -85,24 +68,7 @@ def _history_of(
         return history.unreadable(name, error)
 
 
-def _retire(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_retire(options: argparse.Namespace, reporter: Reporter) -> int:
     found = report.retirement_report(retire.retire(opened(options, reporter), options.keep, dry_run=options.dry_run))
     show(options, found, screen.retirement_screen(found))
     return 0
-
-
-VERBS = (
-    Verb("marks", "list the marks of a repository, newest first", _marks_arguments, _marks),
-    Verb(
-        "history",
-        "show what the marks and sweeps of one or all repositories found and deleted",
-        _history_arguments,
-        _history,
-    ),
-    Verb(
-        "retire",
-        "delete the artifacts of old marks that nothing needs; a record of each stays",
-        _retire_arguments,
-        _retire,
-    ),
-)

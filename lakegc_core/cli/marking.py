@@ -1,10 +1,9 @@
-"""The verbs `mark`, `review`, `sweep` and `run`."""
+"""The work of `mark`, `review`, `sweep` and `run`."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,23 +11,10 @@ from typing import IO
 
 from lakegc_core import clock, pipeline
 from lakegc_core.cli.against import review_against
-from lakegc_core.cli.metrics import metered, metrics_file, metrics_option
-from lakegc_core.cli.options import (
-    STDOUT,
-    flag,
-    name_mark,
-    name_repository,
-    opened,
-    option,
-    own_mark,
-    page_file,
-    show,
-    spark_of,
-    write_page,
-)
-from lakegc_core.cli.verb import Verb
+from lakegc_core.cli.metrics import metered, metrics_file
+from lakegc_core.cli.opening import named_mark, opened, own_mark, spark_of
+from lakegc_core.cli.options import STDOUT, page_file, show, write_page
 from lakegc_core.config.durations import parse_duration
-from lakegc_core.config.settings import RULES_MODES
 from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError
 from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
@@ -37,7 +23,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.previous import unfinished_mark
 from lakegc_core.marks.sweeps import finished_sweeps, sweeps_of
-from lakegc_core.names import FAILED, Json
+from lakegc_core.names import FAILED, Json, Stage
 from lakegc_core.policy import guards
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import ready_at
@@ -47,64 +33,6 @@ from lakegc_core.sweep.what_counts import check_level
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
 from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_minute
-
-
-def _mark_arguments(to: argparse.ArgumentParser) -> None:
-    name_repository(to)
-    _marking_options(to)
-    metrics_option(to)
-
-
-def _review_arguments(to: argparse.ArgumentParser) -> None:
-    name_mark(to)
-    option(to, "--addresses", metavar="FILE", help="write the expired addresses to FILE, one a line; - is stdout")
-    flag(to, "--csv", "with --addresses: as CSV with a header, and where each object was last shown")
-    option(to, "--html", metavar="FILE", help="write the mark as a page of HTML with pictures to FILE")
-    option(to, "--against", metavar="KIND:ID", help="compare with a list of lakeFS's own collector, such as unified:ID")
-
-
-def _sweep_arguments(to: argparse.ArgumentParser) -> None:
-    name_mark(to)
-    _sweeping_options(to)
-    flag(to, "--close", "close a sweep that broke off: account for what it deleted, and delete nothing more")
-    metrics_option(to)
-
-
-def _run_arguments(to: argparse.ArgumentParser) -> None:
-    name_repository(to)
-    _marking_options(to)
-    _sweeping_options(to)
-    metrics_option(to)
-
-
-def _marking_options(to: argparse.ArgumentParser) -> None:
-    text = (
-        "id of the mark, which is resumed if it is unfinished (default: the newest mark if it was begun within 12 "
-        "hours and is unfinished, else the present, UTC)"
-    )
-    option(to, "--mark-id", metavar="ID", help=text)
-    text = "youngest age of what may be collected, e.g. 25h (the default)"
-    option(to, "--min-age", metavar="DURATION", help=text)
-    option(to, "--safety", choices=("full", "standard", "none"), help="safety level (default: full)")
-    option(to, "--rules", choices=RULES_MODES, help="what a repository without GC rules means")
-    variable = os.environ.get("LAKEGC_PROTECT_TAGS", "").lower()
-    default = None if not variable else variable in ("1", "yes", "true")
-    to.add_argument(
-        "--protect-tags",
-        action=argparse.BooleanOptionalAction,
-        default=default,
-        help="keep what tagged commits refer to (default; lakeFS itself does not)",
-    )
-    mode = to.add_mutually_exclusive_group()
-    flag(mode, "--clean", "read everything anew, whatever earlier marks have left")
-    flag(mode, "--incremental", "read what changed since the mark before, although a clean one is due")
-
-
-def _sweeping_options(to: argparse.ArgumentParser) -> None:
-    flag(to, "--yes", "do not ask; needed where there is no terminal")
-    flag(to, "--dry-run", "do everything but delete")
-    to.add_argument("--accept", metavar="GUARD", action="append", default=[], help="sweep although this guard refused")
-    option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
 
 
 def _marked(
@@ -137,11 +65,11 @@ def _mark_of(
     )
     pipeline.check_beforehand(context)  # before Spark is started
     spark = spark_of(context.settings, quick=layers.will_be_little(context))
-    with reporter.watch(spark):
+    with reporter.watch(spark, "mark"):
         return context, pipeline.mark(spark, context)
 
 
-def _mark(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_mark(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
     repository = opened(options, reporter)
     with metered(options, repository) as told:
@@ -183,7 +111,7 @@ def _swept(context: MarkContext) -> str:
     return "".join(f"\n{line}" for line in lines)
 
 
-def _review(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_review(options: argparse.Namespace, reporter: Reporter) -> int:
     on_stdout = options.addresses == STDOUT
     if options.csv and not options.addresses:
         raise SettingsError("--csv says how --addresses are written. Give --addresses FILE too; - is stdout.")
@@ -192,7 +120,8 @@ def _review(options: argparse.Namespace, reporter: Reporter) -> int:
     if options.against:
         return review_against(options, reporter)
     file = page_file(options)
-    context = open_mark(opened(options, reporter), own_mark(options.mark_id))
+    repository = opened(options, reporter)
+    context = open_mark(repository, own_mark(repository, options.mark_id))
     review = pipeline.review(context)
     if options.addresses and not on_stdout:
         with Path(options.addresses).open("wb") as out:
@@ -212,15 +141,17 @@ def _write_addresses(options: argparse.Namespace, context: MarkContext, out: IO[
     if not options.csv:
         return pipeline.write_addresses(context, out)
     spark = spark_of(context.settings, quick=True)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "review"):
         return pipeline.write_csv(spark, context, out)
 
 
-def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
     repository, accepted = opened(options, reporter), _accepted(options)
+    options.mark_id = named_mark(repository, options.mark_id)  # an interrupted command names it
     if options.close:
-        return _close(options, open_mark(repository, own_mark(options.mark_id), any_version=True), reporter)
+        own = own_mark(repository, options.mark_id)
+        return _close(options, open_mark(repository, own, any_version=True), reporter)
     only = find_foreign_mark(repository, options.mark_id) if parse_foreign_mark(options.mark_id) else None
     context = _judge_of(options, repository, reporter) if only else open_mark(repository, options.mark_id)
     check_level(context)  # before anybody is asked
@@ -229,7 +160,7 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         told.append(review.report)
         _confirm(options, context, review)
         spark = spark_of(context.settings, quick=layers.is_little(context.mark))
-        with reporter.watch(spark):
+        with reporter.watch(spark, Stage.SWEPT_REPORT):
             result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
         return _show_sweep(options, result, told)
 
@@ -237,7 +168,7 @@ def _sweep(options: argparse.Namespace, reporter: Reporter) -> int:
 def _close(options: argparse.Namespace, context: MarkContext, reporter: Reporter) -> int:
     with metered(options, context) as told:
         spark = spark_of(context.settings)
-        with reporter.watch(spark):
+        with reporter.watch(spark, Stage.SWEPT_REPORT):
             result = pipeline.close(spark, context)
         return _show_sweep(options, result, told)
 
@@ -258,12 +189,12 @@ def _judge_of(options: argparse.Namespace, repository: RepositoryContext, report
     context = begin_mark(repository, new_mark_id(clock.now()))
     reporter.say(f"{options.mark_id} is judged by a mark of lakegc's own, {context.header.mark_id}, which is made now")
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "mark"):
         pipeline.mark(spark, context)
     return context
 
 
-def _run(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_run(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
     repository = opened(options, reporter)
     accepted = _accepted(options)
@@ -296,7 +227,7 @@ def _sweep_marked(
     try:
         _confirm(options, context, review)
         spark = spark_of(context.settings)  # the one of the mark
-        with reporter.watch(spark):
+        with reporter.watch(spark, Stage.SWEPT_REPORT):
             result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted)
     except RefusedError as error:
         sys.stderr.write(f"lakegc: {error}\n")
@@ -331,13 +262,6 @@ def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline
     size = human_bytes(review.report["bytes"]["expired"])
     probe = connect(context.data).probe()
     back = comes_back(probe.versioning, probe.soft_delete)
-    if not ask(f"Delete up to {counted(expired, 'object')} ({size}) of {context.header.storage_namespace}? {back}"):
+    what = f"{counted(expired, 'object')} ({size}) of {context.header.storage_namespace}"
+    if not ask(f"Delete up to {what}, which mark {context.header.mark_id} found? {back}"):
         raise RefusedError("Not confirmed. Nothing was deleted.")
-
-
-VERBS = (
-    Verb("mark", "find the garbage of a repository and judge it; deletes nothing", _mark_arguments, _mark),
-    Verb("review", "show a mark and judge it again", _review_arguments, _review),
-    Verb("sweep", "delete what a mark found, after another look", _sweep_arguments, _sweep),
-    Verb("run", "mark, then sweep what may be swept by now", _run_arguments, _run),
-)

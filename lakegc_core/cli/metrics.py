@@ -1,4 +1,4 @@
-"""The option `--metrics` of several verbs: what they found and did, as a file of metrics."""
+"""What the option `--metrics` of several verbs writes: what they found and did, as a file of metrics."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lakegc_core import clock
-from lakegc_core.cli.options import option
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.names import Json
 from lakegc_core.views import metrics
 from lakegc_core.views.history import history_of
-
-
-def metrics_option(to: argparse.ArgumentParser) -> None:
-    """The option `--metrics FILE`."""
-    option(to, "--metrics", metavar="FILE", help="write metrics of the repository to FILE, as OpenMetrics text")
 
 
 def metrics_file(options: argparse.Namespace) -> Path | None:

@@ -1,4 +1,7 @@
-"""The common part of verbs: options with their environment variables, what these open, and the printed result."""
+"""The common part of verbs: arguments, options with their environment variables, and the printed result.
+
+Every `lakegc` reads this module: it imports little.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.config.durations import parse_duration
-from lakegc_core.config.settings import Settings
-from lakegc_core.errors import MarkError, SettingsError
-from lakegc_core.marks.catalogue import newest_mark
-from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark, open_repository
-from lakegc_core.sweep.other_tools import parse_foreign_mark
-from lakegc_core.views.progress import Reporter
+from lakegc_core.errors import SettingsError
+from lakegc_core.marks.ids import LATEST
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from lakegc_core.views.progress import Reporter
 
 SCHEME = "lakefs://"
 STDOUT = "-"
 """The name of a file that means stdout."""
+
+NO_RULE = "none"
+"""What `whatif --rule` takes instead of days."""
 
 
 def option(to: argparse.ArgumentParser, name: str, **more: Any) -> None:
@@ -78,51 +80,12 @@ def since_of(options: argparse.Namespace) -> float:
 def name_mark(to: argparse.ArgumentParser) -> None:
     """The arguments REPO and MARK_ID."""
     name_repository(to)
-    to.add_argument("mark_id", metavar="MARK_ID")
+    to.add_argument("mark_id", metavar="MARK_ID", help=f"id of a mark; `{LATEST}`: the newest complete one")
 
 
-def spark_of(settings: Settings, *, quick: bool = False) -> SparkSession:
-    """The session of the settings. `quick`: for little work."""
-    from lakegc_core.spark.session import session
-
-    return session(settings.spark.master, settings.spark.conf, quick=quick)
-
-
-def settings_of(options: argparse.Namespace) -> Settings:
-    """The settings that the arguments and the environment name, with a server in them."""
-    settings = Settings.load(options.config, os.environ)
-    settings.server.require()
-    return settings
-
-
-def opened(options: argparse.Namespace, reporter: Reporter) -> RepositoryContext:
-    """The repository that the arguments name, by their settings."""
-    return open_repository(settings_of(options), options.repository, say=reporter.say)
-
-
-def complete_mark(context: RepositoryContext, mark_id: str | None = None) -> MarkContext:
-    """A complete mark as it was sealed: the newest one, or the one that is named. MarkError if there is none."""
-    if mark_id is None:
-        newest = newest_mark(context)
-        if newest is None:
-            name = context.repository.id
-            raise MarkError(
-                f"Repository {name} has no complete mark to answer from. `lakegc mark {name}` makes one; it deletes "
-                "nothing."
-            )
-        mark_id = newest.mark_id
-    mark = open_mark(context, mark_id)
-    mark.mark.chain()  # complete, and as it was sealed
-    return mark
-
-
-def own_mark(mark_id: str) -> str:
-    """The id of a mark of lakegc's own. SettingsError for those of other tools."""
-    if parse_foreign_mark(mark_id):
-        raise SettingsError(
-            f"{mark_id} is a list that another tool left: it can only be swept, as far as lakegc's own mark agrees."
-        )
-    return mark_id
+def metrics_option(to: argparse.ArgumentParser) -> None:
+    """The option `--metrics FILE`."""
+    option(to, "--metrics", metavar="FILE", help="write metrics of the repository to FILE, as OpenMetrics text")
 
 
 def show(options: argparse.Namespace, value: Any, screen: str) -> None:

@@ -1,4 +1,4 @@
-"""The verb `report`: what is garbage and what was freed, as a page to be forwarded."""
+"""The work of `report`: what is garbage and what was freed, as a page to be forwarded."""
 
 from __future__ import annotations
 
@@ -8,19 +8,8 @@ from lakegc_core import clock, pipeline
 from lakegc_core.answers.du import du
 from lakegc_core.answers.whatif import Wish, whatif
 from lakegc_core.cli.history import histories_of
-from lakegc_core.cli.options import (
-    complete_mark,
-    flag,
-    one_or_all,
-    opened,
-    option,
-    page_file,
-    show,
-    since_of,
-    spark_of,
-    write_page,
-)
-from lakegc_core.cli.verb import Verb
+from lakegc_core.cli.opening import complete_mark, opened, spark_of
+from lakegc_core.cli.options import page_file, show, since_of, write_page
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.sweeps import finished_sweeps
@@ -31,14 +20,7 @@ from lakegc_core.views.page.overview import overview
 from lakegc_core.views.progress import Reporter
 
 
-def _arguments(to: argparse.ArgumentParser) -> None:
-    one_or_all(to)
-    option(to, "--html", metavar="FILE", help="write the report as one page of HTML with pictures to FILE")
-    text = "ask also what each branch and each number of days keeps, as `du` and `whatif` do; of one repository"
-    flag(to, "--answers", text)
-
-
-def _report(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_report(options: argparse.Namespace, reporter: Reporter) -> int:
     since = since_of(options)
     file = page_file(options)
     if options.answers and not options.repository:
@@ -75,7 +57,7 @@ def _of_one(options: argparse.Namespace, since: float, reporter: Reporter) -> Js
 
 def _answers(context: MarkContext, reporter: Reporter) -> Json:
     spark = spark_of(context.settings)
-    with reporter.watch(spark):
+    with reporter.watch(spark, "report"):
         usage = du(spark, context).as_json()
         return {"usage": usage, "curves": whatif(spark, context, Wish({})).as_json()["curves"]}
 
@@ -86,13 +68,3 @@ def _page_of_one(found: Json) -> str:
 
 def _page_of_all(found: Json) -> str:
     return overview(found["repositories"], found["at"], found["since"])
-
-
-VERBS = (
-    Verb(
-        "report",
-        "show what is garbage and what was freed, of one or all repositories, and write it as a page",
-        _arguments,
-        _report,
-    ),
-)

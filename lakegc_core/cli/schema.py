@@ -1,4 +1,4 @@
-"""The verb `schema`: the JSON Schema of lakegc.yaml."""
+"""The work of `schema`: the JSON Schema of lakegc.yaml."""
 
 from __future__ import annotations
 
@@ -6,19 +6,11 @@ import argparse
 import json
 
 from lakegc_core.cli.options import show
-from lakegc_core.cli.verb import Verb
 from lakegc_core.config.schema import lakegc_yaml_schema
 from lakegc_core.views.progress import Reporter
 
 
-def _arguments(to: argparse.ArgumentParser) -> None:
-    """Add no arguments."""
-
-
-def _schema(options: argparse.Namespace, reporter: Reporter) -> int:
+def run_schema(options: argparse.Namespace, reporter: Reporter) -> int:
     found = lakegc_yaml_schema()
     show(options, found, json.dumps(found, indent=2, ensure_ascii=False))
     return 0
-
-
-VERBS = (Verb("schema", "print the JSON Schema of lakegc.yaml, for editors", _arguments, _schema),)

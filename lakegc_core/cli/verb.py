@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
-from lakegc_core.views.progress import Reporter
+if TYPE_CHECKING:
+    from lakegc_core.views.progress import Reporter
 
 GROUP = "lakegc.verbs"
 
@@ -28,6 +29,8 @@ class Verb:
 
 def from_elsewhere() -> list[Verb]:
     """The verbs of other packages, by name. One whose package is not installed is left out."""
+    from importlib.metadata import entry_points  # here, because lakegc's own verbs do without it
+
     found: list[Verb] = []
     for each in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:

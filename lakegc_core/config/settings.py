@@ -12,7 +12,7 @@ import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -24,14 +24,13 @@ from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, l
 from lakegc_core.config.reach import unreachable
 from lakegc_core.config.urls import normalise_endpoint, pushgateway_url
 from lakegc_core.errors import SettingsError
+from lakegc_core.names import Rules
 from lakegc_core.policy.holds import HOLD, problem_of
 from lakegc_core.policy.safety import CLEAN_EVERY, KEEP_MARKS, LEAST_MARKS, NEIGHBOURS
 
 CONFIG = "LAKEGC_CONFIG"
 CONFIG_FILE = "lakegc.yaml"
 
-Rules = Literal["required", "keep-all-commits"]
-RULES_MODES: tuple[Rules, ...] = get_args(Rules)
 Lease = Literal["internal", "external"]
 Compaction = Literal["assume", "never"]
 SafetyLevel = Literal["full", "standard", "none"]

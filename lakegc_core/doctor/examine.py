@@ -21,6 +21,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Repository
+from lakegc_core.lakefs.named import repository_named
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.context import RepositoryContext, open_repository
 from lakegc_core.names import Json
@@ -66,7 +67,7 @@ def examine(
     client = client or LakeFSClient(settings.server)
     found = _Round(say)
     try:
-        repository = client.repository(name)
+        repository = repository_named(client, name)
     except LakeFSError as error:
         if error.status not in _REFUSED:
             raise

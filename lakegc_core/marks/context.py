@@ -13,17 +13,19 @@ from datetime import timedelta
 from typing import Any
 
 from lakegc_core import clock
-from lakegc_core.config.settings import RULES_MODES, RepositoryPolicy, Settings
+from lakegc_core.config.settings import RepositoryPolicy, Settings
 from lakegc_core.errors import IncompleteError, MarkError, RefusedError, ServerError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Repository, ServerConfig
+from lakegc_core.lakefs.named import repository_named
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import AUTO, MODES, Header, MarkArtifacts
-from lakegc_core.marks.ids import check_mark_id
+from lakegc_core.marks.ids import check_new_mark_id
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.local_folder import local_folder
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.marks.workspaces import check_workspace
+from lakegc_core.names import RULES_MODES
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
 from lakegc_core.policy.safety import Level
@@ -95,7 +97,7 @@ def open_repository(
 ) -> RepositoryContext:
     """Ask lakeFS for a repository and find its stores. Writes nothing."""
     client = client or LakeFSClient(settings.server)
-    repository = client.repository(name)
+    repository = repository_named(client, name)
     policy = settings.policy_for(name)
     namespace = Namespace(repository.storage_namespace)
     folder = local_folder(client, settings, name, namespace) if namespace.is_local else None
@@ -200,7 +202,7 @@ def begin_mark(
     Refuses (RefusedError, SettingsError) what must not be collected at all: read-only and bare repositories, a
     minimum age below the server's grace period.
     """
-    check_mark_id(mark_id)
+    check_new_mark_id(mark_id)
     policy = context.policy
     rules = rules or policy.rules or "required"
     _check_choices(context.repository, rules, mode)

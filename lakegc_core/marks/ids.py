@@ -9,6 +9,9 @@ from lakegc_core.errors import SettingsError
 
 _MARK_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 
+LATEST = "latest"
+"""The word by which commands take the newest complete mark of a repository, so that no new mark is called so."""
+
 
 def is_mark_id(name: str) -> bool:
     """Whether a mark can have this id. Anybody may leave other names among the marks."""
@@ -23,6 +26,16 @@ def check_mark_id(mark_id: str) -> str:
             "a digit, for instance 20261121T0200Z."
         )
     return mark_id
+
+
+def check_new_mark_id(mark_id: str) -> str:
+    """The same for a mark that begins: it has no id that commands take for another mark."""
+    if mark_id == LATEST:
+        raise SettingsError(
+            f"No mark can have the id {LATEST!r}: commands take this word for the newest complete mark of a "
+            "repository. Choose another id, or give none, and the mark is called after the present."
+        )
+    return check_mark_id(mark_id)
 
 
 def new_mark_id(at: datetime) -> str:

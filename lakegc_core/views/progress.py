@@ -1,4 +1,7 @@
-"""Progress of long work while it runs, on stderr: a bar on a terminal, a plain line every ten seconds elsewhere."""
+"""Progress of long work while it runs, on stderr: a bar on a terminal, a plain line every ten seconds elsewhere.
+
+Both say which stage the tasks are of, or which verb where it is none.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from lakegc_core.names import Stage
 from lakegc_core.views.words import shown
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 _EVERY = 10.0  # seconds between plain lines
 _POLL = 0.3
+_STAGES = frozenset(stage.value for stage in Stage)
 
 
 class Reporter:
@@ -39,14 +44,18 @@ class Reporter:
         self._done = threading.Event()
 
     def say(self, message: str) -> None:
-        """Show one sentence of progress."""
-        self._doing = message
+        """Show one sentence of progress. One that begins with a stage and a colon says that the stage is at work."""
+        beginning, colon, _ = message.partition(":")
+        if colon and beginning in _STAGES:
+            self._doing = beginning
         if not self._quiet:
             self._console.print(shown(message), markup=False, soft_wrap=True)
 
     @contextmanager
-    def watch(self, spark: SparkSession) -> Iterator[None]:
-        """Show how many tasks of the running Spark jobs are done, until the block ends."""
+    def watch(self, spark: SparkSession, doing: str) -> Iterator[None]:
+        """Show how many tasks of the running Spark jobs are done, until the block ends. `doing`: what they are of,
+        until a stage says that it is at work."""
+        self._doing = doing
         if self._quiet:
             yield
             return
@@ -75,7 +84,7 @@ class Reporter:
             task = bar.add_task("", total=None)
             while not self._done.wait(_POLL):
                 done, total = tasks(spark)
-                bar.update(task, description=self._doing.partition(":")[0], completed=done, total=total or None)
+                bar.update(task, description=self._doing, completed=done, total=total or None)
 
     def _lines(self, spark: SparkSession) -> None:
         last = time.monotonic()
@@ -84,7 +93,7 @@ class Reporter:
                 last = time.monotonic()
                 done, total = tasks(spark)
                 share = f", {done} of {total} tasks" if total else ""
-                self._console.print(f"… {self._doing.partition(':')[0]}{share}", markup=False, soft_wrap=True)
+                self._console.print(f"… {self._doing}{share}", markup=False, soft_wrap=True)
 
 
 def tasks(spark: SparkSession) -> tuple[int, int]:

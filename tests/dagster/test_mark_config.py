@@ -10,9 +10,10 @@ import dagster as dg
 import pytest
 from dagster._config.snap import ConfigTypeSnap
 
-from lakegc_core.config.settings import Rules, SafetyLevel
+from lakegc_core.config.settings import SafetyLevel
 from lakegc_core.marks.artifacts import MODES
 from lakegc_core.marks.context import open_repository
+from lakegc_core.names import Rules
 from lakegc_dagster.assets.mark import MarkConfig
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.partitions import GcCell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -39,6 +40,69 @@ def test_other_commands_go_on_as_they_were(monkeypatch: pytest.MonkeyPatch, caps
     assert "To go on where it stopped: lakegc sweep lake m1 --yes\n" in capsys.readouterr().err
 
 
+_LOADED = """
+import json, os, sys
+bare = set(sys.modules)
+from lakegc_core.cli import main
+code = 0
+try:
+    code = main({arguments})
+except SystemExit as ended:
+    code = ended.code
+assert code == {code}, code
+os.write(2, b"\\n" + json.dumps(sorted(set(sys.modules) - bare)).encode())
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["mark", "--help"], 0),
+        (["demo", "--help"], 0),
+        ([], 2),
+        (["destroy"], 2),
+        (["sweep", "lake"], 2),
+        (["mark", "lake", "--safety", "paranoid"], 2),
+    ],
+    ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else None,
+)
+def test_help_and_wrong_usage_import_nothing_but_the_standard_library_and_what_declares_the_verbs(
+    arguments: list[str], code: int
+) -> None:
+    """So that they come at once: the imports of a mark alone take seconds."""
+    program = _LOADED.format(arguments=arguments, code=code)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded: list[str] = json.loads(done.stderr.splitlines()[-1])
+    own = [name for name in loaded if name.startswith(("lakegc_core", "lakegc_sandbox"))]
+    assert {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names) <= {
+        "lakegc_core",
+        "lakegc_sandbox",
+    }
+    assert "lakegc_core.cli.verbs" in own and len(own) <= 20, own
+
+
+@pytest.mark.parametrize("arguments", [["marks", "lake", "--nonsense"], ["marks", "lake", "m1"]])
+def test_an_argument_that_a_verb_does_not_know_is_answered_with_the_usage_of_the_verb(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith("usage: lakegc marks ") and "--retired" in said
+    assert said.endswith(f"lakegc marks: error: unrecognized arguments: {arguments[-1]}\n")
+
+
+def test_an_argument_that_a_verb_of_another_package_does_not_know_is_answered_with_its_usage(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["sandbox", "--nonsense"])
+    assert capsys.readouterr().err.startswith("usage: lakegc sandbox ")
+
+
 _PROGRAM = """
 import sys
 from lakegc_core.cli import command, history
@@ -47,7 +111,7 @@ def work(options, reporter):
     {work}
     return 0
 
-object.__setattr__(history.VERBS[0], "run", work)
+history.run_marks = work
 sys.exit(command({arguments}))
 """
 

@@ -42,12 +42,14 @@ def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_br
     monkeypatch.setattr(marking, "ask", no)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     context: Any = SimpleNamespace(
-        data=LocalConfig(str(tmp_path)), header=SimpleNamespace(storage_namespace="local://lake")
+        data=LocalConfig(str(tmp_path)), header=SimpleNamespace(storage_namespace="local://lake", mark_id="m1")
     )
     review: Any = SimpleNamespace(report={"objects": {"expired": 1_200}, "bytes": {"expired": 5_000_000}})
     with pytest.raises(RefusedError, match="Nothing was deleted"):
         marking._confirm(argparse.Namespace(dry_run=False, yes=False), context, review)
-    assert asked == ["Delete up to 1,200 objects (5.0 MB) of local://lake? The store cannot bring them back."]
+    assert asked == [
+        "Delete up to 1,200 objects (5.0 MB) of local://lake, which mark m1 found? The store cannot bring them back."
+    ]
 
 
 @pytest.mark.parametrize(

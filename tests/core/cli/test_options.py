@@ -8,6 +8,7 @@ import pytest
 
 from lakegc_core.cli import main
 from lakegc_core.cli.options import repository_name
+from lakegc_core.cli.verbs import VERBS
 from lakegc_core.errors import SettingsError
 from tests.core.cli.conftest import Desk
 
@@ -33,15 +34,26 @@ def test_verbs_take_the_uri_of_a_repository(desk: Desk, verb: str, capsys: pytes
         assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(
-    ("verb", "more"),
-    [
-        *((verb, []) for verb in ("mark", "run", "marks", "history", "retire", "du", "whatif", "doctor")),
-        *((verb, ["m1"]) for verb in ("review", "sweep")),
-        *((verb, ["m1", "/place"]) for verb in ("backup", "restore")),
-        ("explain", ["lakefs://lake/main/path"]),
-    ],
-)
+_OF_A_REPOSITORY = [
+    *((verb, []) for verb in ("mark", "run", "marks", "history", "retire", "report", "du", "whatif", "doctor")),
+    *((verb, ["m1"]) for verb in ("review", "sweep")),
+    *((verb, ["m1", "/place"]) for verb in ("backup", "restore")),
+    ("explain", ["lakefs://lake/main/path"]),
+]
+
+
+def test_these_are_all_verbs_of_a_repository() -> None:
+    assert {verb for verb, _ in _OF_A_REPOSITORY} == {verb.name for verb in VERBS} - {"schema"}
+
+
+@pytest.mark.parametrize(("verb", "more"), _OF_A_REPOSITORY)
+def test_every_verb_begins_with_its_settings(verb: str, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    again = ["--yes"] if verb == "run" else []
+    assert main([verb, "lake", *more, *again, "--config", "no-such.yaml"]) == 2
+    assert "no-such.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("verb", "more"), _OF_A_REPOSITORY)
 def test_every_verb_refuses_the_uri_of_a_branch(verb: str, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "lakefs://lake/main", *more]) == 2
     assert "write lake or lakefs://lake" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.ids import check_mark_id, is_mark_id, new_mark_id
+from lakegc_core.marks.ids import LATEST, check_mark_id, check_new_mark_id, is_mark_id, new_mark_id
 
 
 @pytest.mark.parametrize("mark_id", ["20261121T0200Z", "a", "0", "A.b_c-d", "x" * 64])
@@ -20,6 +20,15 @@ def test_what_could_leave_the_marks_folder_is_no_mark_id(mark_id: str) -> None:
     with pytest.raises(SettingsError, match="no mark id"):
         check_mark_id(mark_id)
     assert not is_mark_id(mark_id)
+
+
+def test_no_new_mark_is_called_by_the_word_for_the_newest_one_and_an_old_one_that_is_so_called_still_reads() -> None:
+    with pytest.raises(SettingsError, match="the newest complete mark"):
+        check_new_mark_id(LATEST)
+    assert check_mark_id(LATEST) == LATEST
+    with pytest.raises(SettingsError, match="no mark id"):
+        check_new_mark_id("a/b")
+    assert check_new_mark_id("latest-1") == "latest-1"
 
 
 def test_ids_of_later_moments_sort_later() -> None:

@@ -1,0 +1,228 @@
+"""lakegc's own verbs: what each takes, and where its work is. What a verb needs for its work is imported when it runs:
+help and wrong usage are answered at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from lakegc_core.cli.options import NO_RULE, flag, metrics_option, name_mark, name_repository, one_or_all, option
+from lakegc_core.cli.verb import Verb
+from lakegc_core.names import RULES_MODES
+from lakegc_core.policy.safety import KEEP_MARKS
+
+if TYPE_CHECKING:
+    from lakegc_core.views.progress import Reporter
+
+
+def _mark_arguments(to: argparse.ArgumentParser) -> None:
+    name_repository(to)
+    _marking_options(to)
+    metrics_option(to)
+
+
+def _review_arguments(to: argparse.ArgumentParser) -> None:
+    name_mark(to)
+    option(to, "--addresses", metavar="FILE", help="write the expired addresses to FILE, one a line; - is stdout")
+    flag(to, "--csv", "with --addresses: as CSV with a header, and where each object was last shown")
+    option(to, "--html", metavar="FILE", help="write the mark as a page of HTML with pictures to FILE")
+    option(to, "--against", metavar="KIND:ID", help="compare with a list of lakeFS's own collector, such as unified:ID")
+
+
+def _sweep_arguments(to: argparse.ArgumentParser) -> None:
+    name_mark(to)
+    _sweeping_options(to)
+    flag(to, "--close", "close a sweep that broke off: account for what it deleted, and delete nothing more")
+    metrics_option(to)
+
+
+def _run_arguments(to: argparse.ArgumentParser) -> None:
+    name_repository(to)
+    _marking_options(to)
+    _sweeping_options(to)
+    metrics_option(to)
+
+
+def _marking_options(to: argparse.ArgumentParser) -> None:
+    text = (
+        "id of the mark, which is resumed if it is unfinished (default: the newest mark if it was begun within 12 "
+        "hours and is unfinished, else the present, UTC)"
+    )
+    option(to, "--mark-id", metavar="ID", help=text)
+    text = "youngest age of what may be collected, e.g. 25h (the default)"
+    option(to, "--min-age", metavar="DURATION", help=text)
+    option(to, "--safety", choices=("full", "standard", "none"), help="safety level (default: full)")
+    option(to, "--rules", choices=RULES_MODES, help="what a repository without GC rules means")
+    variable = os.environ.get("LAKEGC_PROTECT_TAGS", "").lower()
+    default = None if not variable else variable in ("1", "yes", "true")
+    to.add_argument(
+        "--protect-tags",
+        action=argparse.BooleanOptionalAction,
+        default=default,
+        help="keep what tagged commits refer to (default; lakeFS itself does not)",
+    )
+    mode = to.add_mutually_exclusive_group()
+    flag(mode, "--clean", "read everything anew, whatever earlier marks have left")
+    flag(mode, "--incremental", "read what changed since the mark before, although a clean one is due")
+
+
+def _sweeping_options(to: argparse.ArgumentParser) -> None:
+    flag(to, "--yes", "do not ask; needed where there is no terminal")
+    flag(to, "--dry-run", "do everything but delete")
+    to.add_argument("--accept", metavar="GUARD", action="append", default=[], help="sweep although this guard refused")
+    option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
+
+
+def _marks_arguments(to: argparse.ArgumentParser) -> None:
+    name_repository(to)
+    flag(to, "--retired", "list those that were retired instead, and what they freed")
+
+
+def _retire_arguments(to: argparse.ArgumentParser) -> None:
+    name_repository(to)
+    option(to, "--keep", metavar="N", type=int, help=f"newest complete marks to keep (default: {KEEP_MARKS})")
+    flag(to, "--dry-run", "say what would be retired")
+
+
+def _history_arguments(to: argparse.ArgumentParser) -> None:
+    one_or_all(to)
+    metrics_option(to)
+
+
+def _report_arguments(to: argparse.ArgumentParser) -> None:
+    one_or_all(to)
+    option(to, "--html", metavar="FILE", help="write the report as one page of HTML with pictures to FILE")
+    text = "ask also what each branch and each number of days keeps, as `du` and `whatif` do; of one repository"
+    flag(to, "--answers", text)
+
+
+def _by_mark(to: argparse.ArgumentParser) -> None:
+    name_repository(to)
+    option(to, "--mark-id", metavar="ID", help="answer from this complete mark (default: `latest`)")
+
+
+def _du_arguments(to: argparse.ArgumentParser) -> None:
+    _by_mark(to)
+    text = "count these branches and tags together: branch:GLOB or tag:GLOB, several with commas between them"
+    to.add_argument("--together", metavar="PATTERNS", action="append", default=[], help=text)
+
+
+def _whatif_arguments(to: argparse.ArgumentParser) -> None:
+    _by_mark(to)
+    text = f"days of a rule, as `default=14` or `main=30`; `main={NO_RULE}` for no rule of that branch"
+    to.add_argument("--rule", metavar="NAME=DAYS", action="append", default=[], help=text)
+    text = "as if these were gone: branch:GLOB or tag:GLOB"
+    to.add_argument("--without", metavar="PATTERN", action="append", default=[], help=text)
+    text = "as if tagged commits were kept, or were not"
+    to.add_argument("--protect-tags", action=argparse.BooleanOptionalAction, default=None, help=text)
+
+
+def _explain_arguments(to: argparse.ArgumentParser) -> None:
+    _by_mark(to)
+    text = "lakefs://REPO/REF/PATH, a path (all its versions), or the address of an object in the store"
+    to.add_argument("what", metavar="WHAT", help=text)
+
+
+def _backup_arguments(to: argparse.ArgumentParser) -> None:
+    name_mark(to)
+    to.add_argument("destination", metavar="DEST", help="where to: a URI such as s3://bucket/prefix, or a folder")
+    _copying_options(to)
+
+
+def _restore_arguments(to: argparse.ArgumentParser) -> None:
+    name_mark(to)
+    to.add_argument("source", metavar="SRC", help="where from: the DEST of the backup")
+    to.add_argument(
+        "--path",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="only objects that commits show at such paths (* stays in a folder, ** crosses them), or such addresses",
+    )
+    _copying_options(to)
+
+
+def _copying_options(to: argparse.ArgumentParser) -> None:
+    option(to, "--parallel", metavar="N", type=int, default=8, help="copies at a time in each task (default: 8)")
+    option(
+        to,
+        "--bandwidth",
+        metavar="BYTES",
+        type=int,
+        default=0,
+        help="most bytes a second in each task, where bytes pass through it (default: no limit)",
+    )
+
+
+def _doctor_arguments(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "repository", metavar="REPO", nargs="?", help="without it: the server, lakegc.yaml and the rules of all"
+    )
+
+
+def _schema_arguments(to: argparse.ArgumentParser) -> None:
+    """Add no arguments."""
+
+
+def _verb(module: str, name: str, text: str, add_arguments: Callable[[argparse.ArgumentParser], None]) -> Verb:
+    """A verb whose work is the function `run_<name>` of a module of this room."""
+
+    def run(options: argparse.Namespace, reporter: Reporter) -> int:
+        code: int = getattr(import_module(f"lakegc_core.cli.{module}"), f"run_{name}")(options, reporter)
+        return code
+
+    return Verb(name, text, add_arguments, run)
+
+
+VERBS = (
+    _verb("marking", "mark", "find the garbage of a repository and judge it; deletes nothing", _mark_arguments),
+    _verb("marking", "review", "show a mark and judge it again", _review_arguments),
+    _verb("marking", "sweep", "delete what a mark found, after another look", _sweep_arguments),
+    _verb("marking", "run", "mark, then sweep what may be swept by now", _run_arguments),
+    _verb("history", "marks", "list the marks of a repository, newest first", _marks_arguments),
+    _verb(
+        "history",
+        "history",
+        "show what the marks and sweeps of one or all repositories found and deleted",
+        _history_arguments,
+    ),
+    _verb(
+        "history",
+        "retire",
+        "delete the artifacts of old marks that nothing needs; a record of each stays",
+        _retire_arguments,
+    ),
+    _verb(
+        "report",
+        "report",
+        "show what is garbage and what was freed, of one or all repositories, and write it as a page",
+        _report_arguments,
+    ),
+    _verb("answers", "explain", "show why an object, or each version of a path, is kept or gone", _explain_arguments),
+    _verb("answers", "du", "show what each branch, tag and hold keeps, and what would go without it", _du_arguments),
+    _verb(
+        "answers",
+        "whatif",
+        "show what would be garbage with other rules, branches or tags, and what each number of days keeps",
+        _whatif_arguments,
+    ),
+    _verb(
+        "copying",
+        "backup",
+        "copy the objects that a mark would delete away, under their own keys",
+        _backup_arguments,
+    ),
+    _verb("copying", "restore", "bring the objects of a mark back from their backup", _restore_arguments),
+    _verb(
+        "doctor",
+        "doctor",
+        "look whether a repository can be marked and swept, and what endangers it; deletes nothing of yours",
+        _doctor_arguments,
+    ),
+    _verb("schema", "schema", "print the JSON Schema of lakegc.yaml, for editors", _schema_arguments),
+)
+"""In the order of `lakegc --help`."""

@@ -1,0 +1,49 @@
+"""The repository that somebody names, and those that may be meant where lakeFS knows none of that name."""
+
+from __future__ import annotations
+
+import difflib
+
+from lakegc_core.errors import LakegcError, SettingsError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.lakefs.models import Repository
+
+_MOST = 3  # repositories that are suggested
+
+
+def repository_named(client: LakeFSClient, name: str) -> Repository:
+    """One repository, as `LakeFSClient.repository` has it; the error of status 404 names those that may be meant.
+
+    SettingsError for a storage namespace.
+    """
+    if "://" in name:
+        said = f"{name!r} is a place in a store, and not the name of a repository."
+        raise SettingsError(" ".join(filter(None, (said, suggestion(client, name)))))
+    try:
+        return client.repository(name)
+    except LakeFSError as error:
+        near = suggestion(client, name) if knows_none(error) else ""
+        if not near:
+            raise
+        raise LakeFSError(f"{error}. {near}", error.status, error.message) from None
+
+
+def knows_none(error: LakeFSError) -> bool:
+    """True if it is lakeFS that knows no such repository. A 404 that is not in its form may be a proxy's."""
+    return error.status == 404 and bool(error.message)
+
+
+def suggestion(client: LakeFSClient, name: str) -> str:
+    """A question that names the repositories that may be meant: called alike, or the one in whose namespace a place
+    lies. Empty if there are none, or if lakeFS does not list them."""
+    try:
+        namespaces = {each.id: each.storage_namespace.rstrip("/") for each in client.repositories()}
+    except LakegcError:
+        return ""
+    if "://" in name:
+        holding = [each for each, namespace in namespaces.items() if f"{name}/".startswith(f"{namespace}/")]
+        near = [max(holding, key=lambda each: len(namespaces[each]))] if holding else []
+    else:
+        near = difflib.get_close_matches(name, namespaces, n=_MOST)
+    return f"Did you mean {' or '.join(near)}?" if near else ""
