@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.errors import CorruptFileError, IncompleteError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
@@ -23,7 +23,6 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
-from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, Summarise
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of
@@ -131,7 +130,7 @@ class RangeReader:
         """Every file that is told of, small ones decoded together."""
         some: list[graveler.Expected] = []
         files: list[bytes] = []
-        for each, data in self.fetched(told):
+        for each, data in self.fetched(told, kind):
             if files and len(data) + sum(map(len, files)) > _TOGETHER_BYTES:
                 yield from self._decoded(kind, some, files, reader)
                 some, files = [], []
@@ -140,9 +139,10 @@ class RangeReader:
         if files:
             yield from self._decoded(kind, some, files, reader)
 
-    def fetched(self, told: Sequence[graveler.Expected]) -> Iterator[tuple[graveler.Expected, bytes]]:
+    def fetched(
+        self, told: Sequence[graveler.Expected], kind: str = "Range"
+    ) -> Iterator[tuple[graveler.Expected, bytes]]:
         """Every file with its bytes, in order: while some are decoded, the next are on their way."""
-        store = connect(self.files.data)
         coming: deque[tuple[graveler.Expected, Future[bytes]]] = deque()
         room, largest = 2, 1
         pool = ThreadPoolExecutor(_IN_FLIGHT)
@@ -155,9 +155,15 @@ class RangeReader:
                     room = max(1, min(_IN_FLIGHT, _BYTES_IN_FLIGHT // largest))
                     yield first, data
                 if each is not None:
-                    coming.append((each, pool.submit(store.read, self.files.key(str(each.id)))))
+                    coming.append((each, pool.submit(self._bytes, kind, str(each.id))))
         finally:  # after an error the others are not waited for: a store may take minutes to give up
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def _bytes(self, kind: str, name: str) -> bytes:
+        try:
+            return self.files.read(name)
+        except ObjectNotFoundError as error:
+            raise ObjectNotFoundError(self._unreadable(kind, name, error)) from None
 
     def _decoded(
         self, kind: str, told: Sequence[graveler.Expected], files: Sequence[bytes], reader: _Reader
@@ -166,14 +172,14 @@ class RangeReader:
             rows, counts = reader(files, told)
         except CorruptFileError as error:
             if len(files) == 1:
-                raise self._damaged(kind, str(told[0].id), error) from None
+                raise CorruptFileError(self._unreadable(kind, str(told[0].id), error)) from None
             for each, data in zip(told, files, strict=True):  # which of them it is
                 yield from self._decoded(kind, [each], [data], reader)
         else:
             yield [str(each.id) for each in told], rows, counts
 
-    def _damaged(self, kind: str, name: str, error: CorruptFileError) -> CorruptFileError:
-        return CorruptFileError(
+    def _unreadable(self, kind: str, name: str, error: Exception) -> str:
+        return (
             f"{kind} {name}: {str(error).rstrip('.')}. What it refers to is not known, and nothing is collected while "
             f"that is so. Bring {self.files.data.root}/{self.files.key(name)} back from a version or a backup of the "
             "store, and run the mark again."

@@ -191,5 +191,7 @@ def test_a_file_that_is_missing_is_an_error_whatever_is_on_its_way(
     name = wanted["range_id"].to_pylist()[len(wanted) // 2]
     assert list(work_on(lake).ranges(iter([wanted])))
     (lake / "_lakefs" / name).unlink()
-    with pytest.raises(ObjectNotFoundError, match=name):
+    with pytest.raises(
+        ObjectNotFoundError, match=f"Range {name}.* Bring .*_lakefs/{name} back from a version or a backup"
+    ):
         list(work_on(lake).ranges(iter([wanted])))
