@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 
 from lakegc_core.names import Json, Outcome
-from lakegc_core.views.words import human_bytes, monthly, shown, to_the_minute
+from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute
 
 _ROWS = 20
 """How many branches, tags and holds a screen shows; the JSON has all."""
@@ -185,7 +185,9 @@ def against_screen(found: Json) -> str:
         total = {name: sum(each[name] for each in groups) for name in ("objects", "bytes")}
         lines += ["", _amount_line(title, total)]
         for each in groups if by != "both" else ():
-            lines.append(f"  {_AGAINST[each['why']]}: {each['objects']:,} objects, {human_bytes(each['bytes'])}")
+            lines.append(
+                f"  {_AGAINST[each['why']]}: {counted(each['objects'], 'object')}, {human_bytes(each['bytes'])}"
+            )
             lines += [f"      {line}" for example in each["examples"] for line in _object_lines(example)]
     return "\n".join(lines)
 

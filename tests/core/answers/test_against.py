@@ -140,7 +140,7 @@ def test_the_screen_counts_and_names_what_only_one_of_both_would_delete_with_the
     }
     screen = against_screen(found.as_json())
     assert "its summary says that it failed" in screen
-    assert "kept: a retained commit refers to it: 1 objects, 100 B" in screen
+    assert "kept: a retained commit refers to it: 1 object, 100 B" in screen
     assert "branch:main" in screen and "it is staged on a branch" in screen and GARBAGE[6] in screen
 
 

@@ -48,7 +48,7 @@ def test_a_review_against_a_list_prints_and_writes_what_only_one_names(
         ("other", "no_object", 1),
     ]
     assert entry.main([*REVIEW, "unified:theirs"]) == 0
-    assert "kept: a retained commit refers to it: 1 objects" in capfdbinary.readouterr().out.decode()
+    assert "kept: a retained commit refers to it: 1 object," in capfdbinary.readouterr().out.decode()
 
     rows = [{"address": live, "size": "5", "by": "other", "why": "committed"}]
     rows.append({"address": STRANGE, "size": "0", "by": "other", "why": "no_object"})
