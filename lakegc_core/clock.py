@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from lakegc_core.errors import SettingsError
 
 APART = 3600.0
 """Seconds by which the clocks of two collectors may differ where one has to know what the other did."""
+
+_DAY = 86_400.0
 
 
 def unsafe_allowed() -> bool:
@@ -39,9 +41,32 @@ def is_replaced() -> bool:
     return bool(os.environ.get("LAKEGC_NOW"))
 
 
+def is_to_come(at: float, now: float) -> bool:
+    """True of a time, unix seconds, that no clock that is right can have shown by `now`: it was wrong, or replaced."""
+    return at > now + APART
+
+
 def instant(seconds: float) -> str:
     """Unix seconds as an ISO 8601 instant, UTC, as reports and lists show every time."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def duration(of: timedelta) -> str:
+    """A duration as options and lakegc.yaml take it: `45s`, `5m`, `1h30m`, `48h`, `7d`. Whole days from three on."""
+    seconds = of.total_seconds()
+    if seconds >= 3 * _DAY and seconds % _DAY == 0:
+        return f"{seconds / _DAY:.0f}d"
+    hours, rest = divmod(seconds, 3600.0)
+    minutes, rest = divmod(rest, 60.0)
+    parts = [(hours, "h"), (minutes, "m"), (rest, "s")]
+    return "".join(f"{number:.6f}".rstrip("0").rstrip(".") + unit for number, unit in parts if number) or "0s"
+
+
+def roughly(seconds: float) -> str:
+    """Seconds that passed, as people read them: `15 s`, from two minutes on `5m` or `3h12m`, then `9.3 days`."""
+    if seconds >= 2 * _DAY:
+        return f"{seconds / _DAY:.1f} days"
+    return f"{seconds:.0f} s" if seconds < 120 else duration(timedelta(minutes=round(seconds / 60)))
 
 
 def uptime() -> float:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import dagster as dg
 
-from lakegc_core import pipeline
+from lakegc_core import clock, pipeline
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.shelf import Shelf
@@ -103,8 +103,9 @@ def _check(options: LakegcConfig, name: str) -> dg.AssetChecksDefinition:
 
 
 def newest_mark(opened: RepositoryContext) -> MarkContext:
-    """The newest complete mark of a repository. MarkError if there is none."""
-    newest = Shelf.of(opened).newest_complete(lambda header, each: True)
+    """The newest complete mark of a repository whose time is not to come. MarkError if there is none."""
+    now = clock.now().timestamp()
+    newest = Shelf.of(opened).newest_complete(lambda header, each: not clock.is_to_come(header.started_at, now))
     if newest is None:
         raise MarkError(f"{opened.repository.id} has no complete mark. Launch gc_mark for it.")
     return open_mark(opened, newest.mark_id)

@@ -7,6 +7,7 @@ import sys
 
 from lakegc_core.cli.opening import opened, own_mark, spark_of
 from lakegc_core.cli.options import show
+from lakegc_core.clock import roughly
 from lakegc_core.copies import backup
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.copies.transfer import MISSING, Limits
@@ -79,7 +80,7 @@ def copy_report(result: CopyResult) -> Json:
 
 def copy_screen(verb: str, report: Json) -> str:
     """The one screen on which a backup or a restore ends."""
-    lines = [f"{report['repository']} · mark {report['mark_id']} · {verb}, {report['seconds']:.0f} s", ""]
+    lines = [f"{report['repository']} · mark {report['mark_id']} · {verb}, {roughly(report['seconds'])}", ""]
     remarks = {
         "copied": human_bytes(report["bytes"]),
         "already_there": "the same object: left as it was",

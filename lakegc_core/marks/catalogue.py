@@ -10,9 +10,9 @@ from typing import Any
 from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
-from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.artifacts import Header, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.shelf import Shelf, retired_marks
+from lakegc_core.marks.shelf import Shelf, Standing, retired_marks
 from lakegc_core.marks.sweeps import sweeps_of
 from lakegc_core.names import COMPLETE, STAGES, SWEPT, Stage
 from lakegc_core.policy import safety
@@ -50,9 +50,14 @@ def own_marks(context: RepositoryContext) -> list[dict[str, Any]]:
 
 
 def newest_mark(context: RepositoryContext) -> MarkArtifacts | None:
-    """The newest complete mark of lakegc's own of this repository where it lies now."""
-    place = (context.repository.id, context.namespace.uri)
-    return Shelf.of(context).newest_complete(lambda mark, each: (mark.repository, mark.storage_namespace) == place)
+    """The newest complete mark of lakegc's own of this repository where it lies now. One whose time is to come is not
+    the newest: the clock that it was made by was wrong or replaced."""
+    place, now = (context.repository.id, context.namespace.uri), clock.now().timestamp()
+
+    def wanted(mark: Header, _: Standing) -> bool:
+        return (mark.repository, mark.storage_namespace) == place and not clock.is_to_come(mark.started_at, now)
+
+    return Shelf.of(context).newest_complete(wanted)
 
 
 def newest_to_sweep(context: RepositoryContext) -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakegc_core.clock import roughly
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.models import Repository
@@ -160,7 +161,7 @@ def _unknown(found: Sighting, wanted: NeighbourSettings, now: float) -> str:
     if not found.mark_id:
         return "no complete mark"
     age = now - found.marked_at
-    return f"last marked {age / 86400:.1f} days ago" if age > wanted.within.total_seconds() else ""
+    return f"last marked {roughly(age)} ago" if age > wanted.within.total_seconds() else ""
 
 
 def _neighbour(context: RepositoryContext, other: Repository) -> Neighbour:

@@ -139,7 +139,7 @@ def check_clock(header: Header, manifests: Mapping[str, Manifest], level: Level)
     """MarkError if the clock of a mark's machine was wrong while it worked, by the limit of a level: such a mark says
     nothing of times. The guards `clocks` and `order` stop its own sweep; no other mark goes on from it either."""
     last = max([header.started_at, *(manifest.started_at for manifest in manifests.values())])
-    if last > clock.now().timestamp() + APART:
+    if clock.is_to_come(last, clock.now().timestamp()):
         raise MarkError(f"it says that it was at work on {clock.instant(last)}, which is to come")
     if not manifests:
         return

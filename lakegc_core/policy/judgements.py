@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+from lakegc_core.clock import duration, is_to_come, roughly
 from lakegc_core.names import STAGES, Reason
 from lakegc_core.policy import causes
 from lakegc_core.policy.evidence import Evidence, FinishedStage
@@ -155,12 +156,15 @@ def blast_radius(evidence: Evidence) -> Finding:
 def mark_age(evidence: Evidence) -> Finding:
     age = evidence.now - evidence.header.started_at
     limit = evidence.level.mark_validity.total_seconds()
-    if age > limit:
-        return (
-            False,
-            f"The mark is {age / 86400:.1f} days old, the limit is {limit / 86400:.0f}. Make a new mark.",
+    if is_to_come(evidence.header.started_at, evidence.now):
+        return False, (
+            f"The mark says that it will begin in {roughly(-age)}: the clock that it was made by was wrong, or "
+            "LAKEGC_NOW stood in for it. Make a new mark."
         )
-    return True, f"The mark is {age / 3600:.1f} hours old."
+    if age > limit:
+        old = f"The mark is {roughly(age)} old, the limit is {duration(timedelta(seconds=limit))}."
+        return False, f"{old} Make a new mark."
+    return True, f"The mark is {roughly(max(0.0, age))} old."
 
 
 def clocks(evidence: Evidence) -> Finding:
@@ -300,16 +304,16 @@ def neighbours(evidence: Evidence) -> Finding:
 
 def well_known(facts: NeighbourFacts) -> Finding:
     """True if enough is known of the other repositories of the same lakeFS (see `marks.neighbours.facts_of`)."""
-    count, unknown, days = facts.repositories, facts.unknown, facts.within / 86400
+    count, unknown, within = facts.repositories, facts.unknown, duration(timedelta(seconds=facts.within))
     if not count:
         return True, "No other repository is on this lakeFS."
     if not unknown:
-        return True, f"The other {count:,} repositories of this lakeFS are known: each was marked within {days:g} days."
+        return True, f"The other {count:,} repositories of this lakeFS are known: each was marked within {within}."
     shown = "; ".join(f"{name} ({why})" for name, why in facts.named)
     more = f"; and {unknown - len(facts.named):,} more" if unknown > len(facts.named) else ""
     example = facts.named[0][0]
     return False, (
-        f"{unknown:,} of the {count:,} other repositories of this lakeFS were not marked within {days:g} days: {shown}"
+        f"{unknown:,} of the {count:,} other repositories of this lakeFS were not marked within {within}: {shown}"
         f"{more}. If they have imported objects of this one by address, that is not known, and a sweep deletes what "
         f"nothing refers to here. Mark them (lakegc mark {example}), or name those that import nothing from here in "
         f"lakegc.yaml: neighbours: {{ignore: [{example}]}}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from lakegc_core.clock import unsafe_allowed
+from lakegc_core.clock import duration, unsafe_allowed
 from lakegc_core.errors import SettingsError
 
 LEASE = timedelta(minutes=10)
@@ -248,12 +248,7 @@ def check_min_age(min_age: timedelta, grace_period: timedelta, level: Level) -> 
     least = least_min_age(grace_period, level)
     if min_age < least and not unsafe_allowed():
         raise SettingsError(
-            f"The minimum age of {hours(min_age)} is too short: this lakeFS lets a client link an upload for "
-            f"{hours(grace_period)}, and level {level.name!r} adds {hours(least - grace_period)}. "
-            f"Use --min-age {hours(least)} or more (or set min_age in lakegc.yaml)."
+            f"The minimum age of {duration(min_age)} is too short: this lakeFS lets a client link an upload for "
+            f"{duration(grace_period)}, and level {level.name!r} adds {duration(least - grace_period)}. "
+            f"Use --min-age {duration(least)} or more (or set min_age in lakegc.yaml)."
         )
-
-
-def hours(duration: timedelta) -> str:
-    """A duration as options take it."""
-    return f"{duration.total_seconds() / 3600:g}h"

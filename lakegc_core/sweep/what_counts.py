@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from lakegc_core.clock import unsafe_allowed
+from lakegc_core.clock import duration, unsafe_allowed
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy import safety
@@ -51,7 +51,7 @@ def as_swept(context: MarkContext) -> MarkContext:
 def stricter_than_mark(context: MarkContext) -> list[str]:
     """The settings, as `name value`, in which lakegc.yaml is stricter than the mark, for people."""
     header, strict = context.header, as_swept(context).header
-    age = safety.hours(timedelta(seconds=strict.min_age))
+    age = duration(timedelta(seconds=strict.min_age))
     added = sorted({*strict.holds} - {*header.holds})
     changes = [
         (strict.safety != header.safety, f"safety {strict.safety}"),
@@ -75,10 +75,10 @@ def check_min_age(context: MarkContext) -> None:
         return
     header = context.header
     raise RefusedError(
-        f"Mark {header.mark_id} of {header.repository} was made with a minimum age of {safety.hours(age)}, but this "
-        f"lakeFS lets a client link an upload for {safety.hours(grace)}, and level {level.name!r} demands "
-        f"{safety.hours(least)}: an upload that is not linked yet looks like garbage to it. Nothing is deleted. Make "
-        f"a new mark: lakegc mark {header.repository} --min-age {safety.hours(least)}."
+        f"Mark {header.mark_id} of {header.repository} was made with a minimum age of {duration(age)}, but this "
+        f"lakeFS lets a client link an upload for {duration(grace)}, and level {level.name!r} demands "
+        f"{duration(least)}: an upload that is not linked yet looks like garbage to it. Nothing is deleted. Make "
+        f"a new mark: lakegc mark {header.repository} --min-age {duration(least)}."
     )
 
 

@@ -47,7 +47,7 @@ def history_of(
         since = max([since, *sorted(_seconds(mark["started_at"]) for mark in found if mark["started_at"])[:1]])
     found.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
     shown = [mark for mark in found if _touched(mark, since)]
-    whole = [mark for mark in found if is_complete(mark) and mark["started_at"]]
+    whole = whole_marks(found, clock.now().timestamp())
     swept = [sweep for mark in shown for sweep in mark.get("swept", ())]
     return {
         "repository": context.repository.id,
@@ -114,6 +114,13 @@ def unreadable(name: str, error: LakegcError) -> Json:
 def is_complete(mark: Json) -> bool:
     """True if a mark found all that it looked for. A retired one may have been retired unfinished."""
     return bool(mark["state"] in (COMPLETE, SWEPT) or (mark["state"] == RETIRED and mark.get("complete", True)))
+
+
+def whole_marks(marks: Iterable[Json], now: float) -> list[Json]:
+    """The complete ones of some marks, in their order. Those whose time is to come by `now`, in unix seconds, are left
+    out: the clock that they were made by was wrong or replaced, and they tell nothing of the present."""
+    whole = (mark for mark in marks if is_complete(mark) and mark["started_at"])
+    return [mark for mark in whole if not clock.is_to_come(_seconds(mark["started_at"]), now)]
 
 
 def summed(found: Sequence[Json]) -> Json:
@@ -269,6 +276,8 @@ def _mark_lines(mark: Json) -> list[str]:
 
 def _remark(mark: Json) -> str:
     """What is to be known of a mark beside its figures."""
+    if mark["started_at"] and clock.is_to_come(_seconds(mark["started_at"]), clock.now().timestamp()):
+        return "by a clock that was wrong or replaced: not the newest"
     if any(sweep["broke_off"] for sweep in mark["swept"]):
         return "a sweep broke off"
     if mark.get("refused"):

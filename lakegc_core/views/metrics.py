@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from lakegc_core.names import COMPLETE, Json, Stage
-from lakegc_core.views.history import is_complete
+from lakegc_core.views.history import whole_marks
 
 Seconds = Mapping[str, Mapping[str, float]]
 """For each repository, how long each stage took."""
@@ -92,7 +92,7 @@ def write_metrics(file: Path, text: str) -> None:
 
 def _figures(history: Json, now: float) -> dict[str, float]:
     """The gauges of a repository; those alone that are known before its first complete mark."""
-    whole = [mark for mark in history["marks"] if is_complete(mark) and mark["started_at"]]
+    whole = whole_marks(history["marks"], now)
     if not whole:
         return {"lakegc_refused": 0}
     newest, left = whole[0], history["garbage"]

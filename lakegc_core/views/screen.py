@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakegc_core.clock import instant
+from lakegc_core.clock import instant, roughly
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.names import STILL_THERE, Json, Outcome
 from lakegc_core.views.words import (
@@ -32,7 +32,7 @@ _FOLDERS = 3
 def mark_screen(report: Json, *, every_guard: bool = False) -> str:
     """The one screen on which a mark ends: with the guards that failed, or with all of them."""
     lines = [
-        f"{report['repository']} · mark {report['mark_id']} · complete, {sum(report['seconds'].values()):.0f} s · "
+        f"{report['repository']} · mark {report['mark_id']} · complete, {roughly(sum(report['seconds'].values()))} · "
         f"cutoff {to_the_minute(report['cutoff'])}",
         _how(report["run"]),
         "",
@@ -145,7 +145,7 @@ def sweep_screen(report: Json) -> str:
     """The one screen on which a sweep ends."""
     outcomes = report["outcomes"]
     title = "dry run, nothing was deleted" if report["dry_run"] else f"sweep {report['sweep']}"
-    lines = [f"{report['repository']} · mark {report['mark_id']} · {title}, {report['seconds']:.0f} s", ""]
+    lines = [f"{report['repository']} · mark {report['mark_id']} · {title}, {roughly(report['seconds'])}", ""]
     if report["dry_run"]:
         size = human_bytes(report["planned_bytes"])
         lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects {size:>10}")

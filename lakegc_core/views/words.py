@@ -50,8 +50,11 @@ def day_and_time(instant: str) -> str:
 
 
 def ago(instant: str) -> str:
-    """The time since an ISO 8601 instant: in hours for two days, then in days."""
-    hours = (clock.now() - datetime.fromisoformat(instant)) / timedelta(hours=1)
+    """The time since an ISO 8601 instant: in minutes for an hour, in hours for two days, then in days."""
+    passed = clock.now() - datetime.fromisoformat(instant)
+    minutes, hours = round(passed / timedelta(minutes=1)), passed / timedelta(hours=1)
+    if minutes < 60:
+        return f"{counted(minutes, 'minute')} ago" if minutes else "less than a minute ago"
     return f"{counted(round(hours), 'hour')} ago" if hours < 48 else f"{counted(round(hours / 24), 'day')} ago"
 
 

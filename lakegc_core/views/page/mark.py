@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from lakegc_core.clock import instant
+from lakegc_core.clock import instant, roughly
 from lakegc_core.names import Json
 from lakegc_core.views.page.headline import headline
 from lakegc_core.views.page.kept import kept
@@ -75,7 +75,7 @@ def _began(report: Json, sweeps: Sequence[Json], history: Json | None) -> str:
         f"began {day_and_time(report['started_at'])}",
         f"cutoff {day_and_time(report['cutoff'])}",
         f"safety level {escape(report['safety'])}",
-        f"{sum(report['seconds'].values()):,.0f} s",
+        roughly(sum(report["seconds"].values())),
         verdict,
     ]
     newest = history["last_mark"] if history else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,28 @@ def marked(spark: SparkSession, desk: Desk, mark_id: str, *, swept: bool = False
         swept_report(spark, context, accepted=ACCEPTED)
 
 
+def test_a_mark_of_the_future_is_not_the_newest_for_reports_history_and_metrics(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.mark("m1", garbage=["data/a"])
+    with monkeypatch.context() as ahead:
+        ahead.setenv("LAKEGC_NOW", str((NOW + timedelta(hours=26)).timestamp()))
+        desk.mark("m2", garbage=["data/a", "data/b"])
+    assert entry.main(["report", "lake", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["mark"]["mark_id"] == "m1" and found["history"]["garbage"] == {"objects": 1, "bytes": 10}
+    assert entry.main(["history", "lake", "--metrics", str(tmp_path / "metrics")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("lake · last mark less than a minute ago · 1 objects")
+    assert shown[1].split()[0] == "m2" and shown[1].endswith("by a clock that was wrong or replaced: not the newest")
+    metrics = (tmp_path / "metrics").read_text(encoding="utf-8")
+    assert 'lakegc_garbage_objects{repository="lake"} 1\n' in metrics
+    assert f'lakegc_last_mark_timestamp_seconds{{repository="lake"}} {NOW.timestamp()}\n' in metrics
+    assert entry.main(["review", "lake", "m2", "--json"]) == 0
+    (age,) = (each for each in json.loads(capsys.readouterr().out)["guards"] if each["name"] == "mark-age")
+    assert not age["passed"] and "will begin in 26h" in age["description"]
+
+
 def test_the_page_of_a_repository_is_that_of_its_newest_complete_mark(
     sparing: SparkSession, desk: Desk, repository: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,7 +78,7 @@ def test_the_page_of_a_repository_is_that_of_its_newest_complete_mark(
     os.environ["LAKEGC_NOW"] = str(NOW.timestamp() + 86_400)  # until the lake ends
     marked(sparing, desk, "m2")
     assert entry.main(["report", "lake", "--html", str(file), "--quiet"]) == 0
-    assert "lake · last mark 0 hours ago · 1 objects" in capsys.readouterr().out
+    assert "lake · last mark less than a minute ago · 1 objects" in capsys.readouterr().out
     shown = read(file.read_text(encoding="utf-8")).text
     for part in (
         "lake · mark m2",

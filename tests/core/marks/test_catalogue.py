@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakegc_core.marks.artifacts import HOME
-from lakegc_core.marks.catalogue import list_marks, newest_to_sweep
+from lakegc_core.marks.catalogue import list_marks, newest_mark, newest_to_sweep
 from lakegc_core.marks.shelf import retired_marks
 from lakegc_core.names import STAGES
 from lakegc_core.policy.safety import FULL
@@ -97,6 +97,18 @@ def test_the_newest_whole_mark_is_swept_while_it_is_young_enough(
         at = FIRST.timestamp() + FULL.mark_validity.total_seconds() + late
         monkeypatch.setenv("LAKEGC_NOW", str(at))
         assert newest_to_sweep(context) == found
+
+
+def test_a_mark_whose_time_is_to_come_is_not_the_newest_until_then(
+    served: Lake, begin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = served.open("lake")
+    begin("m1", 0)
+    begin("of-the-future", 2)
+    for days, found in ((0, "m1"), (1, "m1"), (2, "of-the-future"), (3, "of-the-future")):
+        monkeypatch.setenv("LAKEGC_NOW", str((FIRST + timedelta(days=days)).timestamp()))
+        newest = newest_mark(context)
+        assert newest is not None and newest.mark_id == found
 
 
 def test_a_mark_of_another_repository_or_namespace_is_not_swept_for_this_one(

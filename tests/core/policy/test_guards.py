@@ -257,6 +257,11 @@ def test_a_mark_grows_too_old_to_be_swept(level: Level, days: int) -> None:
     assert f"the limit is {days}" in refused("mark-age", evidence(level, now=START + days * 86_400 + 1))
 
 
+def test_a_mark_of_the_future_has_no_age() -> None:
+    assert verdict("mark-age", evidence(now=START - 3_600)).passed, "clocks may differ"
+    assert "will begin in 26h" in refused("mark-age", evidence(now=START - 26 * 3_600))
+
+
 @pytest.mark.parametrize("skew", [601.0, -601.0, 1e6])
 def test_t31_clocks_that_differ_refuse_in_both_directions(skew: float) -> None:
     assert "Set the clocks right" in refused("clocks", evidence(namespace_listing={"clock_skew": skew}))
@@ -339,7 +344,7 @@ def test_neighbours_that_are_not_known_are_named_and_stop_nothing() -> None:
     assert guards.authorized(verdicts)
     [warning] = [each for each in verdicts if not each.passed]
     assert (warning.name, warning.severity) == ("neighbours", "WARN")
-    for said in ("12 of the 15 other", "within 2 days", "a (no complete mark)", "b (last marked", "and 10 more"):
+    for said in ("12 of the 15 other", "within 48h", "a (no complete mark)", "b (last marked", "and 10 more"):
         assert said in warning.description
     assert "lakegc mark a" in warning.description and "ignore: [a]" in warning.description
 

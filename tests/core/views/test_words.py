@@ -25,6 +25,9 @@ def test_dates_are_written_as_people_write_them_whatever_the_machine_speaks(inst
 def test_an_age_is_said_in_hours_for_two_days_and_then_in_days(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
     monkeypatch.setenv("LAKEGC_NOW", "1795451400")  # 2026-11-23T16:30
+    assert ago("2026-11-23T16:29:45.000Z") == "less than a minute ago"
+    assert ago("2026-11-23T16:29:00.000Z") == "1 minute ago"
+    assert ago("2026-11-23T15:31:00.000Z") == "59 minutes ago"
     assert ago("2026-11-23T15:30:00.000Z") == "1 hour ago"
     assert ago("2026-11-21T17:30:00.000Z") == "47 hours ago"
     assert ago("2026-11-20T16:30:00.000Z") == "3 days ago"
