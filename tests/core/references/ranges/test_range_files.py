@@ -14,6 +14,7 @@ import pytest
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.files.sstable import read_table
+from lakegc_core.marks import metadata_files
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges import range_files
@@ -165,13 +166,13 @@ class _Counting(LocalStore):
 def test_files_are_asked_for_side_by_side(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = rows_wanted(metaranges_of(lake)).slice(0, 4)
     assert len(wanted) == 4
-    monkeypatch.setattr(range_files, "connect", lambda config: _Meeting(config))
+    monkeypatch.setattr(metadata_files, "connect", lambda config: _Meeting(config))
     assert list(work_on(lake).ranges(iter([wanted])))
 
 
 def test_of_large_files_few_are_on_their_way(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = _Counting(LocalConfig(str(lake)))
-    monkeypatch.setattr(range_files, "connect", lambda config: store)
+    monkeypatch.setattr(metadata_files, "connect", lambda config: store)
     told = [graveler.Expected(name) for name in rows_wanted(metaranges_of(lake))["range_id"].to_pylist() * 5]
     for bytes_in_flight, most in ((0, 1), (1 << 40, range_files._IN_FLIGHT)):
         monkeypatch.setattr(range_files, "_BYTES_IN_FLIGHT", bytes_in_flight)
