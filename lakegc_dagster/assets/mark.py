@@ -51,8 +51,8 @@ class MarkConfig(dg.Config):
     )
 
     def begin(self, repository: RepositoryContext, mark_id: str) -> MarkContext:
-        """Begin the mark, or resume it."""
-        return begin_mark(
+        """Begin the mark, or resume it. RefusedError, before anything is listed, for a repository without rules."""
+        mark = begin_mark(
             repository,
             mark_id,
             min_age=None if self.min_age is None else parse_duration(self.min_age),
@@ -61,6 +61,8 @@ class MarkConfig(dg.Config):
             protect_tags=self.protect_tags,
             mode=self.mode,
         )
+        pipeline.check_beforehand(mark)
+        return mark
 
 
 _TEXTS = {

@@ -76,7 +76,7 @@ def test_a_broken_repository_holds_up_none_of_the_others(night: Night) -> None:
         "beta": True,
         "broken": False,
     }
-    assert "has no garbage collection rules" in failure_of(night.marked["broken"], "lake__retention_commits")
+    assert "has no garbage collection rules" in failure_of(night.marked["broken"], "lake__namespace_listing")
     assert {name: night.site.files(name) for name in night.before} == night.before
 
 
