@@ -51,7 +51,7 @@ def test_a_python_that_is_too_new_for_spark_3_5_is_refused_before_spark_fails_on
 
 
 def test_older_versions_of_spark_have_a_newest_java() -> None:
-    assert [last_java(version) for version in ("3.5.6", "4.0.1", "4.3.0")] == [17, 21, None]
+    assert [last_java(version) for version in ("3.5.6", "4.0.1", "4.1.4", "4.3.0")] == [17, 21, 21, None]
 
 
 def test_a_session_starts_on_no_version_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
