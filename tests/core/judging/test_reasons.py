@@ -17,8 +17,10 @@ from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import joins
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.joins import flagged
 from lakegc_core.tables.key_scan import Source, Wanted
 from lakegc_core.tables.parts import PartWriter
@@ -118,9 +120,10 @@ def test_reasons_are_the_same_where_spark_has_joined_what_no_worker_can_hold(
     monkeypatch.setattr(joins, "MOST", 1)
     names = ["data/s/1", "data/s/2", "data/h/1", "data/x/1"]
     table = rows(*((name, OLD, False) for name in names))
-    objects = looked_up(quick, tmp_path, Mapped(quick.createDataFrame(table), table.schema))
+    objects = looked_up(quick, tmp_path, Mapped(frame_of(quick, table), table.schema))
     assert objects.make is None and objects.schema.names == objects.of.columns
-    joined = JUDGE(objects.as_frame().toArrow())
+    written = DatasetFolder(LocalConfig(str(tmp_path)), "joined").put("joined", objects, objects.schema)
+    joined = JUDGE(pa.Table.from_batches(written.batches()))
     monkeypatch.undo()
     assert (
         reasons(joined)

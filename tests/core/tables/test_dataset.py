@@ -12,6 +12,7 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.spark.session import Mapped, clear_errors
+from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
@@ -31,7 +32,7 @@ def folder(tmp_path: Path) -> DatasetFolder:
 
 
 def rows_of(spark: SparkSession, rows: list[dict[str, object]]) -> Mapped:
-    return Mapped(spark.createDataFrame(pa.Table.from_pylist(rows, schema=OBJECTS)), OBJECTS)
+    return Mapped(frame_of(spark, pa.Table.from_pylist(rows, schema=OBJECTS)), OBJECTS)
 
 
 def for_workers() -> tuple[Callable[[pa.Table], dict[str, int]], Callable[[pa.Table], dict[str, pa.Table]]]:

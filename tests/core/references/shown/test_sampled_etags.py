@@ -18,6 +18,7 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.policy.safety import ETAGS_ASKED
 from lakegc_core.references.shown.sampled_etags import check_etags
+from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import connect
 from lakegc_sandbox import Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
@@ -54,7 +55,7 @@ class Pond:
     def listed(self, context: MarkContext) -> DataFrame:
         """What a listing shows of the objects."""
         batches = list(connect(context.data).list("data/"))
-        return self.spark.createDataFrame(pa.Table.from_batches(batches).select(["address", "size", "etag"]))
+        return frame_of(self.spark, pa.Table.from_batches(batches).select(["address", "size", "etag"]))
 
     def check(self, mark_id: str = "m1") -> list[str]:
         """The addresses that one mark's check asks for."""
@@ -138,5 +139,5 @@ def test_objects_that_were_uploaded_in_parts_are_not_asked_for(pond: Pond) -> No
     in_parts = pa.table({"address": ["data/slice/large"], "size": [1 << 33], "etag": ["0" * 32 + "-9"]})
     without = pa.table({"address": ["data/slice/odd"], "size": [1], "etag": pa.array([None], pa.string())})
     pond.store.requests.clear()
-    check_etags(context, pond.spark.createDataFrame(pa.concat_tables([in_parts, without])))
+    check_etags(context, frame_of(pond.spark, pa.concat_tables([in_parts, without])))
     assert pond.heads() == []

@@ -1,0 +1,78 @@
+"""The versions of Spark that lakegc runs on, and all that differs between them: no other module asks for a version.
+
+All must decide alike. What they would decide differently is set (`ALIKE`); a version, a Python or a Java that does not
+fit is refused before anything is read.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakegc_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ALIKE = {"spark.sql.ansi.enabled": "true"}
+"""Settings that decide results, and whose defaults differ: without it 3.5 lets sums overflow and makes nulls of what
+cannot be cast, where 4 stops."""
+
+_FIRST, _BEYOND = (3, 5), (5, 0)
+_LAST_PYTHON = {(3, 5): (3, 11)}  # it imports distutils, which later ones do not have
+_LAST_JAVA = {(3, 5): 17, (4, 0): 21, (4, 1): 21}
+"""The newest Java of a version. Hadoop and Arrow in it ask later ones for what these have no more: the session or its
+first job fails."""
+
+
+def check(version: str, python: tuple[int, int] = sys.version_info[:2]) -> None:
+    """SettingsError if lakegc does not run on this version of Spark, or that version not on this Python.
+
+    `version` as Spark says it; platforms append to it, as in `3.5.4-amzn-0`.
+    """
+    found = _numbers(version)
+    if not _FIRST <= found < _BEYOND:
+        raise SettingsError(
+            f"This is Spark {version}. lakegc runs on Spark 3.5 and 4; on other versions nobody knows whether it "
+            "decides the same. Install or choose one of these."
+        )
+    last = _LAST_PYTHON.get(found, python)
+    if python > last:
+        raise SettingsError(
+            f"Spark {version} runs on Python {last[0]}.{last[1]} at most, and this is Python {python[0]}.{python[1]}. "
+            "Take an older Python, or Spark 4."
+        )
+
+
+def last_java(version: str) -> int | None:
+    """The newest Java that this version of Spark starts on; None: there is no such limit."""
+    return _LAST_JAVA.get(_numbers(version))
+
+
+def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """A frame of a few rows; Spark knows if there are none."""
+    if _numbers(spark.version) >= (4, 0):
+        return spark.createDataFrame(rows)
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    frame = spark.createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
+    return frame if rows.num_rows else frame.limit(0)
+
+
+def add_package(spark: SparkSession, package: Path, *, connect: bool) -> None:
+    """Give the tasks of a session a zip of Python modules. `connect`: the session is one of Spark Connect."""
+    if connect or _numbers(spark.version) >= (4, 0):
+        spark.addArtifacts(str(package), pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(str(package))
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None:
+        raise SettingsError(f"Spark says that its version is {version!r}, which is none that lakegc knows.")
+    return int(found[1]), int(found[2])
