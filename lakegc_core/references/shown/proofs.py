@@ -33,6 +33,7 @@ from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.store.base import MD5_DIGEST, connect
 from lakegc_core.store.etags import MD5_ETAG
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import few
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import spark_width
 
@@ -193,6 +194,8 @@ class Proofs:
         rows = candidates.select("address", "size", "rank", "etag", F.lit(True).alias("is_candidate")).unionByName(
             entries.withColumn("etag", F.lit(None).cast("string")).withColumn("is_candidate", F.lit(False))
         )
+        if few(self.entries.candidates.rows + self._distinct.rows):
+            rows = rows.coalesce(1)  # a union of partitions that join as they are would be shuffled
         rows = rows.join(many(self._digests()), ["address", "size"], "left")
         # An entry has to claim the digest. A candidate claims nothing: it must be the object that HEAD saw.
         fits = ~F.col("is_candidate") | F.col("etag").eqNullSafe(F.col("seen"))
