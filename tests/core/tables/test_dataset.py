@@ -76,7 +76,7 @@ def test_spark_joins_few_rows_where_they_are_and_shuffles_many(
     def joined() -> tuple[int, bool]:
         frame = dataset.frame(spark).join(many(dataset.frame(spark, "address")), "address", "left_semi")
         assert sorted(row["size"] for row in frame.collect()) == list(range(7))
-        plan = frame._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator, union-attr]
+        plan = frame._jdf.queryExecution().executedPlan().toString()
         return dataset.frame(spark).rdd.getNumPartitions(), "Exchange" in plan
 
     assert joined() == (1, False)
