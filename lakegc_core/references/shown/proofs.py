@@ -148,9 +148,10 @@ class Proofs:
         listed = self.candidates.select("size", F.col("etag").alias("e_tag")).dropna().distinct()
         parts = listed.where(F.col("e_tag").rlike(_IN_PARTS)).select("size").distinct()
         rows = self.entries.claims(self.alike).as_frame().distinct()
-        rows = rows.join(many(ranks), "size")
-        rows = rows.join(many(listed.withColumn("is_listed", F.lit(True))), ["size", "e_tag"], "left")
-        rows = rows.join(many(parts.withColumn("in_parts", F.lit(True))), "size", "left")
+        most = self.entries.candidates.rows
+        rows = rows.join(many(ranks, self.alike.rows), "size")
+        rows = rows.join(many(listed.withColumn("is_listed", F.lit(True)), most), ["size", "e_tag"], "left")
+        rows = rows.join(many(parts.withColumn("in_parts", F.lit(True)), most), "size", "left")
         asks = F.col("e_tag").rlike(MD5_ETAG) & F.col("is_listed").isNull() & F.col("in_parts").isNull()
         return self.out.put("entries", rows.withColumn("asks", asks).select(*_ENTRIES.names), _ENTRIES, _count_asking)
 
