@@ -40,6 +40,7 @@ from lakegc_core.sweep.waves import Waves
 from lakegc_core.sweep.what_counts import as_swept, check_level, check_min_age, effective_level, stricter_than_mark
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
+from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,7 +165,8 @@ class _Sweep:
                 "nothing to close."
             )
         attempt, is_known = self.record.next_attempt(), self.context.header.format == FORMAT
-        self._journal(settled(self.record.left(), self.context.data), attempt)
+        left = self.record.left().repartition(2 * spark_width(self.spark))  # the work is in the requests
+        self._journal(settled(left, self.context.data), attempt)
         look = self._look_again(attempt + 1) if is_known else None
         return self._conclude(look, closed=True)
 
