@@ -262,7 +262,9 @@ def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wan
             make=_Current(units, layer.mark_id) if units else columns_of, within=within
         )
     ]
-    return scan(spark, feeds, OBJECTS_SCHEMA, wanted) if wanted else rows_of_feeds(spark, feeds, OBJECTS_SCHEMA)
+    if wanted is None:
+        return rows_of_feeds(spark, feeds, OBJECTS_SCHEMA, together=True)
+    return scan(spark, feeds, OBJECTS_SCHEMA, wanted, together=True)
 
 
 def _within(wanted: Wanted) -> tuple[str, Sequence[str]]:

@@ -100,10 +100,19 @@ class IndexRows:
     sought: Wanted
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        rows = rows.take(pa.array(sieve_of(self.sought).rows(rows["hash"].to_numpy())))
-        ranges = rows["range_id"].cast(pa.string())
-        held = filter_of(self.held).rows(reading_keys(ranges, pa.repeat(self.layer, len(ranges))))
-        return {"kind": self.kind, "hash": rows["hash"].to_numpy()[held], "range_id": ranges.take(pa.array(held))}
+        hashes, ranges = rows["hash"].to_numpy(), pc.dictionary_encode(rows["range_id"])
+        names = ranges.dictionary.cast(pa.string())  # of few ranges, each in many rows
+        held = np.zeros(len(names), np.bool_)
+        held[filter_of(self.held).rows(reading_keys(names, pa.repeat(self.layer, len(names))))] = True
+        numbers = ranges.indices.to_numpy()
+        counted = np.flatnonzero(held[numbers])
+        hashes, first = np.unique(hashes[counted], return_index=True)  # sorted keys are looked up much quicker
+        chosen = sieve_of(self.sought).rows(hashes)
+        return {
+            "kind": self.kind,
+            "hash": hashes[chosen],
+            "range_id": names.take(pa.array(numbers[counted[first[chosen]]])),
+        }
 
 
 def decide(rows: pa.Table) -> Iterator[pa.Table]:

@@ -37,7 +37,7 @@ from lakegc_core.sweep.record import PLAN, SweepRecord
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.joins import flagged
-from lakegc_core.tables.parts import write
+from lakegc_core.tables.parts import spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +108,7 @@ class Planner:
     def _told_elsewhere(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
         """The candidates that are gone, of those that sweeps of other marks deleted: address, and outcome
         `already_gone`. What lies there all the same is a candidate like any other, and the journal says so."""
+        claimed = claimed.repartition(2 * spark_width(self.spark))  # the work is in the requests
         asked = _stamped(seen_again(claimed, self.context.data), attempt)
         folders = {_ELSEWHERE: here.at(_ELSEWHERE), "outcomes": self.record.journal.path}
         parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_ELSEWHERE]

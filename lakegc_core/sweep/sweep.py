@@ -40,6 +40,7 @@ from lakegc_core.sweep.waves import Waves
 from lakegc_core.sweep.what_counts import as_swept, check_level, check_min_age, effective_level, stricter_than_mark
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
+from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,7 +165,7 @@ class _Sweep:
                 "nothing to close."
             )
         attempt, is_known = self.record.next_attempt(), self.context.header.format == FORMAT
-        self._journal(settled(self.record.left(), self.context.data), attempt)
+        self._journal(settled(self._spread(self.record.left()), self.context.data), attempt)
         look = self._look_again(attempt + 1) if is_known else None
         return self._conclude(look, closed=True)
 
@@ -254,8 +255,12 @@ class _Sweep:
         with clear_errors():
             lying = present(some, self.context.data).limit(1).count() if self.context.level.samples else 0
         if lying:
-            there = present(told, self.context.data).withColumn("outcome", F.lit(STILL_THERE))
+            there = present(self._spread(told), self.context.data).withColumn("outcome", F.lit(STILL_THERE))
             self._journal(there, self.record.next_attempt())
+
+    def _spread(self, rows: DataFrame) -> DataFrame:
+        """Rows about which the store is asked, in several tasks: the work is in the requests, not in the rows."""
+        return rows.repartition(2 * spark_width(self.spark))
 
     def _gone_by(self, totals: Totals) -> dict[str, Any]:
         """Find out whose deletes the objects that were `already_gone` were."""

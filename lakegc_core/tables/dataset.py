@@ -57,13 +57,18 @@ class Dataset:
         return Dataset(self.schema, self.sources + other.sources)
 
     def frame(self, spark: SparkSession, *columns: str) -> DataFrame:
-        """The rows, or these columns of them, for Spark. Each part is checked by the task that reads it."""
-        return self.mapped(spark, *columns).as_frame()
+        """The rows, or these columns of them, for Spark; few rows in one partition. Each part is checked by the task
+        that reads it."""
+        return self._read(spark, columns, together=True).as_frame()
 
     def mapped(self, spark: SparkSession, *columns: str) -> Mapped:
         """The same for tasks that go on with the rows in Python: one worker reads them and goes on."""
+        return self._read(spark, columns, together=False)
+
+    def _read(self, spark: SparkSession, columns: Sequence[str], *, together: bool) -> Mapped:
         wanted = pa.schema([self.schema.field(name) for name in columns]) if columns else self.schema
-        return rows_of_feeds(spark, self.feeds(*wanted.names, make=partial(_whole, tuple(wanted.names))), wanted)
+        feeds = self.feeds(*wanted.names, make=partial(_whole, tuple(wanted.names)))
+        return rows_of_feeds(spark, feeds, wanted, together=together)
 
     def feeds(
         self,

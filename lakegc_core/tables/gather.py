@@ -69,6 +69,10 @@ def few(rows: int) -> bool:
     return rows <= _FEW_ROWS
 
 
+def _few(feeds: Sequence[Feed]) -> bool:
+    return few(rows_in(feeds)) and len(feeds) <= _FEW_FEEDS
+
+
 def partitions_for(rows: int) -> int:
     """The number of tables that so many rows make, each of which a task can hold."""
     return 1 + rows // _ROWS_PER_PARTITION
@@ -91,7 +95,6 @@ def gather(
     `partitions`, each a table. `schema` holds HASH, `result` is the schema of the rows made."""
     if not feeds:
         return Mapped(empty(spark, result), result)
-    rows = rows_in(feeds)
     clocks, name = clock.ambient(), uuid.uuid4().hex
 
     def decided(table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -108,7 +111,7 @@ def gather(
                 if own.num_rows:
                     yield from decided(own)
 
-    if few(rows) and len(feeds) <= _FEW_FEEDS:  # a shuffle costs more than that all workers read them
+    if _few(feeds):  # a shuffle costs more than that all workers read them
         return Mapped(spark.range(0, partitions, 1, partitions), result, share)
 
     def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -120,12 +123,15 @@ def gather(
     return Mapped(rows_of_feeds(spark, feeds, schema).as_frame().repartition(partitions, "hash"), result, group)
 
 
-def rows_of_feeds(spark: SparkSession, feeds: Sequence[Feed], schema: pa.Schema) -> Mapped:
-    """The rows that feeds make of their parts, each part read by one task."""
+def rows_of_feeds(spark: SparkSession, feeds: Sequence[Feed], schema: pa.Schema, *, together: bool = False) -> Mapped:
+    """The rows that feeds make of their parts, each part read by one task. `together`: few rows all by the same one.
+    Spark joins and groups rows of one partition where they are; a shuffle of few rows takes longer than that."""
     if not feeds:
         return Mapped(empty(spark, schema), schema)
     rows, clocks = rows_in(feeds), clock.ambient()
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))
+    if together and _few(feeds):
+        slices = 1
     shares = dealt(feeds, slices, lambda feed: feed.source.part.rows)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

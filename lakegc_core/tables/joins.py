@@ -35,14 +35,17 @@ def scan(
     *,
     found: bool = True,
     partitions: int = 0,
+    together: bool = False,
 ) -> Mapped:
     """The rows of the feeds whose key is wanted, or with `found=False` all the others. Both what feeds read and what
-    they make has the columns of the key. `partitions`: of a join, as the operator wishes; 0: as many as it takes."""
+    they make has the columns of the key. `partitions`: of a join, as the operator wishes; 0: as many as it takes.
+    `together`: see `rows_of_feeds`."""
     if found and not wanted.rows:
         return Mapped(empty(spark, schema), schema)
     if wanted.rows > MOST:
         return among(spark, rows_of_feeds(spark, feeds, schema), wanted, found=found, partitions=partitions)
-    return rows_of_feeds(spark, [replace(each, make=_Chosen(each.make, wanted, found)) for each in feeds], schema)
+    chosen = [replace(each, make=_Chosen(each.make, wanted, found)) for each in feeds]
+    return rows_of_feeds(spark, chosen, schema, together=together)
 
 
 def among(spark: SparkSession, rows: Mapped, wanted: Wanted, *, found: bool = True, partitions: int = 0) -> Mapped:
@@ -109,4 +112,4 @@ def _with_keys(wanted: Wanted, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def _keys_alone(wanted: Wanted, rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return {_KEY.name: wanted.keys(rows)}
+    return {_KEY.name: np.unique(wanted.keys(rows))}  # as far as a batch shows: versions of a range have much in common

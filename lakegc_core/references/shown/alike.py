@@ -32,6 +32,7 @@ CLAIMS = pa.schema([ENTRIES_SCHEMA.field(name) for name in ("address", "size", "
 """What an entry claims of its object, for each reading of its address."""
 _OF_RANGE = pa.schema([ENTRIES_SCHEMA.field(name) for name in ("range_id", "size")])
 _LAYER = pa.field("layer", pa.string(), nullable=False)
+_ROWS_TOGETHER = 250_000  # in memory at once, to find what they repeat
 _HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), _LAYER])
 
 
@@ -131,7 +132,7 @@ def _by_claim(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _distinct_claims(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Every claim once, as far as a batch shows."""
+    """Every claim once, as far as some batches show."""
     return _distinct(CLAIMS, batches)
 
 
@@ -144,11 +145,25 @@ def _of_layer(layer: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 
 def _distinct_hits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Every size of a range once, as far as a batch shows."""
+    """Every size of a range once, as far as some batches show."""
     return _distinct(_HITS, batches)
 
 
 def _distinct(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What versions of a range have in common, or ranges of one size, goes on to Spark once, not from every batch."""
+    waiting = schema.empty_table()
     for batch in batches:
-        rows = pa.Table.from_batches([batch.select(schema.names)]).group_by(schema.names).aggregate([])
-        yield from rows.select(schema.names).cast(schema).to_batches()
+        own = _once(pa.Table.from_batches([batch.select(schema.names).cast(schema)]))
+        waiting = pa.concat_tables([waiting, own])
+        if len(waiting) < _ROWS_TOGETHER:
+            continue
+        waiting = _once(waiting)
+        if len(waiting) > _ROWS_TOGETHER // 2:
+            yield from waiting.to_batches()
+            waiting = schema.empty_table()
+    yield from _once(waiting).to_batches()
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    names = rows.schema.names
+    return rows.group_by(names).aggregate([]).select(names).cast(rows.schema)

@@ -33,6 +33,7 @@ from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.store.base import MD5_DIGEST, connect
 from lakegc_core.store.etags import MD5_ETAG
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import few
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import spark_width
 
@@ -147,9 +148,10 @@ class Proofs:
         listed = self.candidates.select("size", F.col("etag").alias("e_tag")).dropna().distinct()
         parts = listed.where(F.col("e_tag").rlike(_IN_PARTS)).select("size").distinct()
         rows = self.entries.claims(self.alike).as_frame().distinct()
-        rows = rows.join(many(ranks), "size")
-        rows = rows.join(many(listed.withColumn("is_listed", F.lit(True))), ["size", "e_tag"], "left")
-        rows = rows.join(many(parts.withColumn("in_parts", F.lit(True))), "size", "left")
+        most = self.entries.candidates.rows
+        rows = rows.join(many(ranks, self.alike.rows), "size")
+        rows = rows.join(many(listed.withColumn("is_listed", F.lit(True)), most), ["size", "e_tag"], "left")
+        rows = rows.join(many(parts.withColumn("in_parts", F.lit(True)), most), "size", "left")
         asks = F.col("e_tag").rlike(MD5_ETAG) & F.col("is_listed").isNull() & F.col("in_parts").isNull()
         return self.out.put("entries", rows.withColumn("asks", asks).select(*_ENTRIES.names), _ENTRIES, _count_asking)
 
@@ -193,6 +195,8 @@ class Proofs:
         rows = candidates.select("address", "size", "rank", "etag", F.lit(True).alias("is_candidate")).unionByName(
             entries.withColumn("etag", F.lit(None).cast("string")).withColumn("is_candidate", F.lit(False))
         )
+        if few(self.entries.candidates.rows + self._distinct.rows):
+            rows = rows.coalesce(1)  # a union of partitions that join as they are would be shuffled
         rows = rows.join(many(self._digests()), ["address", "size"], "left")
         # An entry has to claim the digest. A candidate claims nothing: it must be the object that HEAD saw.
         fits = ~F.col("is_candidate") | F.col("etag").eqNullSafe(F.col("seen"))

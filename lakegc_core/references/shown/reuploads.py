@@ -163,7 +163,8 @@ class _Search:
         rows = alike.withColumn("which", F.lit(ALL).cast("tinyint")).withColumn("e_tag", F.lit(None).cast("string"))
         if proven is None:
             return rows
-        return rows.where(rows["rank"] == EVERY).unionByName(proven.left.frame(self.spark))
+        left = proven.left.frame(self.spark)
+        return rows.where(rows["rank"] == EVERY).unionByName(left) if self.heads.misstated.rows else left
 
     def _proven(self, alike: Dataset) -> Proven | None:
         if self.known is None or not connect(self.context.data).proves:
@@ -206,9 +207,10 @@ class _Search:
             rounds += 1
             without += dear  # each takes more even alone: the others must not wait for them
         affordable = int(np.searchsorted(spent, self._budget, "right"))
+        if not (ranks or without):
+            return _with(self._answered([], None) if proven else None, proven)
         if affordable == len(ranks) and not without:
-            found = self._asked(self._held.on_branches(places), None) if ranks or proven else None
-            return _with(found, proven)
+            return _with(self._asked(self._held.on_branches(places), None), proven)
         last = ranks[affordable - 1] if affordable else -1
         if affordable == len(ranks):
             last = _LAST  # all that is not left out is asked for

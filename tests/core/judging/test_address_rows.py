@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,8 +25,13 @@ from lakegc_core.judging.address_rows import (
     ROWS,
     STAGED,
     SWEPT,
+    IndexRows,
     decide,
 )
+from lakegc_core.references.ranges.range_files import by_reading
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.parts import PartWriter
 
 
 @dataclass(frozen=True)
@@ -84,3 +90,37 @@ def test_what_is_decided_of_an_address_follows_from_all_that_is_told_of_it(every
         for row in each.to_pylist()
     ]
     assert sorted(found, key=str) == sorted(told(every), key=str)
+
+
+_RANGES = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 3)), max_size=12)
+
+
+def _written(folder: str, schema: pa.Schema, rows: list[tuple[object, ...]]) -> Dataset:
+    out = DatasetFolder(LocalConfig(folder), "marks", "m1")
+    writer = PartWriter(out.config, out.path, schema)
+    columns = [pa.array([row[number] for row in rows], field.type) for number, field in enumerate(schema)]
+    writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return out.dataset("", writer.close(), schema)
+
+
+@given(_RANGES, st.sets(st.sampled_from(["a@m1", "b@m1", "b@m2", "c@m2"])), st.sets(st.integers(-3, 3)), st.booleans())
+def test_of_an_index_count_the_sought_hashes_in_ranges_that_are_retained_and_were_read_there(
+    index: list[tuple[str, int]], held: set[str], sought: set[int], repeated: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        readings = pa.schema([("range_id", pa.string()), ("read_in", pa.string())])
+        retained = _written(f"{folder}/ranges", readings, [tuple(each.split("@")) for each in sorted(held)])
+        addresses = _written(
+            f"{folder}/sought", pa.schema([("hash", pa.int64())]), [(each,) for each in sorted(sought)]
+        )
+        make = IndexRows(HELD_BEFORE, "m1", retained.keys("range_id", "read_in", by=by_reading), addresses.keys("hash"))
+        ids = pa.array([each for each, _ in index], pa.string())
+        rows = pa.table({"range_id": ids.dictionary_encode() if repeated else ids, "hash": [each for _, each in index]})
+        rows = rows.cast(pa.schema([("range_id", rows.schema.field("range_id").type), ("hash", pa.int64())]))
+        found = make(rows.combine_chunks().to_batches()[0]) if index else {"hash": pa.array([]), "range_id": []}
+    assert found.get("kind", HELD_BEFORE) == HELD_BEFORE
+    counted = [(range_id, key) for range_id, key in index if f"{range_id}@m1" in held and key in sought]
+    pairs = list(zip(pa.array(found["range_id"]).to_pylist(), pa.array(found["hash"]).to_pylist(), strict=True))
+    assert {key for _, key in pairs} == {key for _, key in counted}
+    assert set(pairs) <= set(counted)
+    assert len(pairs) == len({key for _, key in counted}), "of those that agree in their hash the first is enough"

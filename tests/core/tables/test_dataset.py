@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.spark.session import Mapped, clear_errors
+from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables import gather as gathering
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import filter_of
@@ -65,6 +66,26 @@ def test_what_was_put_down_is_read_back_here_and_by_spark(spark: SparkSession, f
         tuple(row.values()) for row in ROWS
     ]
     assert {source.layer for source in found.sources} == {"m1"}
+
+
+def test_spark_joins_few_rows_where_they_are_and_shuffles_many(
+    spark: SparkSession, folder: DatasetFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "_ROWS_PER_TASK", 2)
+    dataset = folder.put("a", rows_of(spark, ROWS[:4]), OBJECTS) + folder.put("b", rows_of(spark, ROWS[4:]), OBJECTS)
+
+    def joined() -> tuple[int, bool]:
+        frame = dataset.frame(spark).join(many(dataset.frame(spark, "address")), "address", "left_semi")
+        assert sorted(row["size"] for row in frame.collect()) == list(range(7))
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        return dataset.frame(spark).rdd.getNumPartitions(), "Exchange" in plan
+
+    assert joined() == (1, False)
+    monkeypatch.setattr(gathering, "_FEW_FEEDS", 1)
+    assert joined() == (2, True), "many parts are read side by side"
+    monkeypatch.setattr(gathering, "_FEW_FEEDS", 32)
+    monkeypatch.setattr(gathering, "_FEW_ROWS", 6)
+    assert joined() == (2, True)
 
 
 def test_the_dataset_that_is_named_like_its_folder_lies_in_it_and_others_below(folder: DatasetFolder) -> None:
