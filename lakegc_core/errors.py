@@ -24,6 +24,10 @@ class RefusedError(LakegcError):
     exit_code = 3
 
 
+class LeaseHeldError(RefusedError):
+    """Another collector works on the repository. The same call may succeed when that one is done."""
+
+
 class ServerError(LakegcError):
     """lakeFS answered with an error, or with something that does not add up."""
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from lakegc_core.errors import CorruptFileError, LakegcError, MarkError, RefusedError, SettingsError
+from lakegc_core.errors import CorruptFileError, LakegcError, LeaseHeldError, MarkError, RefusedError, SettingsError
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_dagster.metadata.shown import plain
 
@@ -17,11 +17,18 @@ READING_RETRIES = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXP
 """For steps that only read, and write what a second try finds or redoes. The sweep has none."""
 
 
+WAITS_FOR_LEASE, SECONDS_A_WAIT = 30, 120
+"""A step waits so often, and so long each time, while another collector works on its repository: an hour in all."""
+
+
 @contextmanager
 def told_as_failures() -> Iterator[None]:
-    """Turn errors of lakegc into `dg.Failure` with the same sentence."""
+    """Turn errors of lakegc into `dg.Failure` with the same sentence. A step whose lease is held waits and tries again:
+    `dg.RetryRequested`."""
     try:
         yield
+    except LeaseHeldError as error:
+        raise dg.RetryRequested(max_retries=WAITS_FOR_LEASE, seconds_to_wait=SECONDS_A_WAIT) from error
     except RefusedError as error:
         raise refused([str(error)]) from error
     except LakegcError as error:

@@ -116,6 +116,8 @@ def failures_shown(context: _Context, options: LakegcConfig, cell: GcCell) -> It
     """Let the check of a repository say why its mark failed."""
     try:
         yield
+    except dg.RetryRequested:
+        raise
     except Exception as error:
         if cell.repository in options.repositories:
             said = (error.description if isinstance(error, dg.Failure) else None) or f"{type(error).__name__}: {error}"

@@ -21,6 +21,7 @@ from typing import Any
 from lakegc_core import clock
 from lakegc_core.errors import (
     LakegcError,
+    LeaseHeldError,
     ObjectNotFoundError,
     PreconditionFailedError,
     RefusedError,
@@ -108,7 +109,7 @@ class Lease:
         self._thread = threading.Thread(target=self._renew, name="lakegc-lease", daemon=True)
 
     def take(self) -> bool:
-        """Take the lease, or a dead collector's. RefusedError if a living one holds it.
+        """Take the lease, or a dead collector's. LeaseHeldError if a living one holds it.
 
         False if the store refuses to write a lease where none lies: its conditional writes do not work.
         """
@@ -148,7 +149,7 @@ class Lease:
             return False  # collectors leave the object when they give the lease back: somebody has just removed it
         if holder.expires_at > clock.now().timestamp() and not holder.is_dead:
             until = datetime.fromtimestamp(holder.expires_at, UTC)
-            raise RefusedError(
+            raise LeaseHeldError(
                 f"Another collector works on this repository: `{holder.verb}` on {holder.host}, process "
                 f"{holder.process}, whose lease runs until {until:%Y-%m-%d %H:%M:%S} UTC. "
                 f"Wait for it; if it is dead, its lease runs out by itself. {see(Symptom.LEASE_HELD)}"
@@ -156,7 +157,7 @@ class Lease:
         try:
             self._write(if_match=found.etag)
         except PreconditionFailedError:
-            raise RefusedError(
+            raise LeaseHeldError(
                 f"Another collector has just taken the lease. Wait for it. {see(Symptom.LEASE_HELD)}"
             ) from None
         return True

@@ -12,9 +12,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from lakegc_core.marks.artifacts import HOME
+from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
+from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.result import SweepResult
+from lakegc_dagster import failures
 from lakegc_dagster.metadata.shown import SHOWN
 from lakegc_dagster.partitions import GcCell
 from tests.dagster.conftest import PRICE, SECRET, Lake, failure_of, open_lake
@@ -221,6 +225,30 @@ def test_the_sweep_itself_refuses_although_every_check_is_green(rich: Lake) -> N
     swept = rich.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert "blast-radius" in failure_of(swept, "swept_report")
     assert rich.objects() == before
+
+
+def test_a_step_waits_while_another_collector_works_and_then_goes_on(
+    rich: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Lease(LocalConfig(str(rich.root)), f"{HOME}/{NAME}", "sweep rich m0")
+    assert other.take()
+    takes_over, asked = Lease._takes_over, 0
+
+    def takes_over_later(lease: Lease) -> bool:
+        nonlocal asked
+        asked += 1
+        try:
+            return takes_over(lease)
+        finally:
+            if asked == 2:
+                other.give_back()
+
+    monkeypatch.setattr(failures, "SECONDS_A_WAIT", 0)
+    monkeypatch.setattr(Lease, "_takes_over", takes_over_later)
+    result = rich.run("gc_mark", "m1", mark={"safety": "none"})
+    waits = [event for event in result.all_events if event.is_step_up_for_retry]
+    assert result.success and [event.step_key for event in waits] == ["namespace_listing"] * 2
+    assert "Another collector works on this repository: `sweep rich m0`" in str(waits[0].step_retry_data.error)
 
 
 def rows_of(table: dg.TableMetadataValue) -> list[dict[str, Any]]:
