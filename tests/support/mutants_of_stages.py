@@ -167,8 +167,8 @@ EXPIRED = (
         ),
         (
             "a later mark that broke off found nothing live",
-            "if later.unfinished or read_at(context.mark) <= journal.unread_until:",
-            "if read_at(context.mark) <= journal.unread_until:",
+            "if later.unfinished or began_to_read_at(context.mark) <= journal.unread_until:",
+            "if began_to_read_at(context.mark) <= journal.unread_until:",
         ),
     ),
     *of(
