@@ -51,7 +51,7 @@ COMMITS = (
         "tests/core/references/commits/test_rules_memory.py",
         (
             "only the rule in force counts",
-            "zip(seen, ends, strict=True) if end > since]",
+            "zip(records, ends, strict=True) if end > since]",
             'zip(seen, ends, strict=True) if end == float("inf")]',
         ),
         (
