@@ -1,4 +1,4 @@
-"""How a team wants lakegc to appear among its own assets. What is collected, and how, is lakegc.yaml's business."""
+"""A team's wishes for lakegc's place among its own assets. lakegc.yaml decides what is collected, and how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Dagster's step tells an external process, and what that answers. JSON both ways, and no Dagster in here.
+"""The messages between Dagster's step and an external process. JSON both ways, and no Dagster in here.
 
 The answer is small. What a stage found lies in the mark, and the step reads it from there.
 """
@@ -25,7 +25,7 @@ _KEY = "lakegc"
 
 @dataclass(frozen=True)
 class Order:
-    """What an external process is to do with one mark."""
+    """An order to an external process, on one mark."""
 
     verb: str  # the name of a marking stage, or one of the verbs above
     repository: str
