@@ -79,7 +79,7 @@ class LakegcConfig:
         return "_".join([*self.key_prefix, job])
 
     def of_job(self, job: str) -> dict[str, Any]:
-        """What a job is given that the config decides. Owners of jobs, sensors and schedules are beta in
+        """The arguments of a job that the config decides. Owners of jobs, sensors and schedules are beta in
         Dagster, which warns of them."""
         tags = dict(self.tags)
         runs = {**tags, **self.job_tags.get(job, {})}

@@ -64,7 +64,7 @@ class Order:
         return [self.verb, self.repository, self.mark_id]
 
     def answer_in(self, messages: Sequence[Any]) -> Json | None:
-        """What was answered: the result. None if there is no answer to this order. An error that was answered is raised
+        """The answer: the result. None if there is no answer to this order. An error that was answered is raised
         as itself. Of several answers, the last counts: a platform may start a process again."""
         told = [each[_KEY] for each in messages if isinstance(each, Mapping) and _KEY in each]
         for each in reversed(told):
