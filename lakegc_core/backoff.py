@@ -1,4 +1,4 @@
-"""How long to wait before a request is repeated: the same for lakeFS and for stores."""
+"""The wait before a request is repeated: the same for lakeFS and for stores."""
 
 from __future__ import annotations
 

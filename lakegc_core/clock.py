@@ -37,7 +37,7 @@ def now() -> datetime:
 
 
 def is_replaced() -> bool:
-    """Whether another time stands in for the present, so that no clock of a server can agree with it."""
+    """True if another time stands in for the present, so that no clock of a server can agree with it."""
     return bool(os.environ.get("LAKEGC_NOW"))
 
 
@@ -78,7 +78,7 @@ def uptime() -> float:
 
 
 def ambient() -> dict[str, str]:
-    """What stands in for the clock in this process, to be carried to executors."""
+    """The variables that stand in for the clock in this process, to be carried to executors."""
     return {name: os.environ[name] for name in ("LAKEGC_NOW", "LAKEGC_UNSAFE") if name in os.environ}
 
 

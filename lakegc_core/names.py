@@ -27,7 +27,7 @@ the difference. Plain strings: Dagster stores no enums that it does not know."""
 
 
 class Outcome(StrEnum):
-    """What became of an object that a sweep planned to delete. A failure is written `failed:<code>`."""
+    """The fate of an object that a sweep planned to delete. A failure is written `failed:<code>`."""
 
     DELETED = "deleted"
     ALREADY_GONE = "already_gone"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
 
 
 FAILED = "failed:"
-"""How the outcome of a delete that failed begins; a code follows."""
+"""The beginning of the outcome of a delete that failed; a code follows."""
 NO_ANSWER = f"{FAILED}no_answer"
 """Outcome of a delete whose answer was lost: the object may be gone."""
 STILL_THERE = f"{FAILED}still_there"
@@ -47,12 +47,12 @@ STILL_THERE = f"{FAILED}still_there"
 SEEN_AGAIN = "seen_again"
 """In a journal, beside the outcome: the sweep of another mark had recorded the object as deleted, and it is there."""
 REFUSED = "refused:"
-"""How the outcome begins of an object that a sweep was told to delete and does not: its name is not one that lakeFS
-gives to data, or another tool's mark names it and lakegc's does not. The reason follows."""
+"""The beginning of the outcome of an object that a sweep was told to delete and does not: its name is not one that
+lakeFS gives to data, or another tool's mark names it and lakegc's does not. The reason follows."""
 
 
 class Reason(StrEnum):
-    """What becomes of an object that no commit refers to, and why. Only what is `unreferenced` is garbage."""
+    """The reason why an object is kept that no commit refers to; or `unreferenced`, which is garbage."""
 
     UNREFERENCED = "unreferenced"
     STAGED = "staged"
@@ -87,7 +87,7 @@ def see(symptom: str) -> str:
 
 
 Rules = Literal["required", "keep-all-commits"]
-"""What a repository without GC rules means."""
+"""The meaning of a repository without GC rules."""
 RULES_MODES: tuple[Rules, ...] = get_args(Rules)
 
 COMPLETE, SWEPT, RETIRED = "complete", "swept", "retired"

@@ -30,7 +30,7 @@ from lakegc_core.spark.session import clear_errors
 from lakegc_core.stages import MARKING, swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge
-from lakegc_core.sweep.other_tools import ForeignMark
+from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.views.history import history_of, unreadable
@@ -97,7 +97,7 @@ def sweep(
     *,
     dry_run: bool = False,
     accepted: Mapping[str, str] | None = None,
-    only: ForeignMark | None = None,
+    only: OtherMark | None = None,
 ) -> SweepResult:
     """Run `swept_report`, and write the mark's page with what came of it."""
     result = swept_report(spark, context, dry_run=dry_run, accepted=accepted, only=only)

@@ -1,4 +1,4 @@
-"""What a document breaks of the model it must follow, in sentences. What the document is about is not known here.
+"""The faults of a document against the model that it must follow, in sentences, whatever the document is about.
 
 Each sentence names the key by its path, what was found, what is allowed, and what to do. A free text that was found is
 never repeated: it may be a secret.
@@ -26,7 +26,7 @@ _WORDS = {
     "object": "keys and values",
 }
 _FREE = {"string", "array", "object"}
-"""Where these are allowed, a text that was found may be a secret in the wrong place."""
+"""Types that allow free text: a text that was found there may be a secret in the wrong place."""
 
 
 def problems(error: ValidationError, schema: Schema, *, advice: str = "") -> list[str]:
@@ -38,7 +38,7 @@ def problems(error: ValidationError, schema: Schema, *, advice: str = "") -> lis
 
 
 def part(schema: Schema, place: Sequence[str | int]) -> Schema:
-    """What a schema says of one place in the document, references followed; empty where it says nothing."""
+    """The schema of one place in the document, references followed; empty if there is none."""
     node = _resolved(schema, schema)
     for step in place:
         below = node.get("items") if isinstance(step, int) else node.get("properties", {}).get(step)

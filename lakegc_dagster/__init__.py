@@ -31,5 +31,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is, loaded or not: `dg` looks for components here."""
+    """All names, loaded or not: `dg` looks for components here."""
     return sorted({*globals(), *__all__})

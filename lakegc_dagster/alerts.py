@@ -32,7 +32,7 @@ def failure_alert(options: LakegcConfig, send: Callable[[str], object]) -> dg.Se
 
 
 def describe(context: dg.RunFailureSensorContext) -> str:
-    """What failed and why, in the words of the steps and checks that failed; the run's id last."""
+    """The failures and their causes, in the words of the steps and checks that failed; the run's id last."""
     run = context.dagster_run
     cell = " · ".join(run.tags[tag] for tag in (records.REPOSITORY_TAG, records.MARK_TAG) if tag in run.tags)
     told = []

@@ -52,7 +52,7 @@ def refusals(
     mark: MarkContext,
     accepted: Mapping[str, str],
 ) -> list[str]:
-    """Why the cell may not be swept; empty if it may."""
+    """The reason why the cell may not be swept; empty if it may."""
     checked = {checked_asset(options, guard.name) for guard in GUARDS}
     latest = {asset: _latest_materialization(instance, options, asset, cell) for asset in checked}
     marked = latest[STAGES[-1]]
@@ -86,7 +86,7 @@ def _refusal(
     latest: dg.EventLogRecord | None,
     accepted: Mapping[str, str],
 ) -> str | None:
-    """What a guard's record lacks, or None if nothing. `latest`: materialisation of the asset that it is a check on."""
+    """The reason why a guard's record stops a sweep, or None. `latest`: materialisation of the asset that it checks."""
     evaluation = record.evaluation if record is not None and record.status in _DONE else None
     if evaluation is None:
         return f"was never checked for this partition. Materialise {asset} of it, with its checks."
@@ -101,7 +101,7 @@ def _refusal(
 
 
 def _stops(evaluation: dg.AssetCheckEvaluation) -> bool:
-    """Whether a check that failed stops a sweep. Those of earlier versions say it by their severity."""
+    """True if a check that failed stops a sweep. Checks of earlier versions say it by their severity."""
     told = evaluation.metadata.get(STOPS)
     return evaluation.severity == dg.AssetCheckSeverity.ERROR if told is None else told.value is not False
 

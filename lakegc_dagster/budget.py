@@ -1,4 +1,4 @@
-"""What a tick of a sensor may take. Dagster gives it a minute; of one that takes longer, nothing is kept.
+"""The time that a tick of a sensor may take. Dagster gives it a minute; of one that takes longer, nothing is kept.
 
 So a tick ends by itself, and its cursor says where the next one goes on.
 """
@@ -24,7 +24,7 @@ class Budget:
 
     @classmethod
     def of_a_tick(cls) -> Budget:
-        """What a tick may take that begins now."""
+        """The budget of a tick that begins now."""
         return cls(monotonic() + TICK_SECONDS)
 
     def turns(self, names: Iterable[str], after: str | None) -> Iterator[str]:

@@ -41,7 +41,7 @@ def check_name(guard: str) -> str:
 
 
 def accepting(guard: Guard) -> str:
-    """How to sweep in spite of a guard that may be accepted, in words for the launchpad."""
+    """The way to sweep in spite of a guard that may be accepted, in words for the launchpad."""
     return f'launch swept_report with the config `accept: {{{guard.name}: "why that is right"}}`'
 
 

@@ -35,7 +35,7 @@ def _beside(context: dg.ResolutionContext, value: str | None) -> str | None:
 
 
 def _no_text(_context: dg.ResolutionContext, value: object) -> object:
-    """What a template variable gives that is no text comes as it is; this sees the rest. ValueError for a text."""
+    """A value of a template variable that is no text comes as it is; this sees the rest. ValueError for a text."""
     if value is not None:
         raise ValueError(
             f"This attribute takes the value of a template variable, such as '{{{{ NAME }}}}', not {value!r}. Write "

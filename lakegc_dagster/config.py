@@ -1,4 +1,4 @@
-"""How a team wants lakegc to appear among its own assets. What is collected, and how, is lakegc.yaml's business."""
+"""A team's wishes for lakegc's place among its own assets. lakegc.yaml decides what is collected, and how."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class LakegcConfig:
         return "_".join([*self.key_prefix, job])
 
     def of_job(self, job: str) -> dict[str, Any]:
-        """What a job is given that the config decides. Owners of jobs, sensors and schedules are beta in
+        """The arguments of a job that the config decides. Owners of jobs, sensors and schedules are beta in
         Dagster, which warns of them."""
         tags = dict(self.tags)
         runs = {**tags, **self.job_tags.get(job, {})}

@@ -61,7 +61,7 @@ def doctor(options: LakegcConfig) -> Any:
 
 
 def instance_findings(instance: dg.DagsterInstance, options: LakegcConfig) -> tuple[Finding, ...]:
-    """What is not as lakegc needs it in the instance that is asked, worst first."""
+    """Findings on the instance where it is not as lakegc needs it, worst first."""
     return worst_first([*_records(instance), *_runs(instance), *_at_work(instance, options)])
 
 
@@ -113,7 +113,7 @@ def _runs(instance: dg.DagsterInstance) -> Iterator[Finding]:
 
 
 def _keeps_apart(limit: Any) -> bool:
-    """Whether a limit of the queue lets one run of a repository begin at a time."""
+    """True if a limit of the queue lets one run of a repository begin at a time."""
     value = limit.get("value")
     each = isinstance(value, dict) and value.get("applyLimitPerUniqueValue")
     return bool(limit["key"] == REPOSITORY_TAG and each and limit["limit"] == 1)

@@ -1,4 +1,4 @@
-"""How an error of lakegc becomes a failure in Dagster: its own sentence first, and retried only where that can help."""
+"""Turns an error of lakegc into a failure in Dagster: its own sentence first, and retried only where that can help."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def refused(reasons: Sequence[str]) -> dg.Failure:
 
 
 def _may_pass(error: LakegcError) -> bool:
-    """Whether the same call may succeed a little later."""
+    """True if the same call may succeed a little later."""
     if isinstance(error, LakeFSError) and 400 <= error.status < 500 and error.status != 429:
         return False
     return not isinstance(error, _FINAL)

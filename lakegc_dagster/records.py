@@ -1,4 +1,4 @@
-"""What Dagster's instance knows of lakegc's runs and marks, in the terms of `rounds`. Reads; decides nothing."""
+"""The knowledge of Dagster's instance of lakegc's runs and marks, in the terms of `rounds`. Reads; decides nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAGE = 500  # records; a mark has one or a few
 
 
 def is_ours(run: dg.DagsterRun, options: LakegcConfig) -> bool:
-    """Whether a run is of these definitions: of one of their jobs, or of some of their assets or checks."""
+    """True if a run is of these definitions: of one of their jobs, or of some of their assets or checks."""
     checked = (check.asset_key for check in run.asset_check_selection or ())
     chosen = {*(run.asset_selection or ()), *checked}
     if not chosen:
@@ -115,6 +115,6 @@ def _records(instance: dg.DagsterInstance, which: dg.AssetRecordsFilter) -> Iter
 
 
 def _values(metadata: Mapping[str, dg.MetadataValue[Any]]) -> tuple[float, float, int] | None:
-    """What decides about a sweep; None for a materialisation that was reported by hand."""
+    """The facts that decide about a sweep; None for a materialisation that was reported by hand."""
     values = [metadata[name].value for name in (STARTED, READY, EXPIRED) if name in metadata]
     return (float(values[0]), float(values[1]), int(values[2])) if len(values) == 3 else None

@@ -164,7 +164,7 @@ def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, resu
 
 
 def show_answers(context: _Context, options: LakegcConfig, mark: MarkContext, answers: Metadata) -> None:
-    """What was asked about a mark, on its repository's asset, beside what the mark says itself."""
+    """Report answers about a mark on its repository's asset, beside what the mark says itself."""
     name = mark.header.repository
     if name in options.repositories:
         metadata = answers | {"answered_in": dg.MetadataValue.dagster_run(context.run_id)}
@@ -172,7 +172,7 @@ def show_answers(context: _Context, options: LakegcConfig, mark: MarkContext, an
 
 
 def _outcome(options: LakegcConfig, mark: MarkContext, review: Review) -> dg.AssetCheckEvaluation:
-    """Whether the guards let a sweep of a complete mark begin."""
+    """The evaluation of the check whether the guards let a sweep of a complete mark begin."""
     stopping = [verdict for verdict in review.verdicts if verdict.stops]
     hard = [each for each in stopping if not guards.BY_NAME[each.name].may_be_accepted]
     severity = dg.AssetCheckSeverity.ERROR if hard else dg.AssetCheckSeverity.WARN
@@ -188,13 +188,13 @@ def _outcome(options: LakegcConfig, mark: MarkContext, review: Review) -> dg.Ass
 
 
 def _of_mark(options: LakegcConfig, cell: GcCell, figures: Metadata) -> Metadata:
-    """Which check is evaluated, and by which mark."""
+    """The asset, the check and the metadata of an evaluation."""
     metadata = {"mark": dg.MetadataValue.text(cell.mark_id), **figures}
     return {"asset_key": options.repository_key(cell.repository), "check_name": LAST_MARK, "metadata": metadata}
 
 
 def _amounts(facts: ExpiredFacts) -> Metadata:
-    """What a mark found, in numbers to plot."""
+    """The findings of a mark, in numbers to plot."""
     return {
         "garbage_bytes": facts.expired.bytes,
         "garbage_objects": facts.expired.objects,
@@ -205,7 +205,7 @@ def _amounts(facts: ExpiredFacts) -> Metadata:
 
 
 def _since_last(context: _Context, options: LakegcConfig, mark: MarkContext) -> Metadata:
-    """How long before this mark the one before it was begun, as far as Dagster has recorded one: a number to plot."""
+    """The time from the beginning of the mark before to this one's, if Dagster has recorded one: a number to plot."""
     key, began = options.repository_key(mark.header.repository), mark.header.started_at
     recorded = context.instance.fetch_materializations(key, limit=_MOST_MARKS).records
     shown = [each.asset_materialization.metadata.get(STARTED) for each in recorded if each.asset_materialization]
@@ -215,7 +215,7 @@ def _since_last(context: _Context, options: LakegcConfig, mark: MarkContext) -> 
 
 
 def _links(context: _Context, mark: MarkContext) -> Metadata:
-    """Where to go on: the mark, its run, and the repository in lakeFS."""
+    """Links to the mark, its run, and the repository in lakeFS."""
     return {
         "mark": dg.MetadataValue.text(mark.header.mark_id),
         "run": dg.MetadataValue.dagster_run(context.run_id),

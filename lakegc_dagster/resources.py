@@ -1,4 +1,4 @@
-"""What the assets are given to work with: lakegc's settings, lakeFS, and a Spark session. All of it lazily.
+"""The resources of the assets: lakegc's settings, lakeFS, and a Spark session. All of it lazily.
 
 Definitions load without a lakeFS, without settings and without Java. Credentials come from lakectl's file or the
 environment of the process that runs the step, where several lakeFS servers need keys of their own from fields that

@@ -29,7 +29,7 @@ _TICK = 300  # seconds
 
 
 def check_cron(cron: str) -> bool:
-    """Whether this is a cron expression of five fields, and of a date that there is."""
+    """True if this is a cron expression of five fields, and of a date that there is."""
     if not croniter.is_valid(cron) or len(croniter.expand(cron)[0]) != 5:
         return False
     try:
@@ -57,7 +57,7 @@ def _ticks(cron: str, start: datetime) -> croniter:
 
 
 def tick_seconds(cron: str) -> int:
-    """How often it is looked whether a slot has come: every five minutes, and oftener where slots are closer."""
+    """The interval of looks for a slot that has come: every five minutes, and oftener where slots are closer."""
     shortest = min(after - before for before, after in pairwise(some_slots(cron)))
     return min(_TICK, round(shortest.total_seconds()))
 
@@ -143,7 +143,7 @@ def newest(marks: Iterable[Marked]) -> Marked | None:
 
 
 def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requested: str | None) -> str:
-    """Why the newest mark of a repository is not swept now; empty if it is to be.
+    """The reason why the newest mark of a repository is not swept now; empty if it is to be.
 
     `busy`: a run for the repository that is not finished. `requested`: the run by which this mark was asked to be swept
     before, whatever became of it: what refused would refuse again, and a later mark asks anew.
@@ -181,7 +181,7 @@ def partitions_to_remove(
 def overdue(
     repository: str, created: float, mark: Marked | None, slot: datetime, *, busy: str | None, stuck: str | None = None
 ) -> str:
-    """What is wrong if a repository has no mark since a slot; empty if nothing is. `created`: unix seconds.
+    """The fault of a repository that has no mark since a slot; empty if there is none. `created`: unix seconds.
 
     `busy`: a run that is at work on it, or waits to be. `stuck`: one that has not ended for longer than `LONGEST_RUN`.
     """

@@ -160,7 +160,7 @@ def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
 
 @dataclass
 class _Look:
-    """What a tick has found so far: sweeps to ask for, and why others wait, by repository. `last`: where it is."""
+    """The findings of a tick so far: sweeps to ask for, and why others wait, by repository. `last`: where it is."""
 
     instance: dg.DagsterInstance
     options: LakegcConfig

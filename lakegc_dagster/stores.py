@@ -14,7 +14,7 @@ from lakegc_core.errors import SettingsError
 
 
 def s3_access(resource: Any) -> S3Access:
-    """What an `S3Resource` holds. SettingsError if it is something else, or wants more than lakegc can do."""
+    """The settings of an `S3Resource`. SettingsError if it is something else, or wants more than lakegc can do."""
     try:
         access = S3Access(
             endpoint_url=resource.endpoint_url,
@@ -41,7 +41,7 @@ def s3_access(resource: Any) -> S3Access:
 
 
 def azure_access(resource: Any) -> AzureAccess:
-    """What an `AzureBlobStorageResource` holds. SettingsError for another thing, and for anonymous access."""
+    """The settings of an `AzureBlobStorageResource`. SettingsError for another thing, and for anonymous access."""
     try:
         url, credential = resource.account_url, resource.credential
         kind = credential.credential_type

@@ -186,7 +186,7 @@ def _retire(options: LakegcConfig) -> Any:
 
 @dataclass
 class _Retired:
-    """What a retirement has done so far. `held`: marks that stand somewhere; `retired`: those that do not any more."""
+    """The progress of a retirement. `held`: marks that stand somewhere; `retired`: those that do not any more."""
 
     done: list[Retirement] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)

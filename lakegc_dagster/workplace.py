@@ -1,4 +1,4 @@
-"""Where the work on a mark is done: in the process of the step, or in an external one.
+"""The place where the work on a mark is done: in the process of the step, or in an external one.
 
 Opening a mark, authorising a sweep and what Dagster shows belong to the assets. None of that needs Spark.
 """
@@ -31,7 +31,7 @@ class Step:
 
 
 class Workplace(Protocol):
-    """What needs Spark. All raise errors of lakegc, or `dg.Failure`."""
+    """The work that needs Spark. All methods raise errors of lakegc, or `dg.Failure`."""
 
     def stage(self, step: Step, stage: str) -> StageResult:
         """Run a marking stage, by its name."""

@@ -92,7 +92,7 @@ def _compact_events(past: _Past, days: int) -> None:
 
 
 def _leftovers(past: _Past) -> None:
-    """What lies in staging or was never linked."""
+    """Objects that lie in staging or were never linked."""
     repository = past.repository
     past.write("dev", [f"scratch/keep-{number}.json" for number in range(4)], 6)
     dropped = [f"scratch/dropped-{number}.json" for number in range(8)]

@@ -26,7 +26,7 @@ BEGINNINGS = {
     "gs": ("gs://",),
     "azure": ("https://", "http://"),
 }
-"""How storage namespaces begin, by blockstore."""
+"""The beginnings of storage namespaces, by blockstore."""
 
 
 class Sandbox:
@@ -109,7 +109,7 @@ class Sandbox:
             del self.repositories[name]
 
     def find(self, address: str) -> tuple[Files, str] | None:
-        """Where a full address lies, if any repository's store or the base folder can reach it."""
+        """The place of a full address, if any repository's store or the base folder can reach it."""
         if address.startswith("local://") and self.blockstore == "local":
             key = address.removeprefix("local://")
             inside = key.removeprefix(str(self.root)) if key.startswith(f"{self.root}/") else key

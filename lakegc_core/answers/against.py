@@ -22,17 +22,17 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.spark.session import many, moment, run_on_rows
 from lakegc_core.store.base import connect
-from lakegc_core.sweep.other_tools import ForeignMark, addresses, kept_by_ours
+from lakegc_core.sweep.other_tools import OtherMark, addresses, kept_by_ours
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BOTH, OURS, THEIRS = "both", "lakegc", "other"
-"""Who would delete an object."""
+"""The tools that would delete an object."""
 
 YOUNG_THERE, LATER, UNTOLD = "young_there", "later", "untold"
-"""Why only lakegc would: it was too young for the other tool; lakegc found it unreferenced only after the other list
-had been begun, so it may have been live then; nothing on record tells it."""
+"""Reasons why only lakegc would: the object was too young for the other tool; lakegc found it unreferenced only after
+the other list had been begun, so it may have been live then; nothing on record tells it."""
 
 COLUMNS = ("address", "size", "by", "why")
 _SHOWN = 5  # objects of each group that are explained
@@ -40,7 +40,7 @@ _SHOWN = 5  # objects of each group that are explained
 
 @dataclass(frozen=True)
 class Made:
-    """What another tool says of its list: unix seconds, None where it does not say. `success`: False if it failed."""
+    """Facts of another tool's list: unix seconds, None if its summary does not say. `success`: False if it failed."""
 
     began: float | None = None
     cutoff: float | None = None
@@ -77,7 +77,7 @@ class Comparison:
         return asdict(self)
 
 
-def compare(spark: SparkSession, context: MarkContext, other: ForeignMark) -> Comparison:
+def compare(spark: SparkSession, context: MarkContext, other: OtherMark) -> Comparison:
     """Compare a complete mark with another tool's list. CorruptFileError if that does not read."""
     made = made_of(context, other)
     results = run_on_rows(rows_of_both(spark, context, other, made), _count)
@@ -97,7 +97,7 @@ def compare(spark: SparkSession, context: MarkContext, other: ForeignMark) -> Co
     )
 
 
-def rows_of_both(spark: SparkSession, context: MarkContext, other: ForeignMark, made: Made) -> DataFrame:
+def rows_of_both(spark: SparkSession, context: MarkContext, other: OtherMark, made: Made) -> DataFrame:
     """Each object that either would delete, once: COLUMNS. Size 0: not known; `why` of both is `unreferenced`."""
     from pyspark.sql import functions as F
 
@@ -118,8 +118,8 @@ def rows_of_both(spark: SparkSession, context: MarkContext, other: ForeignMark, 
     return ours.select(*COLUMNS).unionByName(theirs.select(*COLUMNS))
 
 
-def made_of(context: MarkContext, other: ForeignMark) -> Made:
-    """What the summary beside a list says of when and how it was made; nothing where there is none."""
+def made_of(context: MarkContext, other: OtherMark) -> Made:
+    """The facts in the summary beside a list; nothing if there is no summary."""
     if other.summary is None:
         return Made()
     try:

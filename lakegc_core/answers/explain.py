@@ -117,8 +117,8 @@ def explain_each(
 
 @dataclass(frozen=True)
 class _Question:
-    """What is asked, and of which artifacts: `layers`, the mark and those that it rests on; `records`, what marks and
-    sweeps have on record of addresses."""
+    """A question, and the artifacts that answer it: `layers`, the mark and those that it rests on; `records`, events of
+    addresses that marks and sweeps have on record."""
 
     context: MarkContext
     wish: Wish
@@ -172,7 +172,7 @@ class _Question:
         ), count
 
     def _told(self, workers: Workers) -> list[Json]:
-        """What a walk over the commits tells of the objects."""
+        """Walk over the commits, and return its results on the objects."""
         wish, context = self.wish, self.context
         with scratch(context, here=workers.here) as aside:
             search = Search(workers, context, self.layers, aside)
@@ -198,7 +198,7 @@ class _Question:
 
 
 def _without(wish: Wish, gone: Collection[int]) -> Wish:
-    """What is left to be looked for, but for addresses of these hashes."""
+    """The wish without the addresses of these hashes."""
     named = zip(wish.addresses, wish.hashes.to_pylist(), strict=True)
     return replace(wish, addresses=tuple(address for address, number in named if number not in gone))
 

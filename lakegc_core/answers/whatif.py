@@ -35,7 +35,7 @@ from lakegc_core.policy.scenarios import (
     owners,
     whatif_columns,
 )
-from lakegc_core.references.commits.rules_memory import Seen, effective_rules
+from lakegc_core.references.commits.rules_memory import RulesRecord, effective_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,10 +176,10 @@ def _change(context: MarkContext, wish: Wish) -> Change:
     check_patterns(wish.without)
     rules = _wished(rules_of(facts.rules), wish.rules)
     judged_by = rules_of(facts.judged_by)
-    seen = [Seen(0.0, judged_by), Seen(facts.began_at, rules)]
+    records = [RulesRecord(0.0, judged_by), RulesRecord(facts.began_at, rules)]
     return Change(
         rules=rules,
-        at_once=effective_rules(seen, facts.began_at, context.level.rules_memory),
+        at_once=effective_rules(records, facts.began_at, context.level.rules_memory),
         protect_tags=facts.tags_protected if wish.protect_tags is None else wish.protect_tags,
         without=wish.without,
     )

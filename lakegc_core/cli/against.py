@@ -17,7 +17,7 @@ from lakegc_core.cli.options import STDOUT, show
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import clear_errors
-from lakegc_core.sweep.other_tools import ForeignMark, find_foreign_mark
+from lakegc_core.sweep.other_tools import OtherMark, find_other_mark
 from lakegc_core.views import answers
 from lakegc_core.views.progress import Reporter
 
@@ -35,7 +35,7 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
         )
     repository = opened(options, reporter)
     context = complete_mark(repository, own_mark(repository, options.mark_id))
-    other = find_foreign_mark(context, options.against)
+    other = find_other_mark(context, options.against)
     spark = spark_of(context.settings)
     with reporter.watch(spark, "review"):
         if options.addresses == STDOUT:
@@ -50,7 +50,7 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
     return 0
 
 
-def _write(spark: SparkSession, context: MarkContext, other: ForeignMark, out: IO[bytes]) -> int:
+def _write(spark: SparkSession, context: MarkContext, other: OtherMark, out: IO[bytes]) -> int:
     """Write the objects that only one of both would delete; return how many."""
     rows = rows_of_both(spark, context, other, made_of(context, other))
     count = 0

@@ -27,7 +27,7 @@ from lakegc_core.names import FAILED, Json, Stage
 from lakegc_core.policy import guards
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import ready_at
-from lakegc_core.sweep.other_tools import find_foreign_mark, parse_foreign_mark
+from lakegc_core.sweep.other_tools import find_other_mark, parse_other_mark
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.what_counts import check_level
 from lakegc_core.views import report, screen
@@ -152,7 +152,7 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     if options.close:
         own = own_mark(repository, options.mark_id)
         return _close(options, open_mark(repository, own, any_version=True), reporter)
-    only = find_foreign_mark(repository, options.mark_id) if parse_foreign_mark(options.mark_id) else None
+    only = find_other_mark(repository, options.mark_id) if parse_other_mark(options.mark_id) else None
     context = _judge_of(options, repository, reporter) if only else open_mark(repository, options.mark_id)
     check_level(context)  # before anybody is asked
     with metered(options, context) as told:

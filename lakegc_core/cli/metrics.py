@@ -1,4 +1,4 @@
-"""What the option `--metrics` of several verbs writes: what they found and did, as a file of metrics."""
+"""The option `--metrics` of several verbs: writes what they found and did as a file of metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the arguments of a verb open: the settings, the repository, a mark of it, the session."""
+"""Opens what the arguments of a verb name: the settings, the repository, a mark of it, the session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark, open_repository
 from lakegc_core.marks.ids import LATEST
-from lakegc_core.sweep.other_tools import parse_foreign_mark
+from lakegc_core.sweep.other_tools import parse_other_mark
 from lakegc_core.views.progress import Reporter
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _newest(context: RepositoryContext) -> str:
 
 def own_mark(context: RepositoryContext, mark_id: str) -> str:
     """The same, for a mark of lakegc's own. SettingsError for those of other tools."""
-    if parse_foreign_mark(mark_id):
+    if parse_other_mark(mark_id):
         raise SettingsError(
             f"{mark_id} is a list that another tool left: it can only be swept, as far as lakegc's own mark agrees."
         )

@@ -24,7 +24,7 @@ STDOUT = "-"
 """The name of a file that means stdout."""
 
 NO_RULE = "none"
-"""What `whatif --rule` takes instead of days."""
+"""The word that `whatif --rule` takes instead of days."""
 
 
 def option(to: argparse.ArgumentParser, name: str, **more: Any) -> None:

@@ -44,8 +44,8 @@ class CameBack:
 
 
 def find_came_back(spark: SparkSession, context: MarkContext, own: Layer, learnt: Dataset) -> CameBack:
-    """Find what lies there of all that records call gone, as far as this mark has listed it, or asked for it
-    (`learnt`). A record that does not read says nothing here."""
+    """Find the objects that records call gone and that lie there all the same. Only objects that this mark listed, or
+    asked the store for (`learnt`), are found. Records that cannot be read are passed over."""
     records = records_of(context)
     if not any(record.kind == Kind.SWEPT and record.rows.parts for record in records.found):
         return CameBack()
@@ -69,8 +69,8 @@ def find_came_back(spark: SparkSession, context: MarkContext, own: Layer, learnt
 
 
 def _seen(rows: DataFrame, own: Layer, config: StoreConfig) -> DataFrame:
-    """The rows whose object was there after it was called gone. A delete of the hour before the listing, or a later
-    one, may have come after the listing, since clocks differ: then the store is asked once more."""
+    """The rows whose object was there after it was called gone. Clocks may differ by an hour. So a delete that is not
+    an hour older than the listing may have come after it; then the store is asked once more."""
     from pyspark.sql import functions as F
 
     listed_at = own.manifests[Stage.NAMESPACE_LISTING].started_at

@@ -1,6 +1,6 @@
-"""Objects in the namespace, as a mark knows them: of units that it listed itself, and of those that it takes over.
+"""Objects in the namespace, as a mark knows them: of units that it listed itself, and of carried ones.
 
-A unit is taken over where nothing new can have appeared in it since it was listed. What sweeps deleted since is
+A unit is carried if nothing new can have appeared in it since it was listed. Objects that sweeps deleted since are
 subtracted, by their journals. Listing itself is in `listing`.
 
 A unit is a folder directly below the root or below data/, mostly a slice. A sharded namespace has a folder of the same
@@ -43,7 +43,7 @@ UNITS = "units"
 GONE = "gone"
 _UNSURE = "unsure"
 LEARNT = "learnt"
-"""Of the last stage: objects of units that were taken over which nobody had listed, and that turned out to be there."""
+"""Dataset of the last stage: objects in carried units that no listing had. The store was asked for them."""
 
 _DATASETS = ((Stage.NAMESPACE_LISTING, ""), (Stage.EXPIRED_ADDRESSES, LEARNT))
 
@@ -117,27 +117,31 @@ def unit_of(addresses: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Units:
-    """Units that a mark knows, for tasks to look up. `names`: their parts. `ages`: the number of each layer."""
+    """Units that a mark knows, for tasks to look up.
+
+    `names`: the parts of their rows (UNITS_SCHEMA). `ages`: each layer with its age: 0 for the newest, 1 for the one
+    below it, and so on.
+    """
 
     names: Names
     ages: tuple[tuple[str, int], ...]
 
     @classmethod
     def of(cls, units: Dataset, layers: Sequence[Layer]) -> Units:
-        """Of these units (UNITS_SCHEMA); `layers`, newest first, are what `listed_in` may name."""
+        """Make it of the rows of units (UNITS_SCHEMA). `layers`: those that `listed_in` may name, newest first."""
         return cls(units.keys("unit").names, tuple((layer.mark_id, number) for number, layer in enumerate(layers)))
 
     @classmethod
     def of_top(cls, layers: Sequence[Layer]) -> Units:
-        """Of the top one of the layers."""
+        """Make it of the units of the top one of the layers."""
         return cls.of(layers[0].dataset(Stage.NAMESPACE_LISTING, UNITS_SCHEMA, UNITS), layers)
 
     def age(self, layer: str) -> int:
-        """The number of a layer; -1 for a mark that is none."""
+        """The age of a layer; -1 for a mark that is none of them."""
         return dict(self.ages).get(layer, -1)
 
     def ages_of(self, units: pa.Array) -> np.ndarray:
-        """The number of the layer whose listing counts for each unit; -1 for units that are not known."""
+        """The age of the layer whose listing counts for each unit; -1 for units that are not known."""
         return self._look_up(units, "listed_in")
 
     def listed_at(self, units: pa.Array) -> np.ndarray:
@@ -169,7 +173,7 @@ _SWEPT = pa.schema([HASH, *GONE_SCHEMA, pa.field("sure", pa.bool_(), nullable=Fa
 
 @dataclass(frozen=True)
 class _Swept:
-    """Makes rows of _SWEPT of a journal, for units that are taken over. `age`: of the mark that was swept."""
+    """Makes rows of _SWEPT of a journal, for carried units. `age`: of the mark that was swept."""
 
     units: Units
     age: int
@@ -198,9 +202,9 @@ def _once(rows: pa.Table) -> Iterator[pa.Table]:
 def write_gone(
     spark: SparkSession, context: MarkContext, layers: Sequence[Layer], carried: Dataset, since: float
 ) -> Dataset:
-    """Objects of the layers that sweeps deleted of the units that are taken over: GONE_SCHEMA, with the sum `bytes`.
+    """Objects of the layers that sweeps deleted from carried units: GONE_SCHEMA, with the sum `bytes`.
 
-    `carried`: the units that are taken over; `since`: when the first of them was listed, unix seconds.
+    `carried`: the carried units (UNITS_SCHEMA); `since`: when the first of them was listed, unix seconds.
     """
     out, units = context.mark.out(Stage.NAMESPACE_LISTING), Units.of(carried, layers)
     feeds = [
@@ -215,7 +219,7 @@ def write_gone(
     if not found[_UNSURE].parts:
         return found[GONE]
     lying = _scan(spark, layers, units, found[_UNSURE].keys())
-    for layer in layers:  # it was deleted before the layer listed it
+    for layer in layers:  # an object that came back at this layer is not gone: its delete was earlier
         last = layer.manifests[Stage.EXPIRED_ADDRESSES]
         seen = layer.mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
         if seen.parts:
@@ -243,8 +247,8 @@ class _Current:
 
 
 def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None, *, gone: bool = True) -> Mapped:
-    """Objects whose address may be wanted (none: all objects), as the top one of the layers knows them: OBJECTS_SCHEMA.
-    Without `gone` also those that sweeps have deleted since."""
+    """Objects whose address may be wanted (None: all objects), as the top one of the layers knows them: OBJECTS_SCHEMA.
+    `gone=False`: also those that sweeps have deleted since their carried unit was listed."""
     top = layers[0]
     found = _scan(spark, layers, Units.of_top(layers) if len(layers) > 1 else None, wanted)
     deleted = top.dataset(Stage.NAMESPACE_LISTING, GONE_SCHEMA, GONE).keys()

@@ -1,6 +1,6 @@
 """namespace_listing: all that lies in the storage namespace, listed in parallel by unit, before anything else is read.
 
-A unit is a slice or another folder; one in which nothing new can have appeared is taken over from the mark before.
+A unit is a slice or another folder; one in which nothing new can have appeared is carried from the mark below.
 Foreign objects are listed and marked, never candidates; lakeFS's own metadata is not listed. The listing is complete
 and durable before the first prepare call.
 """
@@ -83,17 +83,22 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
     parts += found[Stage.NAMESPACE_LISTING]
     sharded, seen = _of_shards(results)
     carried = {unit: row for unit, row in carried.items() if not unit.startswith(SHARDED) or unit in seen}
-    taken = listing.out.dataset(UNITS, listing.write_units(carried.values()), UNITS_SCHEMA)
-    beside = listing.write_units(
+    carried_rows = listing.out.dataset(UNITS, listing.write_units(carried.values()), UNITS_SCHEMA)
+    # Rows of the root, of data/ and of the slices in shards. Counts of the root and of data/ stay 0: their objects are
+    # counted by `parts`, and neither is ever carried.
+    rows_beside = listing.write_units(
         listing.listed(unit, counts)
         for unit, counts in (dict.fromkeys(("", DATA), dict.fromkeys(COUNTS, 0)) | sharded).items()
     )
     oldest = min((row["listed_at"] for row in carried.values()), default=began)
-    gone = write_gone(spark, context, basis.layers, taken, oldest) if taken.parts else Dataset(GONE_SCHEMA)
+    gone = (
+        write_gone(spark, context, basis.layers, carried_rows, oldest) if carried_rows.parts else Dataset(GONE_SCHEMA)
+    )
     freed = {"objects": gone.rows, "bytes": gone.sum("bytes")}
     facts = ListingFacts(
         **{
-            name: sum(part.sums.get(name, 0) for part in (*parts, *taken.parts)) - freed.get(name, 0) for name in COUNTS
+            name: sum(part.sums.get(name, 0) for part in (*parts, *carried_rows.parts)) - freed.get(name, 0)
+            for name in COUNTS
         },
         rests_on=basis.seals,
         why_clean=basis.why_clean,
@@ -102,12 +107,12 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
         clock_skew=(connect(context.data).probe().clock - clock.now()).total_seconds(),
         overlapping=tuple(_overlapping(context)),
     )
-    units_parts = [*found[UNITS], *beside, *taken.parts]
+    units_parts = [*found[UNITS], *rows_beside, *carried_rows.parts]
     return StageOutput({Stage.NAMESPACE_LISTING: parts, UNITS: units_parts, GONE: gone.parts}, facts)
 
 
 def _width(spark: SparkSession, context: MarkContext, folders: int) -> int:
-    """Into how many tasks the folders to list are dealt."""
+    """The number of tasks that share the folders to list."""
     wanted = context.settings.scale.listing_parallelism
     return min(wanted or 4 * spark_width(spark), folders if wanted else -(-folders // _FOLDERS_PER_TASK))
 
@@ -132,7 +137,7 @@ def _said(anew: list[str], units: list[str]) -> str:
 
 
 def _of_shards(results: Iterable[Json]) -> tuple[dict[str, dict[str, int]], set[str]]:
-    """Of the units that shards hold: what was listed of each, and which were seen that are taken over."""
+    """Of units in shards: the counts of what was listed of each, and the carried ones that were seen."""
     counts: dict[str, dict[str, int]] = {}
     seen: set[str] = set()
     for result in results:
@@ -216,13 +221,13 @@ class _Listing:
 
 @dataclass(frozen=True)
 class _FolderListing:
-    """Lists folders in a task. `carried`: units of shards that are taken over."""
+    """Lists folders in a task. `carried`: the carried units in shards."""
 
     listing: _Listing
     carried: frozenset[str]
 
     def run(self, folders: list[str]) -> Iterator[Json]:
-        """List some folders, one after the other, into parts; tell what there is of shards."""
+        """List folders one after the other, into parts. Yields also the counts and the carried units of shards."""
         writer, store = self.listing.writer(), connect(self.listing.data)
         shards = ShardReading(store, self.carried)
         listed: list[Json] = []

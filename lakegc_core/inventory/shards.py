@@ -1,7 +1,7 @@
 """Reads the shards of a namespace: slices that can have changed, and whatever else lies there, each object once.
 
-A shard is descended only where slices in it are taken over: else it is listed as a whole, which takes the fewest
-requests. `carried` decides which slices are taken over.
+A shard is descended only if slices of it may be carried; else it is listed as a whole, which takes the fewest requests.
+`carried` decides which slices are carried.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakegc_core.store.base import Store
 
 
 class ShardReading:
-    """Lists shards but for the units that are `carried`. `seen`: those of them that lie in the shards listed so far."""
+    """Lists shards but for the units that are `carried`. `seen`: carried units that lie in the shards listed so far."""
 
     def __init__(self, store: Store, carried: frozenset[str]) -> None:
         self._store, self._carried = store, carried
@@ -44,14 +44,15 @@ class ShardReading:
                     kept.append(name)
                 else:
                     anew.append(name)
-        for start in covering(anew, kept):
+        for start in covering(anew, avoided=kept):
             for batch in self._store.list(folder + start):
                 yield self._of_slices(batch, folder)
         for below in others:
             yield from self._descend(below)
 
     def _of_slices(self, batch: pa.RecordBatch, folder: str) -> pa.RecordBatch:
-        """The rows in slices directly below the folder: what else begins like them is listed by itself."""
+        """The rows in slices directly below the folder that are not carried. Other folders with the same prefix are
+        descended by themselves."""
         units = unit_of(batch["address"])
         names = pc.utf8_slice_codeunits(batch["address"], len(folder), len(folder) + _SLICE)
         direct = pc.equal(units, pc.binary_join_element_wise(SHARDED, names, "/", ""))
@@ -61,14 +62,15 @@ class ShardReading:
 _SLICE = 20  # characters of a slice's name
 
 
-def covering(names: Sequence[str], others: Sequence[str], length: int = 1) -> list[str]:
-    """The fewest beginnings that all of the names have, and none of the others; of a name that is alone the folder.
+def covering(names: Sequence[str], avoided: Sequence[str], length: int = 1) -> list[str]:
+    """The fewest prefixes that cover all `names` and match none of `avoided`; for a name that shares none with another,
+    its folder. `length`: of the prefixes to try; each step of the recursion tries longer ones.
 
     Slices that are listed anew are mostly of one time, so their names begin alike: few requests list them all.
     """
     found: list[str] = []
     for start, group in groupby(sorted(names), key=lambda name: name[:length]):
-        alike, rest = list(group), [each for each in others if each.startswith(start)]
+        alike, rest = list(group), [each for each in avoided if each.startswith(start)]
         if len(alike) == 1:
             found.append(f"{alike[0]}/")
         else:

@@ -20,8 +20,12 @@ from lakegc_core.tables.gather import HASH, KIND, only
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
 
+# Kinds of rows. Objects: BEFORE, unreferenced at the mark below; ANEW, in this mark's own listing; GONE_SINCE, deleted
+# by sweeps since their carried unit was listed. Addresses: DROPPED_SINCE, of ranges that nothing refers to any more;
+# NEW, of entries that this mark read; STAGED; MISSED, missing at the mark below. Index rows of retained ranges, which
+# `decide` expects to be last: HELD, of ranges that this mark read; HELD_BEFORE, of ranges that a layer read.
 BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
-CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"
+CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"  # verdicts, see `decide`
 VERDICTS = (CANDIDATES, FREED, ASKED, SWEPT, MISSTATED)
 OBJECT_FIELDS = [field.with_nullable(True) for field in OBJECTS_SCHEMA]
 ROWS = pa.schema(
@@ -30,8 +34,8 @@ ROWS = pa.schema(
         HASH,
         *OBJECT_FIELDS,
         pa.field("range_id", pa.string()),  # of a retained range that holds the address
-        pa.field("carried", pa.bool_()),  # whether its unit is taken over
-        pa.field("asks", pa.bool_()),  # whether it has to lie there
+        pa.field("carried", pa.bool_()),  # whether its unit is carried
+        pa.field("asks", pa.bool_()),  # true: the object must exist, so that it is looked for where no row has it
         pa.field("exact", pa.bool_()),  # of an entry: whether this is the likely reading of its address
     ]
 )
@@ -91,8 +95,8 @@ _OBJECT_NAMES = tuple(OBJECTS_SCHEMA.names)
 
 @dataclass(frozen=True)
 class IndexRows:
-    """Rows of a layer's index which count: those of ranges that are retained and were read there, and of addresses that
-    are sought, with a few others."""
+    """Rows of a layer's index that matter: the range is retained and was read in this layer, and the address is sought.
+    A few others come along, because hashes collide and a sieve lets some through; they can only keep garbage."""
 
     kind: int
     layer: str
@@ -116,7 +120,14 @@ class IndexRows:
 
 
 def decide(rows: pa.Table) -> Iterator[pa.Table]:
-    """Decide about addresses. The table holds all rows of each."""
+    """Decide about addresses. The table holds all rows of each. The verdicts:
+
+    - `candidates`: the object lies there, and no retained range holds its address
+    - `freed`: a range that is gone held it, and no row says whether it lies there: look in the listings
+    - `asked`: something refers to it, and no row says that it lies there: look in the listings, then ask the store
+    - `swept`: the same, but a sweep deleted it: ask the store
+    - `misstated`: a new entry whose size no known object of its address has
+    """
     kind, hashes = rows["kind"].to_numpy(), rows["hash"].to_numpy()
     carried, asks, exact = (pc.fill_null(rows[name], False).to_numpy() for name in ("carried", "asks", "exact"))
 
@@ -126,7 +137,8 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
     live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)
     known = (kind == ANEW) | ((kind == BEFORE) & ~gone)
     lies = np.isin(hashes, hashes[known])
-    # The mark below has asked for what its ranges held; what it missed then is asked for again.
+    # Settled: the unit is carried, no sweep deleted the object, and a range of the mark below held the address. That
+    # mark found the object, or reported it as missing (MISSED); only then it is looked for again.
     settled = carried & ~gone & among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)
     verdicts = {
         CANDIDATES: known & ~live,

@@ -1,4 +1,4 @@
-"""Asks lakeFS what branches show of expired objects, and moves what they show, or may hide, to what is kept."""
+"""Asks lakeFS which expired objects branches show. Those that they show, or may hide, are kept instead."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Asked:
 
 
 def ask_branches(
-    spark: SparkSession, context: MarkContext, findings: Findings, misstated: Dataset, read_at: float
+    spark: SparkSession, context: MarkContext, findings: Findings, misstated: Dataset, commits_read_at: float
 ) -> Asked:
     """Ask about the expired objects.
 
-    A series begins with the first asking that does not show the object: what was unreferenced for the first time when
-    commits were read (`read_at`, unix seconds) is so since lakeFS was asked. The sweep's look asks once more.
+    An object that this mark is the first to find unreferenced gets as `since` the time of lakeFS's last answer, and not
+    `commits_read_at` (when the commits were read, unix seconds).
     """
     out = context.mark.out(Stage.EXPIRED_ADDRESSES)
     prices, expired = _prices(context), findings.expired
@@ -63,7 +63,7 @@ def ask_branches(
     if found is None:
         return Asked(findings, prices, None, 0, 0, NOTHING, Dataset(SIZES), Dataset(PROOFS_SCHEMA))
     rows = expired.frame(spark).join(many(found.verdicts), "address", "left")
-    split = partial(divide, _Answers(read_at, found.asked_at))
+    split = partial(divide, _Answers(commits_read_at, found.asked_at))
     again = Findings.put(out, rows, split, Summary.of(context))
     proven = found.proven
     made, seconds, proofs = (
@@ -82,7 +82,7 @@ def ask_branches(
 
 
 def _waited(context: MarkContext) -> Dataset:
-    """The classes of candidates for which the mark before could not ask."""
+    """The classes of candidates about which the mark before could not ask."""
     before = previous_findings(context)
     if before is None:
         return Dataset(SIZES)
@@ -90,7 +90,7 @@ def _waited(context: MarkContext) -> Dataset:
 
 
 def _prices(context: MarkContext) -> Prices:
-    """The prices of HEADs and pages, of when a mark last made many."""
+    """The prices of HEADs and pages, as the mark before records them."""
     before = previous_mark(context)
     return GUESSED if before is None else before.facts(ExpiredFacts).prices
 
@@ -102,17 +102,21 @@ def _known(context: MarkContext, prices: Prices) -> Known:
 
 @dataclass(frozen=True)
 class _Answers:
-    """Says by column `verdict` what became of expired rows. Unix seconds."""
+    """Judges expired rows once more, by column `verdict`. Times are unix seconds.
 
-    read_at: float
+    An object about which lakeFS could not be asked stays expired if an earlier mark found it unreferenced: the sweep's
+    look asks about it. If this mark is the first, it is kept as `unasked`.
+    """
+
+    commits_read_at: float
     asked_at: float
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         before = rows["since"].cast(FINDINGS_SCHEMA.field("since").type)
-        new = pc.equal(before, instant(self.read_at))
+        new = pc.equal(before, instant(self.commits_read_at))
         shown = pc.fill_null(pc.equal(rows["verdict"], Outcome.RESCUED), False)
         unasked = pc.and_(pc.fill_null(pc.equal(rows["verdict"], Outcome.UNCONFIRMED), False), new)
         reasons = pc.if_else(shown, Reason.STAGED, pc.if_else(unasked, Reason.UNASKED, rows["reason"]))
-        since = pc.if_else(new, instant(max(self.read_at, self.asked_at)), before)
+        since = pc.if_else(new, instant(max(self.commits_read_at, self.asked_at)), before)
         rows = rows.set_column(rows.schema.get_field_index("reason"), "reason", reasons)
         return rows.set_column(rows.schema.get_field_index("since"), "since", since).select(FINDINGS_SCHEMA.names)

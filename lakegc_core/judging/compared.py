@@ -51,8 +51,9 @@ def staged_lost(
 ) -> int | None:
     """The number of objects that were staged at the mark before, and are neither staged nor in a commit now.
 
-    Counted only where the sums say that too many may be: in the same night other commits may have run out, so that the
-    sums hide what was committed. None where it was not counted, or the mark before does not read.
+    Counted only if, by the sums, too many staged objects may have vanished. The sums alone exaggerate: if other commits
+    expired in the same night, they hide that staged objects were committed. None if it was not counted, or if the mark
+    before cannot be read.
     """
     if previous is None or not shrunk(previous.expired_addresses, now, context.level):
         return None

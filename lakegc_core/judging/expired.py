@@ -21,7 +21,7 @@ from lakegc_core.judging.reasons import Judge, divide
 from lakegc_core.judging.since import with_since
 from lakegc_core.judging.subtraction import Unreferenced, against_all
 from lakegc_core.judging.summary import STRANGE, Findings, Summary, amount_of, groups_of
-from lakegc_core.judging.swept_before import SWEPT, told_apart
+from lakegc_core.judging.swept_before import SWEPT, with_swept
 from lakegc_core.judging.text_lists import write_text
 from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
@@ -53,16 +53,16 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
     """Find what a mark calls garbage, and count it."""
     own, *layers = all_layers(context)
     listed_at = own.manifests[Stage.NAMESPACE_LISTING].started_at
-    read_at = own.manifests[Stage.RETENTION_COMMITS].finished_at
+    commits_read_at = own.manifests[Stage.RETENTION_COMMITS].finished_at
     found = (
         against_changes(spark, context, own, layers, listed_at)
         if layers
         else against_all(spark, context, own, listed_at)
     )
     neighbours = read_references(spark, context, context.mark.out(Stage.EXPIRED_ADDRESSES))
-    judged = _judged(spark, context, own, found.objects, neighbours.keys, read_at)
+    judged = _judged(spark, context, own, found.objects, neighbours.keys, commits_read_at)
     judged = replace(judged, missing=_not_stored(spark, context, found.missing))
-    asked = ask_branches(spark, context, judged, found.misstated, read_at)
+    asked = ask_branches(spark, context, judged, found.misstated, commits_read_at)
     findings = asked.findings
     origins = find_origins(spark, context, own, findings.expired, findings.kept)
     returned = find_came_back(spark, context, own, found.learnt)
@@ -93,7 +93,7 @@ def _facts(
     asked: Asked,
     neighbours: NeighbourFacts,
 ) -> ExpiredFacts:
-    """The figures of findings; what came back, and origins, are yet to be filled in."""
+    """The figures of findings. Those of objects that came back, and of origins, are filled in later."""
     findings = asked.findings
     sums, previous = findings.sums(), previous_of(context)
     groups = groups_of(sums, facts_of(own.manifests, ListingFacts), found.learnt)
@@ -129,23 +129,23 @@ def _facts(
 
 
 def _not_stored(spark: SparkSession, context: MarkContext, missing: DataFrame | None) -> Dataset:
-    """Objects that are referred to and are not in the store; empty where nobody looked for them."""
+    """Objects that are referred to and are not in the store."""
     if missing is None:
         return Dataset(FINDINGS_SCHEMA)
-    rows = _missing(told_apart(spark, context, missing))
+    rows = _missing(with_swept(spark, context, missing))
     return context.mark.out(Stage.EXPIRED_ADDRESSES).put(MISSING, rows, FINDINGS_SCHEMA, Summary.of(context))
 
 
 def _judged(
-    spark: SparkSession, context: MarkContext, own: Layer, objects: Mapped, neighbours: Dataset, read_at: float
+    spark: SparkSession, context: MarkContext, own: Layer, objects: Mapped, neighbours: Dataset, commits_read_at: float
 ) -> Findings:
-    """The objects by what keeps them. `read_at`: when commits were read, unix seconds."""
+    """The objects by what keeps them. `commits_read_at`: when the mark had read its commits, unix seconds."""
     keepers = {
         Reason.STAGED: own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA),
         Reason.HELD: own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA, HELD),
         Reason.NEIGHBOUR: neighbours,
     }
-    rows = with_since(spark, context, objects, read_at)
+    rows = with_since(spark, context, objects, commits_read_at)
     for reason, dataset in keepers.items():
         rows = flagged(spark, rows, reason, dataset.keys())
     split = partial(divide, Judge.of(context, xid_times))

@@ -1,8 +1,8 @@
 """The subtraction of an optimized mark: all that may have changed since the mark below, brought together by address.
 
-That is what the mark below found unreferenced, what was listed anew, and what ranges held that nothing holds any more.
-One shuffle by hash tells which of it a retained range holds. What then is not known to lie there is looked up in the
-layers' listings, and last of all in the store. The rows are those of `subtraction.against_all`.
+That is what the mark below found unreferenced, what was listed anew, and the addresses of ranges that were dropped.
+One shuffle by hash shows which of these a retained range holds. Objects of which no row says that they lie there are
+looked up in the layers' listings, and last of all in the store. The rows are those of `subtraction.against_all`.
 """
 
 from __future__ import annotations
@@ -68,9 +68,10 @@ from lakegc_core.tables.parts import spark_width
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Datasets: FOUND, asked for, and in a listing. LEFT, freed, and in a listing. LOOSE, in the store, held by no range.
 _FOUND, _LEFT, _LOOSE, _INDEXED = "found", "left", "loose", "indexed"
 _ASKED_PER_TASK = 200
-_INDEX_ROWS = 250_000  # of which those that count are sought out in a pass of its own
+_INDEX_ROWS = 250_000  # of more index rows, a pass of its own picks those that matter
 
 _ANSWER = pa.schema([*OBJECT_FIELDS, ROWS.field("range_id"), SOUGHT_SCHEMA.field("live")])
 _ABSENT_SCHEMA = SOUGHT_SCHEMA.remove(1)
@@ -79,8 +80,8 @@ _ABSENT_SCHEMA = SOUGHT_SCHEMA.remove(1)
 def against_changes(
     spark: SparkSession, context: MarkContext, own: Layer, layers: Sequence[Layer], listed_from: float
 ) -> Unreferenced:
-    """Find what the mark `own`, which rests on `layers`, has to judge. What was named since `listed_from` (unix
-    seconds) is not missing where it does not lie there, but new."""
+    """Find what the mark `own`, which rests on `layers`, has to judge. `listed_from`: when its listing began, unix
+    seconds. An address that was given out later need not be in the listing, so it does not count as missing."""
     return _ChangedAddresses(spark, context, own, tuple(layers), listed_from).run()
 
 
@@ -108,7 +109,7 @@ class _ChangedAddresses:
         )
 
     def _lying(self, decided: Mapping[str, Dataset]) -> tuple[Dataset, Dataset]:
-        """Objects that the listings know, of those that were asked for, and of those that were freed."""
+        """Objects that lie in the listings: of the addresses that are asked for, and of those that were freed."""
         both = decided[FREED] + decided[ASKED]
         if not both.rows:
             return Dataset(OBJECTS_SCHEMA), Dataset(OBJECTS_SCHEMA)
@@ -136,7 +137,7 @@ class _ChangedAddresses:
             make = IndexRows(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought)
             hashes = layer.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX)
             index += hashes.feeds("range_id", "hash", make=make, repeated=("range_id",), once=True)
-        # Of what is sought ranges hold about as much again, and some of the index comes along.
+        # An estimate: each sought row meets about one index row, and the sieve lets a share of the others through.
         rows = 2 * sought.rows + int(rows_in(index) * Sieve.share(sought.rows))
         if rows_in(index) > _INDEX_ROWS and few(rows):  # the few rows that count, in parts that all workers can read
             index = self._out.put(_INDEXED, rows_of_feeds(self.spark, index, COUNTED_SCHEMA), COUNTED_SCHEMA).feeds()
@@ -147,7 +148,7 @@ class _ChangedAddresses:
         return self._out.divide(decided, schemas | {MISSTATED: MISSTATED_SCHEMA}, _by_verdict, _sizes)
 
     def _changes(self) -> list[tuple[int, Dataset]]:
-        """All datasets that tell of addresses which may have changed, by kind."""
+        """All datasets with addresses that may have changed, by kind."""
         base, own = self.layers[0], self.own
         return [
             (BEFORE, base.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
@@ -161,7 +162,8 @@ class _ChangedAddresses:
         ]
 
     def _ask(self, asked: Dataset, found: Dataset) -> dict[str, Dataset]:
-        """Ask the store for what no listing knows: what is there, what of that nothing holds, and what is not there."""
+        """Ask the store for addresses that no listing has. Three datasets: objects that are there (LEARNT), those of
+        them that no range holds (_LOOSE), and addresses without an object (ABSENT)."""
         rows = asked.frame(self.spark)
         width = min(4 * spark_width(self.spark), 1 + asked.rows // _ASKED_PER_TASK)
         unknown = among(self.spark, Mapped(rows.repartition(width), SOUGHT_SCHEMA), found.keys(), found=False)
@@ -179,7 +181,7 @@ def _by_verdict(table: pa.Table) -> dict[str, pa.Table]:
 
 
 def _split_lying(table: pa.Table) -> dict[str, pa.Table]:
-    """Tells objects that were freed from those that were asked for; some are both."""
+    """The objects that were freed, and those that were asked for; some are both."""
     return {_LEFT: table.filter(table[FREED]), _FOUND: table.filter(table[ASKED])}
 
 

@@ -19,7 +19,7 @@ from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.namespace import UPLOAD_PART
 
 LOOKED_UP = (Reason.STAGED, Reason.HELD, Reason.NEIGHBOUR)
-"""Reasons that addresses give which are named elsewhere: each is a column of the rows, see `tables.joins.flagged`."""
+"""Reasons that come from lists of addresses. `tables.joins.flagged` adds a column to the rows for each."""
 Times = Callable[[pa.Array], np.ndarray]
 Names = Callable[[pa.Array], pa.Array]
 
@@ -33,8 +33,8 @@ def divide(judge: Callable[[pa.Table], pa.Table], rows: pa.Table) -> dict[str, p
 
 @dataclass(frozen=True)
 class MinimumAge:
-    """Says what is too young. `cutoff`, `part_cutoff`: unix seconds; what is not older is young. `times`: see
-    `xid_times`."""
+    """Finds objects that are too young. `cutoff`, and `part_cutoff` for upload parts: unix seconds; an object that was
+    modified at that time or later is young. `times`: see `xid_times`."""
 
     cutoff: float
     part_cutoff: float
@@ -58,10 +58,10 @@ class MinimumAge:
 @dataclass(frozen=True)
 class Judge:
     """Adds the column `reason` to rows (address, last_modified, foreign, and a column of each reason in LOOKED_UP): the
-    first that keeps the object, or `unreferenced`.
+    first reason that keeps the object, in the order `foreign`, LOOKED_UP, `young`, `unknown`; or else `unreferenced`.
 
-    `unknown`: which addresses bear a name that keeps them; None where no name does. It comes last: what is young gets
-    no verdict by it.
+    `unknown`: finds addresses with names that keep them; None if no name does. It is checked last: a young object is
+    `young`, whatever its name.
     """
 
     age: MinimumAge
@@ -74,7 +74,7 @@ class Judge:
         return cls(MinimumAge.of(context, times), unknown)
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """The rows with their reasons. CorruptFileError where nothing says whether one is kept."""
+        """The rows with their reasons. CorruptFileError if a value is missing by which a reason is decided."""
         addresses = rows["address"].combine_chunks()
         kept_by = [(reason, rows[reason].combine_chunks()) for reason in (Reason.FOREIGN, *LOOKED_UP)]
         kept_by += [(Reason.YOUNG, self.age.young(addresses, rows["last_modified"].combine_chunks()))]

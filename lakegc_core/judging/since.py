@@ -20,7 +20,7 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
-from lakegc_core.marks.previous import later_marks, previous_findings, read_at
+from lakegc_core.marks.previous import began_to_read_at, later_marks, previous_findings
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import Mapped, many, moment
 from lakegc_core.tables.dataset import Dataset
@@ -36,15 +36,15 @@ _ROWS, _RESCUES = ("address", "since"), ("address", "at")
 
 
 def in_series(mark: MarkArtifacts) -> Dataset:
-    """Objects with which a series begins or goes on at a mark: its expired ones. What is kept interrupts a series. A
-    young object does not begin one: most young objects are uploads that a client will still link, and one commit may
-    hide from the next mark and its look what refers to them then."""
+    """Objects with which a series begins or goes on at a mark: its expired ones. A kept object interrupts its series. A
+    young object does not begin one: most young objects are uploads that a client will still link. If their series had
+    begun, one commit that hides the new entry from the next mark and from its look would be enough to lose them."""
     return mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
 
 
-def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_commits_at: float) -> Mapped:
+def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_read_at: float) -> Mapped:
     """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had read its
-    commits (this mark: `read_commits_at`, unix seconds).
+    commits (this mark: `commits_read_at`, unix seconds).
 
     Looked up by the address itself: a hash that collides would make an object look older than it is.
     """
@@ -52,13 +52,13 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, read_com
 
     shape = pa.schema([*rows.schema, FINDINGS_SCHEMA.field("since")])
     before, journal = previous_findings(context), sweeps.rescues(spark, context)
-    if before is None or read_at(before) <= journal.unread_until:
-        return rows.then(shape, _Since(read_commits_at))
+    if before is None or began_to_read_at(before) <= journal.unread_until:
+        return rows.then(shape, _Since(commits_read_at))
     found = in_series(before)
     carried = (found.keys(*_ROWS), journal.rows.keys(*_RESCUES))
     if sum(each.rows for each in carried) <= MOST_CARRIED:
-        return rows.then(shape, _Since(read_commits_at, *carried))
-    now = moment(read_commits_at)
+        return rows.then(shape, _Since(commits_read_at, *carried))
+    now = moment(commits_read_at)
     frame = (
         found.frame(spark, "address", "since")
         .withColumnRenamed("since", "before")
@@ -135,7 +135,7 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: D
 
     now = moment(clock.now().timestamp())
     later, journal = later_marks(context), sweeps.rescues(spark, context)
-    if later.unfinished or read_at(context.mark) <= journal.unread_until:
+    if later.unfinished or began_to_read_at(context.mark) <= journal.unread_until:
         return candidates.withColumn("since", now)
     rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
     found = candidates.join(many(sweeps.last_rescues(spark, journal.rows)), "address", "left").withColumn(

@@ -1,5 +1,5 @@
-"""Of what ages and sizes the expired objects are, and where the most bytes of them and of foreign ones lie: for people,
-decides nothing.
+"""Figures for people: the ages and sizes of expired objects, and the folders in which they and strange objects take the
+most bytes. They decide nothing.
 
 Ages and sizes are counted in fixed classes while parts are written, so that they cost no pass of their own.
 """
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AGES = (("under a week", 7), ("1–4 weeks", 28), ("1–3 months", 90), ("3–12 months", 365), ("1–2 years", 730))
-"""Classes of age: a name, and the days below which an object belongs to it. What is older is in OLDEST."""
-OLDEST = "over 2 years"
+"""Classes of age: a name, and the days below which an object belongs to it. What is older is in OVER_ALL_AGES."""
+OVER_ALL_AGES = "over 2 years"
 SIZES = (
     *(("under 1 kB", 10**3), ("1–100 kB", 10**5), ("0.1–1 MB", 10**6), ("1–10 MB", 10**7)),
     *(("10–100 MB", 10**8), ("0.1–1 GB", 10**9)),
 )
-"""Classes of size: a name, and the bytes below which an object belongs to it. What is larger is in LARGEST."""
-LARGEST = "1 GB and more"
+"""Classes of size: a name, and the bytes below which an object belongs to it. What is larger is in OVER_ALL_SIZES."""
+OVER_ALL_SIZES = "1 GB and more"
 PREFIXES = 10
-"""How many of the largest prefixes are named."""
+"""At most this many of the largest prefixes are named."""
 
 _CLASSES = {
-    "age": ([days for _, days in AGES], [*(name for name, _ in AGES), OLDEST]),
-    "size": ([size for _, size in SIZES], [*(name for name, _ in SIZES), LARGEST]),
+    "age": ([days for _, days in AGES], [*(name for name, _ in AGES), OVER_ALL_AGES]),
+    "size": ([size for _, size in SIZES], [*(name for name, _ in SIZES), OVER_ALL_SIZES]),
 }
 _DAY = 86_400
-_EXPIRED, _KEPT = range(2)
-_LARGEST = pa.schema([KIND, ("prefix", pa.string()), ("objects", pa.int64()), ("bytes", pa.int64())])
-_FOLDERS = pa.schema([HASH, *_LARGEST])
+_EXPIRED, _STRANGE = range(2)
+_ROWS = pa.schema([KIND, ("prefix", pa.string()), ("objects", pa.int64()), ("bytes", pa.int64())])
+_FOLDERS = pa.schema([HASH, *_ROWS])
 
 
 def sums(expired: pa.Table, now: float) -> dict[str, int]:
@@ -70,49 +70,49 @@ def by_class(total: Mapping[str, int], kind: str) -> tuple[AgeOrSize, ...]:
 
 
 def largest(
-    spark: SparkSession, expired: Dataset, kept: Dataset, reasons: Sequence[str]
+    spark: SparkSession, expired: Dataset, strange: Dataset, reasons: Sequence[str]
 ) -> tuple[tuple[Folder, ...], tuple[Folder, ...]]:
-    """The folders with the most expired bytes, and the units with the most bytes of
-    those that are kept for one of these reasons; at most PREFIXES of each.
+    """The folders with the most expired bytes, and the units with the most bytes of objects that are kept for one of
+    `reasons`; at most PREFIXES of each.
 
-    `expired`: rows with address and size; `kept`: with reason too.
+    `expired`: rows with address and size; `strange`: with reason too.
     """
     feeds = expired.feeds("address", "size", make=_folders)
-    feeds += kept.feeds("address", "size", "reason", make=_Units(tuple(reasons)))
-    made = gather(spark, feeds, _FOLDERS, _largest, _LARGEST, partitions_for(rows_in(feeds)))
+    feeds += strange.feeds("address", "size", "reason", make=_UnitRows(tuple(reasons)))
+    made = gather(spark, feeds, _FOLDERS, _top_of, _ROWS, partitions_for(rows_in(feeds)))
     rows = run_on_rows(made, lambda batches: (row for batch in batches for row in batch.to_pylist())) if feeds else []
     rows = sorted(rows, key=lambda row: (-row["bytes"], row["prefix"]))
-    expired_folders, kept_units = (
+    expired_folders, strange_units = (
         tuple(Folder(row["prefix"], row["objects"], row["bytes"]) for row in rows if row["kind"] == kind)[:PREFIXES]
-        for kind in (_EXPIRED, _KEPT)
+        for kind in (_EXPIRED, _STRANGE)
     )
-    return expired_folders, kept_units
+    return expired_folders, strange_units
 
 
 def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return _found(_EXPIRED, pc.replace_substring_regex(rows["address"], "[^/]*$", ""), rows["size"])
+    return _rows_of(_EXPIRED, pc.replace_substring_regex(rows["address"], "[^/]*$", ""), rows["size"])
 
 
 @dataclass(frozen=True)
-class _Units:
-    """The units of what is kept for some reasons."""
+class _UnitRows:
+    """The units of objects that are kept for one of `reasons`, with their objects and bytes."""
 
     reasons: tuple[str, ...]
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
         rows = rows.filter(pc.is_in(rows["reason"], pa.array(self.reasons, pa.string())))
-        return _found(_KEPT, unit_of(rows["address"]), rows["size"])
+        return _rows_of(_STRANGE, unit_of(rows["address"]), rows["size"])
 
 
-def _found(kind: int, prefixes: pa.Array, sizes: pa.Array) -> Mapping[str, Any]:
+def _rows_of(kind: int, prefixes: pa.Array, sizes: pa.Array) -> Mapping[str, Any]:
     columns = {"kind": pa.repeat(pa.scalar(kind, pa.int8()), len(sizes)), "prefix": prefixes}
     found = _summed(pa.table({**columns, "objects": pa.repeat(1, len(sizes)), "bytes": sizes}))
     return {name: found[name].combine_chunks() for name in found.column_names} | {"hash": hash_strings(found["prefix"])}
 
 
-def _largest(rows: pa.Table) -> Iterator[pa.Table]:
+def _top_of(rows: pa.Table) -> Iterator[pa.Table]:
     found = _summed(rows).sort_by([("bytes", "descending"), ("prefix", "ascending")])
-    for kind in (_EXPIRED, _KEPT):
+    for kind in (_EXPIRED, _STRANGE):
         yield found.filter(pc.equal(found["kind"], kind)).slice(0, PREFIXES)
 
 

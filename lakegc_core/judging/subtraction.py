@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ABSENT = "absent"
 _ADDRESS = pa.schema([OBJECTS_SCHEMA.field("address")])
-_NAMED = pa.schema([_ADDRESS.field("address"), pa.field("size", pa.int64())])  # of staged entries nobody tells it
+_NAMED = pa.schema([_ADDRESS.field("address"), pa.field("size", pa.int64())])  # null for staged: the dump lacks it
 _LIES = "lies"
 
 
@@ -47,7 +47,7 @@ class Unreferenced:
     - `objects`: what no retained commit refers to (OBJECTS_SCHEMA)
     - `missing`: addresses of live objects that do not lie there; None where there are none
     - `holding`: gives address and range_id of entries, for any that are missing
-    - `learnt`: objects that turned out to lie in units that were taken over (OBJECTS_SCHEMA)
+    - `learnt`: objects in carried units that no listing had, and that the store has (OBJECTS_SCHEMA)
     - `misstated`: entries that no mark below has read (MISSTATED_SCHEMA)
     """
 
@@ -59,8 +59,8 @@ class Unreferenced:
 
 
 def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_from: float) -> Unreferenced:
-    """All that the mark listed, without all that it read. What was named since `listed_from` (unix seconds) is not
-    missing where it does not lie there, but new."""
+    """All that the mark listed, without all that it read. `listed_from`: when its listing began, unix seconds. An
+    address that was given out later need not be in the listing, so it does not count as missing."""
     index = own.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX)
     entries = own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA)
     if index.rows != entries.rows:
@@ -83,7 +83,7 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_fr
 def _named(
     spark: SparkSession, context: MarkContext, listed: Dataset, entries: Dataset, staged: Dataset, listed_from: float
 ) -> dict[str, Dataset]:
-    """Objects that are referred to and do not lie there (ABSENT), or that have another size (MISSTATED)."""
+    """Addresses that entries name: those that were not listed (ABSENT), and those of another size (MISSTATED)."""
     feeds = [*entries.feeds("address", "exact", "size", make=_exact), *staged.feeds("address", "exact", make=_exact)]
     if not feeds:
         return {ABSENT: Dataset(_ADDRESS), MISSTATED: Dataset(MISSTATED_SCHEMA)}
@@ -96,7 +96,7 @@ def _named(
 
 
 def _exact(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    """Only the likely reading of an address has to lie there."""
+    """Only the likely reading of an address must exist."""
     return columns_of(rows.filter(rows["exact"]))
 
 
@@ -108,9 +108,10 @@ def _with_size(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _split_named(listed_from: float, table: pa.Table) -> dict[str, pa.Table]:
-    """Tells what is missing from what has another size. A name that does not say when it was given out counts as old.
+    """Divide addresses into missing ones (ABSENT) and those with another size (MISSTATED).
 
-    What was uploaded since the listing has a size that nobody has compared: no optimized mark does it later.
+    A name that does not tell the time when it was given out counts as old. A name that is new, up to RELIST before the
+    listing, is MISSTATED even if it was not listed: no later optimized mark compares its size.
     """
     named, lies = xid_times(table["address"].combine_chunks()), table[_LIES]
     old, fresh = pa.array(~(named >= listed_from)), pa.array(named >= listed_from - RELIST.total_seconds())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STRANGE = (Reason.FOREIGN, Reason.UNKNOWN)
-"""Why objects are kept that are not lakeFS's."""
+"""Reasons that keep objects which are not lakeFS's."""
 
 
 @dataclass(frozen=True)

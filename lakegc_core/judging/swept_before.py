@@ -1,8 +1,8 @@
 """Missing objects that a sweep had deleted when nothing referred to them: old commits count again now.
 
 A rule that is made longer brings such commits back, and so does a deleted branch whose rule was shorter than the
-default one. The ledger tells it: only what a journal last calls deleted or already gone is excused. Nothing excuses
-what a sweep lost, what a sweep only planned, and what another collector deleted.
+default one. Such an object does not fail the guard on missing objects: its last event in the ledger must be `deleted`
+or `already_gone`. Objects that a sweep lost or only planned, and those that other collectors deleted, stay missing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SWEPT = "swept"
-"""Column: the last that is known of the object is that a sweep deleted it."""
+"""Column: true if the last that is known of the object is that it was swept."""
 _NAMED = "named_missing"
 
 
-def told_apart(spark: SparkSession, context: MarkContext, missing: DataFrame) -> DataFrame:
+def with_swept(spark: SparkSession, context: MarkContext, missing: DataFrame) -> DataFrame:
     """The missing objects (column address), with the column SWEPT."""
     from pyspark.sql import functions as F
 

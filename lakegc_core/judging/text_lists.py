@@ -1,4 +1,4 @@
-"""The expired addresses as plain text, one a line: what the documented rclone recipes read."""
+"""The expired addresses as plain text, one a line, for the documented rclone recipes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TEXT_FOLDER = "deleted.text"
-"""Where the documented rclone recipes find one address a line."""
+"""The folder of a mark in which the documented rclone recipes find one address a line."""
 
 
 def write_text(spark: SparkSession, context: MarkContext, expired: Dataset) -> tuple[str, ...]:
     """Write the addresses of garbage into files of the mark's folder `deleted.text`. Returns their names."""
     work = _TextLists(context.workspace, f"{context.mark.folder}/{TEXT_FOLDER}")
-    # People take the folder as a whole, and an attempt that was broken off may have named what is staged by now.
+    # Files of an attempt that broke off must go: people take the folder as a whole, and an object that such a file
+    # lists may have been staged since.
     remove_leftovers(context.workspace, work.target)
     parts = [Dataset(expired.schema, (source,)) for source in expired.sources]
     return tuple(sorted(each["list"] for each in run_tasks(spark, parts, work.write)))

@@ -192,7 +192,7 @@ class ListedPath(_Answer):
 
 @dataclass(frozen=True)
 class Pagination(_Answer):
-    """What lakeFS says of one page: how many elements it holds, and where the next one begins."""
+    """lakeFS's account of one page: the number of its elements, and the place where the next one begins."""
 
     has_more: bool
     results: int

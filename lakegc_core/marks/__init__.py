@@ -1,1 +1,1 @@
-"""What marks leave for marks: who else has made some, and which of them counts."""
+"""The marks of a repository: their artifacts and records, which of them counts, and who else makes some."""

@@ -28,25 +28,25 @@ FORMAT = 4
 """Version of the artifacts. A mark of another format is neither resumed nor swept."""
 
 HOME = "_lakefs/retention/gc/lakegc"
-"""Where artifacts lie below the storage namespace (or below the workspace, when one is set)."""
+"""The folder of artifacts below the storage namespace (or below the workspace, when one is set)."""
 
 RESTORES = "restores"
-"""Where a mark keeps what was brought back from its backup, a folder each time."""
+"""The folder of a mark for restores from its backup, with a folder for each."""
 
 STAMP = "%Y%m%dT%H%M%S%f"
-"""How the names of such folders tell the time, UTC."""
+"""The form of the time in the names of such folders, UTC."""
 
 RETIRED = "retired"
-"""Where a home keeps what stays of marks whose artifacts are gone, a record each."""
+"""The folder of a home for the records that stay of retired marks, one each."""
 
 AUTO, INCREMENTAL, CLEAN = MODES = ("auto", "incremental", "clean")
-"""How a mark reads: all anew (clean), or what may have changed since the mark before (incremental), if it can rest on
-that one; `auto`: incremental until it is time for a clean one."""
+"""The ways in which a mark reads: all anew (clean), or only what may have changed since the mark before (incremental),
+if it can rest on that one; `auto`: incremental until it is time for a clean one."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a mark was begun with. Times are unix seconds, durations seconds; written once, never changed."""
+    """The settings that a mark was begun with, written once. Times are unix seconds, durations seconds."""
 
     repository: str
     mark_id: str
@@ -74,7 +74,7 @@ class Header:
         return digest(asdict(self))
 
     def choices(self) -> dict[str, Any]:
-        """What the operator chose: a mark is resumed only with the same choices."""
+        """The operator's choices: a mark is resumed only with the same ones."""
         return {
             "min_age": self.min_age,
             "safety": self.safety,
@@ -115,7 +115,7 @@ class Manifest:
 
 
 def facts_of(manifests: Mapping[str, Manifest], kind: type[F]) -> F:
-    """What a stage found, from the manifests of a mark."""
+    """The facts of a stage, from the manifests of a mark."""
     return read_facts(kind, manifests[kind.stage].facts)
 
 
@@ -187,7 +187,7 @@ class MarkArtifacts:
             )
 
     def retired(self) -> dict[str, Any] | None:
-        """What stays of a mark that was retired (see `retire`); None if this one was not."""
+        """The record that stays of a retired mark (see `retire`); None if this one was not retired."""
         record = self._read(self.retired_key)
         if record is None:
             return None
@@ -196,7 +196,7 @@ class MarkArtifacts:
 
     @property
     def retired_key(self) -> str:
-        """Where the record lies that stays of a retired mark."""
+        """The key of the record that stays of a retired mark."""
         return f"{self.home}/{RETIRED}/{self.mark_id}.json"
 
     def manifest(self, stage: str) -> Manifest | None:
@@ -229,7 +229,7 @@ class MarkArtifacts:
         return manifest
 
     def out(self, stage: str) -> DatasetFolder:
-        """Where a stage puts its datasets down."""
+        """The folder of a stage's datasets."""
         return DatasetFolder(self.config, self.stage_folder(stage), self.mark_id)
 
     def dataset(self, stage: str, schema: pa.Schema, name: str = "", *, may_lack: bool = False) -> Dataset:
@@ -248,7 +248,7 @@ class MarkArtifacts:
         return self.out(manifest.stage).dataset(name, parts, schema)
 
     def facts(self, kind: type[F]) -> F:
-        """What a finished stage found; MarkError when it is not finished."""
+        """The facts of a finished stage; MarkError if it is not finished."""
         return read_facts(kind, self.require(kind.stage).facts)
 
     def chain(self) -> dict[str, Manifest]:

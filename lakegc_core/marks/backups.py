@@ -1,4 +1,4 @@
-"""What a backup leaves for marks, sweeps and restores to read: where it lies, and whether it is whole."""
+"""The records of backups, for marks, sweeps and restores: where a backup lies, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COPIED, ALREADY_THERE = SAVED = ("copied", "already_there")
 
 
 def backup_facts(context: MarkContext) -> BackupFacts | None:
-    """What a guard needs to know of the mark's backup; None where there is none.
+    """The facts of the mark's backup, for the guard; None if there is none.
 
     The manifest at the place is read again, so that a backup that was moved or belongs to another mark shows.
     """

@@ -1,4 +1,4 @@
-"""Which marks there are of a repository: lakegc's own, and those that lakeFS's tools left in the namespace."""
+"""Lists the marks of a repository: lakegc's own, and those that lakeFS's tools left in the namespace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOLDERS = {
     "uncommitted": f"{GC}/uncommitted/{{}}/deleted/",
     "reports": f"{GC}/reports/{{}}/",
 }
-"""Where lakeFS's own collectors leave the addresses of a mark, by the prefix that names them on the command line."""
+"""The folders of addresses that lakeFS's own collectors leave, by the prefix that names them on the command line."""
 
 _PREFIXES = {kind: folder.partition("{}")[0].rpartition("/")[0] + "/" for kind, folder in FOLDERS.items()}
 

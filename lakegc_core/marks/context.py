@@ -1,4 +1,4 @@
-"""What a stage is given: the repository, its server, its stores, and the mark being made or swept.
+"""The context of a stage: the repository, its server, its stores, and the mark being made or swept.
 
 Opening a mark (asking the server who it is, where its namespace lies, and which limits hold) belongs here; what is
 done with it belongs to the stages.
@@ -122,7 +122,7 @@ def open_repository(
 
 
 def _outputs(data: StoreConfig) -> StoreConfig:
-    """Where the server writes what it prepares: it takes the slashes off both ends of the namespace's path."""
+    """The place of the files that the server prepares: it takes the slashes off both ends of the namespace's path."""
     written: str = getattr(data, "prefix", "")
     inner = written.strip("/")
     shared: Any = data
@@ -137,7 +137,7 @@ def workspace_at(uri: str, settings: Settings) -> StoreConfig:
 
 
 def _other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]]:
-    """Where the namespaces of all other repositories lie, as far as they lie in stores of a kind that lakegc knows."""
+    """The places of all other repositories' namespaces, as far as they are in stores of a kind that lakegc knows."""
     namespace, folder = context.namespace, ""
     if isinstance(context.data, LocalConfig):  # all of one server lie below its folder
         folder = context.data.path.removesuffix(namespace.path)
@@ -216,7 +216,7 @@ def begin_mark(
 
 @dataclass(frozen=True)
 class _Choices:
-    """What a mark is begun with: its options, and the policy where they are left out."""
+    """The settings that a mark is begun with: its options, and the policy where they are left out."""
 
     min_age: timedelta
     grace_period: timedelta
@@ -267,7 +267,7 @@ def _check_choices(repository: Repository, rules: str, mode: str) -> None:
 
 
 def is_bare(client: LakeFSClient, repository: str) -> bool:
-    """Whether a repository has no branch at all: it was created bare, for a dump to be restored into it."""
+    """True if a repository has no branch at all: it was created bare, for a dump to be restored into it."""
     return next(client.branches(repository), None) is None
 
 
@@ -310,7 +310,7 @@ def _with_header(context: RepositoryContext, header: Header) -> MarkContext:
 
 
 def block_prefix(client: LakeFSClient, repository: str) -> str:
-    """Where the server keeps ranges and metaranges, relative to the namespace: `committed.block_storage_prefix`."""
+    """The folder of ranges and metaranges, relative to the namespace: `committed.block_storage_prefix`."""
     location = client.metarange_location(repository, _ANY_METARANGE)
     prefix, separator, identifier = location.rpartition("/")
     if not separator or identifier != _ANY_METARANGE or not prefix or prefix.startswith("/") or "://" in prefix:

@@ -14,7 +14,7 @@ LATEST = "latest"
 
 
 def is_mark_id(name: str) -> bool:
-    """Whether a mark can have this id. Anybody may leave other names among the marks."""
+    """True if a mark can have this id. Anybody may leave other names among the marks."""
     return bool(_MARK_ID.fullmatch(name)) and ".." not in name
 
 

@@ -1,7 +1,7 @@
-"""What an optimized mark rests on: a clean mark and the optimized ones since, newest first, each read only as sealed.
+"""The layers of an optimized mark: a clean mark and the optimized ones since, newest first, each read only as sealed.
 
 A mark rests on the one before it if nothing is odd about that one; anything odd makes it a clean one, which says so.
-Which marks those are is decided once, at the listing, and recorded there; what is taken over belongs to the stages.
+The layers are chosen once, at the listing, and recorded there; the stages decide what is carried.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Basis:
 
 
 def choose(context: MarkContext) -> Basis:
-    """What a mark that begins now may rest on."""
+    """The layers on which a mark that begins now may rest."""
     if context.header.mode == CLEAN:
         return Basis((), "asked for")
     before = findings_before(context)
@@ -89,12 +89,12 @@ def choose(context: MarkContext) -> Basis:
 
 
 def is_little(mark: MarkArtifacts) -> bool:
-    """Whether a sweep of a mark is little work. Only how Spark is started hangs on it."""
+    """True if a sweep of a mark is little work. Only how Spark is started hangs on it."""
     return mark.facts(ListingFacts).objects <= LITTLE
 
 
 def will_be_little(context: MarkContext) -> bool:
-    """Whether a mark that begins now will most likely be little work, as far as one look at the newest of the others
+    """True if a mark that begins now will most likely be little work, as far as one look at the newest of the others
     tells: it will rest on them, or the namespace holds little. Only how Spark is started hangs on it."""
     earlier = (each.mark for each in Shelf.of(context) if each.mark_id != context.header.mark_id)
     mark = next(earlier, None)
@@ -150,7 +150,7 @@ def _read_layers(beside: MarkArtifacts, seals: Seals) -> tuple[Layer, ...]:
 
 
 def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
-    """Why these layers cannot be rested on, in words; "" where they can."""
+    """The reason why a mark cannot rest on these layers, in words; "" if it can."""
     newest = layers[0]
     header = newest.mark.header()
     assert header is not None  # its chain was read

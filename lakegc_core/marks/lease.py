@@ -38,7 +38,7 @@ _TRIES = 2  # of taking a lease that the store refuses, though none lies there
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lease, as it stands in the store. Times are unix seconds."""
+    """The holder of a lease, as it stands in the store. Times are unix seconds."""
 
     owner: str
     verb: str
@@ -87,7 +87,7 @@ class Proof:
 
 
 def lost(why: str) -> RefusedError:
-    """What a collector says that may no longer go on."""
+    """The error of a collector that may no longer go on."""
     return RefusedError(
         f"The lease of this repository was lost ({why}), so that another collector may be at work. "
         f"What was done is on record; run the same command again. {see(Symptom.LEASE_LOST)}"

@@ -10,7 +10,7 @@ from lakegc_core.store.factory import mapping_for
 
 
 def local_folder(client: LakeFSClient, settings: Settings, name: str, namespace: Namespace) -> str | None:
-    """Where a `local://` namespace lies, learnt from what the server says of itself: the only place that knows."""
+    """The folder of a `local://` namespace, by what the server says of itself: nobody else knows."""
     mapping = mapping_for(namespace, settings)
     if mapping and mapping.root:
         return None

@@ -57,7 +57,7 @@ class Neighbour:
         return MarkArtifacts(self.config, mark_id, self.home)
 
     def owns(self, header: Header) -> bool:
-        """Whether a mark is of this repository as it is now, not of one that was re-created since."""
+        """True if a mark is of this repository as it is now, not of one that was re-created since."""
         place = (header.repository, header.storage_namespace, header.repository_created)
         return place == (self.name, self.namespace, self.created)
 
@@ -130,9 +130,9 @@ def sight(neighbour: Neighbour, before: float = math.inf) -> Sighting:
 def what_is_known(
     found: Sequence[Sighting], wanted: NeighbourSettings, now: float, addresses: int = 0
 ) -> NeighbourFacts:
-    """What the guard judges by: how many neighbours there are, and of which nothing, or too little, is known.
+    """The facts that the guard judges by: the number of neighbours, and those of which too little is known.
 
-    `addresses`: how many they refer to here, where that was read.
+    `addresses`: the number of addresses here to which they refer, if that was read.
     """
     told = [
         (each.name, why)
@@ -144,7 +144,7 @@ def what_is_known(
 
 
 def unread(error: Exception) -> str:
-    """Why the newest mark of a neighbour is no help."""
+    """The reason why the newest mark of a neighbour is no help."""
     return f"its newest mark does not read: {in_short(error)}"
 
 
@@ -155,7 +155,7 @@ def in_short(error: Exception) -> str:
 
 
 def _unknown(found: Sighting, wanted: NeighbourSettings, now: float) -> str:
-    """Why too little is known of a neighbour; "" where enough is."""
+    """The reason why too little is known of a neighbour; "" if enough is."""
     if found.problem:
         return found.problem
     if not found.mark_id:
@@ -188,7 +188,7 @@ def _at_root(config: StoreConfig, home: str) -> tuple[StoreConfig, str]:
 
 
 def _folder_beside(context: RepositoryContext, namespace: Namespace) -> str | None:
-    """Where a `local://` namespace lies, by where this repository's own does: below one folder of the server."""
+    """The folder of a `local://` namespace, by this repository's own: both lie below one folder of the server."""
     own = context.namespace
     if not (namespace.is_local and own.is_local and isinstance(context.data, LocalConfig)):
         return None
@@ -201,7 +201,7 @@ def _folder_beside(context: RepositoryContext, namespace: Namespace) -> str | No
 
 
 def sight_all(neighbours: Sequence[Neighbour]) -> dict[str, Sighting]:
-    """What is known of each. A store that does not answer is not waited for without end."""
+    """The sighting of each, by name. A store that does not answer is not waited for without end."""
     pool = ThreadPoolExecutor(_TOGETHER)
     try:
         waiting = {pool.submit(sight, each): each.name for each in neighbours}

@@ -1,4 +1,4 @@
-"""Which marks came before and after: what a mark is compared with, and whose findings it must know."""
+"""The marks before and after a mark: it is compared with one, and must know the findings of others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _is_comparable(header: Header, own: Header) -> bool:
 
 
 def series_of(header: Header) -> tuple[object, ...]:
-    """What two marks must have in common for the later one to go on from the earlier one's findings."""
+    """The values that two marks must share for the later one to go on from the earlier one's findings."""
     return (
         header.repository,
         header.repository_created,
@@ -43,8 +43,8 @@ def series_of(header: Header) -> tuple[object, ...]:
     )
 
 
-def read_at(mark: MarkArtifacts) -> float:
-    """When a mark began to read its commits, unix seconds: what it found is true of that moment."""
+def began_to_read_at(mark: MarkArtifacts) -> float:
+    """The time when a mark began to read its commits, unix seconds: its findings are true of that moment."""
     return mark.require(Stage.RETENTION_COMMITS).started_at
 
 
@@ -72,7 +72,7 @@ def findings_before(context: MarkContext) -> FindingsBefore:
     before = _previous(shelf, context.header)
     if before is None:
         return FindingsBefore(None, _why_first(shelf))
-    read = read_at(before)
+    read = began_to_read_at(before)
     for each in shelf:
         if each.mark_id in (before.mark_id, context.header.mark_id) or not _may_go_on(each, context.header):
             continue
@@ -91,7 +91,7 @@ def _may_go_on(each: Standing, own: Header) -> bool:
 
 
 def _why_first(shelf: Shelf) -> str:
-    """Why there is no mark to go on from: an upgrade, or damage, is said by name."""
+    """The reason why there is no mark to go on from: an upgrade, or damage, is said by name."""
     unread = next((each for each in shelf if each.error is not None), None)
     if unread is None:
         return "the first of its kind"
@@ -136,7 +136,7 @@ class LaterMarks:
 def later_marks(context: MarkContext) -> LaterMarks:
     """The marks that read after this one, also those that were begun before it and resumed. A mark that does not read,
     or whose clock was wrong, counts as one that did not finish, and asked lakeFS as long as it was written to."""
-    read = read_at(context.mark)
+    read = began_to_read_at(context.mark)
     later = [each for each in Shelf.of(context, context.level) if _is_other(each, context) and each.asked_until >= read]
     finished = [each for each in later if each.is_complete and each.fault is None]
     newest = max(finished, key=lambda each: each.asked_until, default=None)

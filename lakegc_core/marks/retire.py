@@ -24,7 +24,7 @@ from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import keep_records
-from lakegc_core.marks.previous import read_at, series_of
+from lakegc_core.marks.previous import began_to_read_at, series_of
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
 from lakegc_core.marks.sweeps import files_of, sweeps_of
@@ -57,7 +57,7 @@ class OldMark:
 
 @dataclass(frozen=True)
 class Retirement:
-    """What one call did, or would do. `retired` maps ids to their records, `kept` to the reasons."""
+    """The result of a call, or of a dry run. `retired` maps ids to their records, `kept` to the reasons."""
 
     repository: str
     retired: dict[str, Json]
@@ -89,7 +89,7 @@ def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool
 
 
 def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str, str]:
-    """Why each mark that must stay stays, by id; the others may be retired. Pure.
+    """The reasons of the marks that must stay, by id; the others may be retired. Pure.
 
     The newest complete mark of a series carries what is known of every object; one that read after it keeps findings
     from being carried; and the newest mark whose heads were all known is what a restored server is noticed by. A mark
@@ -133,7 +133,7 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str
 
 
 def list_retired(context: RepositoryContext) -> list[Json]:
-    """What was retired, newest id first: what each mark found, and what its sweeps freed."""
+    """The retired marks, newest id first, each with its findings and the bytes that its sweeps freed."""
     return [
         freed_by(record)
         for mark_id in retired_marks(context.workspace, context.home)
@@ -177,7 +177,7 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
 
 
 def _old_mark(each: Standing) -> OldMark:
-    """How a mark that was begun stands. One whose clock was wrong counts as one that does not read."""
+    """The state of a mark that was begun. One whose clock was wrong counts as one that does not read."""
     mark, header = each.mark, each.header
     if header is not None and each.fault is None:
         with suppress(MarkError):
@@ -185,7 +185,7 @@ def _old_mark(each: Standing) -> OldMark:
                 mark_id=mark.mark_id,
                 started_at=header.started_at,
                 asked_at=each.asked_until,
-                read_at=read_at(mark) if each.is_complete else None,
+                read_at=began_to_read_at(mark) if each.is_complete else None,
                 series=series_of(header),
                 storage_namespace=header.storage_namespace,
                 heads_known=mark.manifest(Stage.RETENTION_COMMITS) is not None
@@ -222,7 +222,7 @@ def _is_open(mark: MarkArtifacts) -> bool:
 
 
 def _is_to_be_closed(mark: MarkArtifacts) -> bool:
-    """Whether a sweep of it broke off, or has a report that does not read: a person is told to close it."""
+    """True if a sweep of it broke off, or has a report that does not read: a person is told to close it."""
     try:
         for number in sweeps_of(mark.store, mark.folder):
             sweep_of(mark, number)
@@ -232,7 +232,8 @@ def _is_to_be_closed(mark: MarkArtifacts) -> bool:
 
 
 def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:
-    """What is unfinished about the sweeps of a mark. `then`: what follows once a report that does not read is gone."""
+    """A sentence on an unfinished sweep of a mark; "" if there is none. `then`: the advice for a report that cannot be
+    read, once it is gone."""
     for number in sweeps_of(mark.store, mark.folder):
         names = files_of(mark.store, mark.folder, number)
         if "plan.json" in names and "report.json" not in names:

@@ -1,4 +1,4 @@
-"""What stays of a mark that was retired: a record of what it found, of its sweeps and of its restores."""
+"""The record that stays of a retired mark: of its findings, its sweeps and its restores."""
 
 from __future__ import annotations
 

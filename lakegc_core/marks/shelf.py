@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Standing:
-    """How one mark stands. A header or a manifest is read when it is first asked for, and no second time. `level`: by
+    """The state of one mark. A header or a manifest is read when it is first asked for, and no second time. `level`: by
     whose limits its clock is judged; None: it is not judged. An error of the store is raised."""
 
     mark: MarkArtifacts

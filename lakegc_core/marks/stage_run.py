@@ -1,4 +1,4 @@
-"""How any marking stage runs: once, after the one before it, and counting only when its manifest stands."""
+"""Runs a marking stage: once, after the one before it. The stage counts only once its manifest stands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StageOutput(Generic[F]):
-    """What a stage wrote and found: parts by dataset, and small facts for the guards and for people."""
+    """The output of a stage: parts by dataset, and small facts for the guards and for people."""
 
     datasets: Mapping[str, Sequence[Part]]
     facts: F

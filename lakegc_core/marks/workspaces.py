@@ -1,7 +1,7 @@
-"""Where a workspace must not lie: in the data of a repository, whose collector would list lakegc's own artifacts.
+"""Refuses places of workspaces in the data of a repository, whose collector would list lakegc's own artifacts.
 
-What lies below `data/` and is referred to by nothing is garbage to a collector, lakegc's or another; the rest would
-turn up in listings. Nothing is asked here.
+Objects below `data/` to which nothing refers are garbage to a collector, lakegc's or another; others would turn up in
+listings. Nothing is asked here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check_workspace(
 
 
 def _in_data(place: str, namespace: str) -> bool:
-    """Whether a place lies in a namespace, and not below its metadata."""
+    """True if a place lies in a namespace, and not below its metadata."""
     return place.startswith(namespace) and not place.startswith(f"{namespace}{_METADATA}/")
 
 

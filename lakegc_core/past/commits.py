@@ -1,7 +1,7 @@
 """Chooses the old commits to read for the paths of garbage, and says what became of the objects that they showed.
 
-Of commits that are not retained, those whose metaranges were not read before, newest first. A branch that an earlier
-mark saw and that is gone is remembered: it is named as the cause of what goes with it.
+It chooses commits that are not retained and whose metaranges no mark has read for paths, the newest first. It remembers
+branches that earlier marks saw and that are gone: they are the cause of garbage.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MOST_LOST = 10_000  # branches that are remembered, the newest; no sum depends 
 @dataclass(frozen=True, kw_only=True)
 class PastWalk(KnowingWalk):
     """Chooses the commits to read, in parts of PASTS_SCHEMA, and remembers branches, in parts of LOST_SCHEMA; runs as
-    one task on an executor. Yields `unread`: how many metaranges are left for later marks.
+    one task on an executor. Yields `unread`: the number of metaranges that are left for later marks.
 
     `out`: where the parts are written. `looked`: ids that earlier marks have read; `lost`: branches that they knew to
     be gone; `former`: refs as they saw them. `most`: metaranges to read.
@@ -84,7 +84,7 @@ class PastWalk(KnowingWalk):
         return others.difference(column_at(self.place.commits, "metarange_id"), column_at(self.looked, "id"), {""})
 
     def _branch_of(self, known: Known) -> dict[int, Json]:
-        """For each commit of the history of a branch that is gone that branch; of several the one that went last."""
+        """The deleted branch of each commit in its history, by row; of several branches the one that went last."""
         row_of = {commit_id: row for row, commit_id in enumerate(known.graph.commit_ids)}
         found: dict[int, Json] = {}
         for lost in self._lost():

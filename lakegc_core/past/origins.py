@@ -1,4 +1,4 @@
-"""The past of what nothing refers to: the last path and commit that showed it, and what became of it then.
+"""The past of unreferenced objects: the last path and commit that showed each, and what became of it then.
 
 Results of earlier marks are carried on, and no range is read for paths twice. It is for people, and decides nothing.
 """
@@ -61,8 +61,7 @@ class Origins:
 
 
 def find_origins(spark: SparkSession, context: MarkContext, own: Layer, garbage: Dataset, kept: Dataset) -> Origins:
-    """Find the past of objects. `garbage`: those that are expired; `kept`: those that something else than commits
-    keeps."""
+    """Find the past of objects. `garbage`: the expired ones; `kept`: other unreferenced ones, which a reason keeps."""
     if not context.policy.origins:
         return Origins()
     try:
@@ -78,10 +77,10 @@ def _found(search: _Search, own: Layer, garbage: Dataset, kept: Dataset) -> Orig
     results = walk_until_known(partial(run_tasks, search.spark), search.context, search.walk())
     walked = parts_of(results, [LOST_BRANCHES, PASTS])
     pasts = search.out.dataset(PASTS, walked[PASTS], PASTS_SCHEMA)
-    ranges, until = search.choose(own, pasts)
+    ranges, complete_after = search.choose(own, pasts)
     found = search.origins(ranges, garbage + kept)
-    left = sum(result.get("unread", 0) for result in results) + (until is not None)
-    noted = search.note(pasts, ranges, until, whole=not rests_on(search.context.mark))
+    left = sum(result.get("unread", 0) for result in results) + (complete_after is not None)
+    noted = search.note(pasts, ranges, complete_after, whole=not rests_on(search.context.mark))
     parts = {ORIGINS: found.parts, LOOKED: noted.parts, LOST_BRANCHES: walked[LOST_BRANCHES]}
     return Origins(search.facts(found, garbage, left), parts)
 
@@ -132,7 +131,8 @@ class _Search:
         """Begin a search with what these marks found: a complete one and those that it rests on, newest first."""
         # A mark notes what it has read itself, and a clean one all that was read before.
         looked = (_of(mark, LOOKED, LOOKED_SCHEMA) for mark in marks)
-        ends = {mark.mark_id: mark for mark in (*marks[:1], *marks[-1:])}.values()  # the last one and the clean one
+        # Of the newest mark and of the clean mark at the bottom: a branch that neither saw is not remembered.
+        ends = {mark.mark_id: mark for mark in (*marks[:1], *marks[-1:])}.values()
         refs = (mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS) for mark in ends)
         return cls(
             spark,
@@ -145,7 +145,7 @@ class _Search:
 
     @property
     def out(self) -> DatasetFolder:
-        """The folder in which the results are put down."""
+        """The folder of the results."""
         return self.context.mark.out(Stage.EXPIRED_ADDRESSES)
 
     def walk(self) -> PastWalk:
@@ -160,8 +160,8 @@ class _Search:
         )
 
     def choose(self, own: Layer, pasts: Dataset) -> tuple[Dataset, int | None]:
-        """The ranges to read, each with the newest of these commits that has it, and until which moment all are; None
-        where that is all of them."""
+        """The ranges to read, each with the newest of these commits that has it; and the time after which all commits
+        are covered (microseconds), None if all are."""
         if not pasts.rows:
             return Dataset(CHOSEN_RANGES_SCHEMA), None
         from pyspark.sql import functions as F
@@ -181,12 +181,12 @@ class _Search:
         )
         budget = Budget(self.out, self.context.settings.scale.origin_entries or MOST_ENTRIES)
         results = run_on_rows(new.repartition(1), budget)
-        until = next((result["until"] for result in results if "until" in result), None)
+        complete_after = next((result["complete_after"] for result in results if "complete_after" in result), None)
         parts = parts_of(results, [CHOSEN_RANGES])[CHOSEN_RANGES]
-        return self.out.dataset(CHOSEN_RANGES, parts, CHOSEN_RANGES_SCHEMA), until
+        return self.out.dataset(CHOSEN_RANGES, parts, CHOSEN_RANGES_SCHEMA), complete_after
 
     def origins(self, ranges: Dataset, objects: Dataset) -> Dataset:
-        """Write where these objects were last shown: what these ranges say, and what marks before found."""
+        """Write the last path of each of these objects, by these ranges and by what earlier marks found."""
         from pyspark.sql import functions as F
 
         if not objects.rows or not (ranges.rows or self.known.rows):
@@ -206,14 +206,14 @@ class _Search:
         )
         return self.out.put(ORIGINS, every, ORIGINS_SCHEMA)
 
-    def note(self, pasts: Dataset, ranges: Dataset, until: int | None, *, whole: bool) -> Dataset:
-        """Write which metaranges and ranges this mark has read: no other reads them again. `whole`: and those that
-        were read before, for a mark that rests on no other."""
+    def note(self, pasts: Dataset, ranges: Dataset, complete_after: int | None, *, whole: bool) -> Dataset:
+        """Write the ids of the metaranges and ranges that this mark has read: no other mark reads them again. `whole`:
+        also of those that were read before, for a mark that rests on no other."""
         former = whole and self.looked.rows
         if not (pasts.rows or former):
             return Dataset(LOOKED_SCHEMA)
         metaranges = pasts.frame(self.spark)
-        done = metaranges if until is None else metaranges.where(metaranges["moment"] > until)
+        done = metaranges if complete_after is None else metaranges.where(metaranges["moment"] > complete_after)
         read = done.selectExpr("metarange_id AS id").union(ranges.frame(self.spark, "range_id"))
         return self.out.put(LOOKED, read.union(self.looked.frame(self.spark)) if former else read, LOOKED_SCHEMA)
 
@@ -235,7 +235,7 @@ class _Search:
         from pyspark.sql import functions as F
 
         def group(kind: int, **keys: Any) -> Any:
-            own = {
+            columns = {
                 "kind": F.lit(kind),
                 "cause": F.lit(""),
                 "branch": F.lit(""),
@@ -244,7 +244,7 @@ class _Search:
             }
             shape = {"kind": "int", "gone": "long"}
             return F.struct(
-                *(value.cast(shape.get(name, "string")).alias(name) for name, value in (own | keys).items())
+                *(value.cast(shape.get(name, "string")).alias(name) for name, value in (columns | keys).items())
             )
 
         folder = F.regexp_extract("path", FOLDERS.replace("?P<", "?<"), 0)
@@ -253,8 +253,8 @@ class _Search:
             group(_FOLDER, folder=folder),
             group(_ALL),
         )
-        own = garbage.frame(self.spark, "address", "size").join(many(found.frame(self.spark)), "address")
-        grouped = own.select("size", F.explode(groups).alias("group")).groupBy("group")
+        sized = garbage.frame(self.spark, "address", "size").join(many(found.frame(self.spark)), "address")
+        grouped = sized.select("size", F.explode(groups).alias("group")).groupBy("group")
         sums = grouped.agg(F.count("size").alias("objects"), F.sum("size").alias("bytes"))
         place = F.row_number().over(Window.partitionBy("group.kind").orderBy(F.desc("bytes"), "group"))
         with clear_errors():

@@ -1,6 +1,6 @@
-"""Reads ranges of commits that are not retained: the paths under which what nothing refers to was last shown.
+"""Reads ranges of commits that are not retained: the paths at which unreferenced objects were last shown.
 
-Nothing is decided by what stands in them. So a file that is gone or damaged is passed over and counted.
+Nothing is decided by their contents, so a file that is gone or damaged is passed over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakegc_core.tables.parts import PartWriter, part_results
 
 CHOSEN_RANGES = "ranges"
 ORIGINS = "origins"
-"""Dataset: where what nothing refers to was last shown."""
+"""Dataset: the paths and commits that last showed unreferenced objects."""
 LOOKED = "looked_through"
 """Dataset: ids of metaranges and ranges that were read for paths; none is read twice."""
 
@@ -52,18 +52,18 @@ class OldRanges:
             for past in batch.to_pylist():
                 for found in self._metarange(past["metarange_id"]):
                     rows = found.filter(pc.not_equal(found["range_id"], ""))
-                    own = {name: pa.repeat(pa.scalar(past[name], field.type), len(rows)) for name, field in _fields()}
-                    table = pa.table({"range_id": rows["range_id"], "count": rows["count"], **own})
+                    columns = {name: pa.repeat(pa.scalar(past[name], each.type), len(rows)) for name, each in _fields()}
+                    table = pa.table({"range_id": rows["range_id"], "count": rows["count"], **columns})
                     yield from table.cast(CHOSEN_RANGES_SCHEMA).to_batches()
 
     def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The entries of ranges (CHOSEN_RANGES_SCHEMA) that can be read: ORIGINS_SCHEMA."""
         for batch in batches:
-            told = {each["range_id"]: each for each in batch.to_pylist()}
-            for range_id, rows in entries_of(self.work, list(told)):
-                each = told[range_id]
-                own = {name: pa.repeat(pa.scalar(each[name], field.type), len(rows)) for name, field in _fields()}
-                table = pa.table({"address": rows["address"], "path": rows["path"], **own})
+            chosen = {each["range_id"]: each for each in batch.to_pylist()}
+            for range_id, rows in entries_of(self.work, list(chosen)):
+                past = chosen[range_id]
+                columns = {name: pa.repeat(pa.scalar(past[name], each.type), len(rows)) for name, each in _fields()}
+                table = pa.table({"address": rows["address"], "path": rows["path"], **columns})
                 yield from table.cast(ORIGINS_SCHEMA).to_batches()
 
     def _metarange(self, metarange_id: str) -> Iterator[pa.Table]:
@@ -114,8 +114,8 @@ def _fields() -> Iterator[tuple[str, pa.Field]]:
 class Budget:
     """Takes the newest ranges, as many as a mark may read; runs in one task.
 
-    Yields parts of CHOSEN_RANGES_SCHEMA, and `until` (microseconds): of all commits that are newer every range is
-    taken; None where all are. `out`: where the parts are written. `entries`: how many a mark may read.
+    Yields parts of CHOSEN_RANGES_SCHEMA, and `complete_after` (microseconds): all ranges of newer commits are taken;
+    None if all ranges are. `out`: the folder of the parts. `entries`: the number that a mark may read.
     """
 
     out: DatasetFolder
@@ -132,4 +132,4 @@ class Budget:
             writer.write(each)
         yield from part_results(CHOSEN_RANGES, writer.close())
         left = len(table) - len(taken)
-        yield {"until": table["moment"][len(taken)].as_py() if left else None}
+        yield {"complete_after": table["moment"][len(taken)].as_py() if left else None}

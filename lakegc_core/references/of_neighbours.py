@@ -1,8 +1,8 @@
 """References of other repositories of the same lakeFS to this namespace, as their newest complete marks noted them.
 
 Each mark notes the addresses outside of its own namespace that its entries have (`elsewhere`). Here they become keys of
-this namespace, in parts, by tasks. The facts tell of a neighbour's mark that does not read; the one before it is read
-then.
+this namespace, in parts, by tasks. If a neighbour's mark cannot be read, the facts say so, and the mark before it is
+read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.marks.neighbours import Neighbour, Sighting, neighbours_of, sight, sightings, unread, what_is_known
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import NeighbourFacts
-from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
 from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, by_reading, reading_keys
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = "neighbours"
 KEYS_SCHEMA = pa.schema([pa.field("address", pa.string(), nullable=False)])  # relative to this namespace
-_MARKS = 3  # of a neighbour that are tried, one after the other
-_FULL = 2
+_MARKS = 3  # at most so many marks of a neighbour are tried
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,9 @@ class NeighbourReferences:
 
 
 def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolder) -> NeighbourReferences:
-    """Read what the newest complete mark of each neighbour notes, and put it down.
+    """Read the addresses that the newest complete mark of each neighbour notes, and write their keys.
 
-    ServerError if lakeFS does not list its repositories; nothing that lies with a neighbour is an error.
+    ServerError if lakeFS does not list its repositories. A mark of a neighbour that cannot be read is a fact, no error.
     """
     neighbours = {each.name: each for each in neighbours_of(context)}
     seen = {each.name: each for each in sightings(spark, list(neighbours.values()))}
@@ -74,11 +73,15 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of what a neighbour noted. `held`: the ranges that count, None: all of it does. `newest`: its mark."""
+    """A part of a neighbour's dataset ELSEWHERE.
+
+    `counted`: keys of the ranges that count; None if all rows count. `newest`: the id of the neighbour's mark that is
+    read, which may rest on others.
+    """
 
     name: str
     source: Source
-    held: Wanted | None
+    counted: Wanted | None
     newest: str
 
 
@@ -104,11 +107,11 @@ def _read(
 
 def _pieces(namespace: Namespace, neighbour: Neighbour, layers: Sequence[Layer]) -> Iterator[_Piece]:
     newest = layers[0]
-    counted = newest.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES)
-    held = counted.keys("range_id", "read_in", by=by_reading)
+    ranges = newest.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES)
+    counted = ranges.keys("range_id", "read_in", by=by_reading)
     noted = of_all(layers, Stage.COMMITTED_ADDRESSES, ELSEWHERE_SCHEMA, ELSEWHERE)
     always = newest.dataset(Stage.UNCOMMITTED_ADDRESSES, ELSEWHERE_SCHEMA, ELSEWHERE)
-    for wanted, dataset in ((held, noted), (None, always)):
+    for wanted, dataset in ((counted, noted), (None, always)):
         for source in dataset.sources:
             if may_refer(namespace, authorities([source.part])):
                 yield _Piece(neighbour.name, source, wanted, newest.mark_id)
@@ -116,7 +119,7 @@ def _pieces(namespace: Namespace, neighbour: Neighbour, layers: Sequence[Layer])
 
 @dataclass(frozen=True)
 class _NeighbourReader:
-    """Reads what neighbours noted, and writes the keys here that it names."""
+    """Reads the addresses that neighbours noted, and writes the keys of this namespace among them."""
 
     namespace: Namespace
     artifacts: StoreConfig
@@ -138,13 +141,14 @@ class _NeighbourReader:
         source = piece.source
         for rows in read_part(source.config, source.folder, source.part, ["range_id", "address"]):
             here = rows.filter(self.namespace.may_hold(rows["address"]))
-            if here.num_rows and piece.held is not None:
+            if here.num_rows and piece.counted is not None:
                 counts = np.zeros(here.num_rows, bool)
                 marks = pa.repeat(source.layer, here.num_rows)
-                counts[filter_of(piece.held).rows(reading_keys(here["range_id"], marks))] = True
+                counts[filter_of(piece.counted).rows(reading_keys(here["range_id"], marks))] = True
+                # Entries that holds by path keep have no range: each mark notes them anew, so only the newest counts.
                 if source.layer == piece.newest:
                     counts |= pc.equal(here["range_id"], "").to_numpy(zero_copy_only=False)
                 here = here.filter(pa.array(counts))
-            types = pa.repeat(pa.scalar(_FULL, pa.int8()), here.num_rows)
+            types = pa.repeat(pa.scalar(ADDRESS_FULL, pa.int8()), here.num_rows)
             keys = self.namespace.protected_keys(here["address"], types)["address"]
             yield from pa.table({"address": keys.unique()}, schema=KEYS_SCHEMA).to_batches()

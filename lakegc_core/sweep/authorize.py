@@ -1,6 +1,6 @@
 """Judges if a mark may be swept, and from when: the guards over it, evaluated now, and the times that have to pass.
 
-Nothing is looked at anew here and nothing is deleted; what counts of mark and lakegc.yaml is in `what_counts`.
+Nothing is read anew here and nothing is deleted; `what_counts` merges the settings of mark and lakegc.yaml.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def judge(
 ) -> list[Verdict]:
     """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's.
 
-    `sample`: what reading some paths has shown, when it was tried. `skew`: seconds by which the store's clock is ahead
-    now, when it was asked. `neighbours`: what is known of other repositories now, when it was asked.
+    `sample`: of paths that were read; None if none were. `skew`: seconds by which the store's clock is ahead now; None
+    if it was not asked. `neighbours`: what is known of other repositories now; None if nobody asked.
     """
     evidence = Evidence(
         header=context.header,
@@ -50,22 +50,22 @@ def judge(
 
 
 def listed_long_enough_at(context: MarkContext) -> float:
-    """Unix seconds from which a look may confirm anything at all: uploads of the time of the listing are staged."""
+    """The earliest time of a look, unix seconds: uploads that were under way at the listing are staged by then."""
     delay = effective_level(context).look_delay
     return context.mark.require("namespace_listing").finished_at + delay.total_seconds()
 
 
 def confirmed_at(context: MarkContext) -> float:
-    """Unix seconds from which a look may confirm this mark's newest findings."""
+    """The earliest time at which a look can confirm this mark's newest findings, unix seconds."""
     found = context.mark.facts(ExpiredFacts).asked_at or context.mark.require("retention_commits").finished_at
     return max(listed_long_enough_at(context), found + effective_level(context).gap.total_seconds())
 
 
 def ready_at(context: MarkContext) -> float:
-    """Unix seconds from which a sweep of this mark can delete anything at all."""
+    """The earliest time at which a sweep of this mark can delete anything, unix seconds."""
     expired = context.mark.facts(ExpiredFacts)
-    some = expired.confirmed.objects or not expired.expired.objects
-    return listed_long_enough_at(context) if some else confirmed_at(context)
+    is_any_confirmed = expired.confirmed.objects or not expired.expired.objects
+    return listed_long_enough_at(context) if is_any_confirmed else confirmed_at(context)
 
 
 def refusal(context: MarkContext, verdicts: Sequence[Verdict], *, begun: bool = False) -> str:

@@ -1,7 +1,7 @@
 """Deletes the objects of a plan on the executors, and journals what became of each.
 
 Before any key is sent, its name and age are judged once more, here, where nothing but the plan's own row is believed.
-How hard the store is asked is decided in `store.pace`; when a wave of this begins and ends, in `waves`.
+`store.pace` decides how many requests the store gets; `waves`, when a wave of this begins and ends.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ BATCH = 1000
 """The most keys a call; a store, or a low ceiling of deletes a second, takes fewer."""
 
 _JOURNAL = 16_000
-"""Outcomes that are written together, at most: what a killed task may have to ask for again."""
+"""Outcomes that are written together, which a killed task may have to send again; of a piece above eight times so many
+rows an eighth."""
 
 _JOURNAL_EVERY = 10.0
-"""Seconds after which outcomes are written, however few they are: a slow store makes them dear."""
+"""Seconds after which outcomes are written, however few they are: to send them again to a slow store would be dear."""
 
 _PROOF = 1.0
 """Seconds for which the proof of the lease is good within one call: beyond it, a repeated request needs another."""
@@ -91,17 +92,16 @@ class Deletion:
     """Deletes pieces of a plan. Outcomes go to `journal`, as those of `attempt`.
 
     `until`: unix seconds, by the collector's clock, up to which this may go on without asking the server again.
-    `lease`: what shows that the collector is still the only one; None where the operator sees to that. It names an
-    owner and compares no clocks.
-    `rate`: objects a second, at most, for each task; 0: no ceiling. `unknown_names`: whether objects below data/ may go
+    `lease`: the proof that the collector is still the only one; None if the operator sees to that. It names an owner
+    and compares no clocks.
+    `rate`: objects a second, at most, for each task; 0: no ceiling. `unknown_names`: True if objects below data/ may go
     whose names lakeFS never gives.
-    `asked_before`: whether an earlier run, which broke off, may have asked for these objects and told nobody.
+    `asked_before`: True if an earlier run, which broke off, may have sent these objects without a record.
     `ahead`: seconds by which the data's store is at least ahead of the collector's clock, as `run_wave` measures it.
 
-    An executor's own clock is never compared with the collector's. A task learns what time it is for the collector from
-    the store, which both ask (`store.clock`): a request every ten seconds for each process, and one a wave. A duration
-    that counts from when a task begins would not do: tasks wait for their turn, and Spark runs one that failed again
-    much later; each would have all of it anew.
+    An executor's own clock is never compared with the collector's. A task learns the collector's time from the store,
+    which both ask (`store.clock`): a request every ten seconds for each process, and one a wave. `until` is an instant,
+    not a duration: Spark may start or repeat a task late, and a duration would begin again.
     """
 
     data: StoreConfig
@@ -121,7 +121,7 @@ class Deletion:
         return shared_clock(self.data).latest(ask=ask) - self.ahead
 
     def run(self, piece: Piece) -> Iterator[Json]:
-        """Delete one piece, batch by batch, until it is done or the time is up; tell which rows are left.
+        """Delete one piece, batch by batch, until it is done or the time is up. Yields the rows that are left.
 
         Batches are under way side by side, as many as the store takes, while outcomes are journalled. RefusedError if
         another collector has taken over: the process that sent this task may be dead.
@@ -134,7 +134,7 @@ class Deletion:
         yield {"part": piece.source.part.name, "left": left}
 
     def _delete(self, piece: Piece) -> list[Range]:
-        """Send the piece's batches and journal what became of them; the rows that were not asked for."""
+        """Send the piece's batches and journal their outcomes. Returns the rows that were not sent."""
         deletes = connect(self.data).deletes
         pace = shared(self.data, deletes.requests, self.rate)
         size = min(BATCH, deletes.batch, max(1, int(self.rate)) if self.rate else BATCH)
@@ -152,7 +152,7 @@ class Deletion:
                         break
                 while under_way:
                     self._settle(under_way, journal)
-            except BaseException:  # what the store has done goes on record all the same
+            except BaseException:  # batches that the store has answered go on record all the same
                 pool.shutdown(cancel_futures=True)
                 try:
                     for row, batch, answer in under_way:
@@ -168,7 +168,7 @@ class Deletion:
         return journal.left
 
     def _settle(self, under_way: deque[tuple[int, pa.RecordBatch, Future[list[str]]]], journal: _Journal) -> None:
-        """Wait for the oldest batch that is under way."""
+        """Wait for the oldest batch that is under way, and journal it."""
         row, batch, answer = under_way[0]
         found = answer.result()
         under_way.popleft()
@@ -194,8 +194,8 @@ class Deletion:
             )
 
     def _ask(self, batch: pa.RecordBatch, pace: Pace) -> list[str]:
-        """Send one batch, unless the time is up or another collector at work: a machine may have slept since the last
-        one, and the collector may have died."""
+        """Send one batch. Keys are not sent once the time is up or another collector has the lease; both are checked
+        before each request, because a machine may sleep and a collector may die in between."""
         proved = float("-inf")
 
         def may() -> bool:
@@ -218,7 +218,7 @@ class _Journal:
 
     def __init__(self, work: Deletion, rows: int) -> None:
         self._work = work
-        self._most = max(_JOURNAL, rows // 8)  # as many parts for a large piece as for a small one
+        self._most = max(_JOURNAL, rows // 8)  # so that a large piece does not make many more parts than others
         self._asked_before = work.asked_before or _is_repeated()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
@@ -226,7 +226,7 @@ class _Journal:
         self.left: list[Range] = []
 
     def add(self, row: int, batch: pa.RecordBatch, outcomes: list[str]) -> None:
-        """Add what the store said of the rows of a batch, the first of which is `row`."""
+        """Add the store's outcomes for the rows of a batch, the first of which is `row`."""
         if len(outcomes) != batch.num_rows:
             raise MarkError("The store answered for another number of keys than were sent.")
         told = pa.array(outcomes, pa.string())
@@ -252,7 +252,7 @@ class _Journal:
             self.write()
 
     def leave(self, start: int, stop: int) -> None:
-        """Remember rows that were not asked for, after those that are known already."""
+        """Remember rows that were not sent, after those that are known already."""
         if self.left and self.left[-1][1] == start:
             start = self.left.pop()[0]
         self.left.append((start, stop))
@@ -267,14 +267,14 @@ class _Journal:
 
 
 def _unanswered(outcomes: pa.RecordBatch) -> pa.RecordBatch:
-    """For what is gone already: that an earlier delete of it had no answer, so that it counts as this sweep's."""
+    """Rows NO_ANSWER for the objects that are already gone. The totals then count them as deleted by this sweep."""
     gone = outcomes.filter(pc.equal(outcomes["outcome"], Outcome.ALREADY_GONE))
     said = pa.repeat(pa.scalar(NO_ANSWER), gone.num_rows)
     return gone.set_column(gone.schema.get_field_index("outcome"), OUTCOMES_SCHEMA.field("outcome"), said)
 
 
 def _is_repeated() -> bool:
-    """True if Spark runs this task once more: the one before may have deleted, and died before it told."""
+    """True if Spark runs this task once more: the run before may have deleted objects, and died without a record."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -282,8 +282,9 @@ def _is_repeated() -> bool:
 
 
 def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> list[Piece]:
-    """Delete pieces of a plan on the executors, `tasks` side by side at most; what is left of them when time is up."""
-    # The store first, so that the difference is never too large: the time that passes between counts as used up.
+    """Delete pieces of a plan on the executors, `tasks` side by side at most. Returns what is left when time is up."""
+    # Ask the store before the collector's clock. The time between makes `ahead` too small, so tasks stop too early,
+    # never too late.
     reached = earliest(work.data)
     work = replace(work, ahead=reached - clock.now().timestamp())
     left = {each["part"]: each["left"] for each in run_tasks(spark, pieces, work.run, width=tasks)}

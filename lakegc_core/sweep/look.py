@@ -1,9 +1,9 @@
-"""The look: before anything is deleted, what refers to what is read once more, and what came back to life is taken out.
+"""The look: a sweep reads all references again before it deletes anything.
 
 A look is one whole staged dump, then everything that counts as of now; only ranges that the mark did not know are read.
-It is believed for `look_validity`, then taken again; a glance looks at refs and rules alone, right before the first
-delete and every minute or so after it, and reads the commits that new refs keep.
-What is done with what they see is decided in `sweep`.
+It is believed for `look_validity`, then taken again. A glance looks at refs and rules alone, right before the first
+delete and every minute or so after it, and reads the commits that new refs keep. `planning` keeps the objects that a
+look finds referenced; `waves` stops if a glance finds any.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LookFacts:
-    """Facts of a look, by what it read."""
+    """Facts of a look, one for each of its readings."""
 
     uncommitted_addresses: StagedFacts
     retention_commits: CommitsFacts
@@ -52,8 +52,9 @@ class LookFacts:
 
 @dataclass(frozen=True)
 class Reads:
-    """Commits that the looks and glances of one sweep have read: `held` those that only holds keep. `newly_retained`:
-    where glances write the commits that count since the look."""
+    """The readings of commits by the looks and glances of one sweep. `held`: of commits that only holds keep;
+    `committed`: of all others. `newly_retained`: the folder to which glances write the commits that count since the
+    look."""
 
     committed: ReadSince
     held: ReadSince
@@ -61,13 +62,13 @@ class Reads:
 
     @classmethod
     def below(cls, context: MarkContext, folder: str) -> Reads:
-        """Nothing yet; to lie in folders below this one."""
+        """Begin with nothing. All readings will lie in folders below this one."""
         out = DatasetFolder(context.workspace, folder, LOOK)
         return cls(ReadSince(out.below("committed")), ReadSince(out.below(HELD)), out.below("newly_retained"))
 
     def read(self, spark: SparkSession, context: MarkContext, commits: DataFrame, *, by_holds: bool) -> Dataset:
-        """Read of these commits what neither the mark nor this sweep has read yet. Returns what is new of it
-        (ENTRIES_SCHEMA). `by_holds`: there are holds."""
+        """Read the ranges of these commits that neither the mark nor this sweep has read yet. Returns their entries
+        (ENTRIES_SCHEMA). `by_holds`: True if there are holds."""
         by_hold = commits["kept_by"].startswith(f"{HOLD}:")
         found = read_unknown(spark, context, commits.where(~by_hold), self.committed)
         return found + read_unknown(spark, context, commits.where(by_hold), self.held) if by_holds else found
@@ -98,16 +99,16 @@ class Look:
     facts: LookFacts
 
     def live(self) -> Wanted:
-        """The addresses of all that must not be deleted: what is referred to, and what holds keep."""
+        """The addresses that must not be deleted: those that are referred to, and those that holds keep."""
         return Wanted(self.referred_to().sources + self.kept_by_holds().sources)
 
     def referred_to(self) -> Wanted:
-        """The addresses of all that is staged now or newly committed since the mark, and of what other repositories
-        refer to."""
+        """The addresses of all that is staged now or committed since the mark, and those to which other repositories
+        refer."""
         return Wanted(self.staged.sources + self.committed.sources + self.neighbours.sources)
 
     def kept_by_holds(self) -> Wanted:
-        """The addresses of what holds keep; something else may refer to it as well."""
+        """The addresses that holds keep; something else may refer to them as well."""
         return self.held.keys()
 
     def branch_heads(self, context: MarkContext) -> BranchHeads:
@@ -122,8 +123,8 @@ class Look:
             outside=marked.outside + read[ELSEWHERE],
             new_ranges=read[RANGES],
             staged=self.staged,
-            names=self.facts.retention_commits.branches,
-            most=marked.most + self.facts.committed_addresses.entries,
+            branch_count=self.facts.retention_commits.branches,
+            entries_bound=marked.entries_bound + self.facts.committed_addresses.entries,
         )
 
     def heads_moved(self, context: MarkContext) -> bool:
@@ -133,7 +134,7 @@ class Look:
 
 
 def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Reads) -> Look:
-    """Look at what is staged, then at what is retained, and read the ranges that neither the mark nor an earlier look
+    """Read what is staged, then the retained commits, and of these the ranges that neither the mark nor an earlier look
     (`reads`) had read.
 
     RefusedError if the server is not the one that was marked, or another repository shares the namespace by now.
@@ -219,7 +220,7 @@ class Glance:
         return self.look.reads.read(self.spark, self.context, commits, by_holds=bool(walk.place.facts.holds))
 
     def _place(self, refs: Dataset) -> Place:
-        """What the look knew, with these refs."""
+        """The commits that the look knew, with these refs."""
         look = self.look
         return Place(
             files=self.context.metadata,

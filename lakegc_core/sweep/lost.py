@@ -39,11 +39,11 @@ def _those(rows: DataFrame, config: StoreConfig, *, absent: bool) -> DataFrame:
 
 
 def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
-    """Ask what lies there of objects that sweeps of other marks deleted (columns address, size, last_modified, as this
-    mark listed them): with a column outcome. The store has the last word: records may be of another moment.
+    """Ask the store about objects that sweeps of other marks recorded as deleted (columns address, size, last_modified,
+    as this mark listed them). The store has the last word: records may be of another moment.
 
-    `already_gone`: it is not there. SEEN_AGAIN: the object that the mark listed is. Both SEEN_AGAIN and `unconfirmed`,
-    a row each: another one is, which is left to the next mark.
+    Adds the column `outcome`: `already_gone` if the store has no object, SEEN_AGAIN if it has the one that the mark
+    listed. If it has another object there are two rows, SEEN_AGAIN and `unconfirmed`; the next mark judges it.
     """
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,19 +71,22 @@ def _outcomes(row: dict[str, Any], found: ObjectInfo | None) -> list[str]:
 
 
 def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
-    """Find out what became of objects that a sweep planned and told nothing of (columns address, size): adds a column
-    outcome.
+    """Add the column `outcome` to planned objects that have none (columns address, size), by asking the store.
 
-    What is gone has two rows: a delete of that sweep had no answer, and the object is gone.
+    A gone object gets two rows, NO_ANSWER and `already_gone`, so that the totals count it as deleted by this sweep. One
+    that is there gets `left`.
     """
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             gone = pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_())
-            for chosen, outcomes in ((gone, (NO_ANSWER, Outcome.ALREADY_GONE)), (pc.invert(gone), (Outcome.LEFT,))):
-                for outcome in outcomes:
-                    found = batch.filter(chosen)
-                    yield found.append_column("outcome", pa.repeat(str(outcome), found.num_rows))
+            for chosen, outcome in (
+                (gone, NO_ANSWER),
+                (gone, Outcome.ALREADY_GONE),
+                (pc.invert(gone), Outcome.LEFT),
+            ):
+                found = batch.filter(chosen)
+                yield found.append_column("outcome", pa.repeat(str(outcome), found.num_rows))
 
     return rows.select("address", "size").mapInArrow(body, "address string, size bigint, outcome string")
 
@@ -91,8 +94,8 @@ def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
 _IF_GONE = {Outcome.RESCUED: Outcome.LOST, Outcome.HELD: Outcome.LOST}
 
 
-def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:
-    """The rows (columns `address`, `outcome`), where what is rescued or held and yet gone is lost."""
+def mark_lost(table: pa.Table, config: StoreConfig) -> pa.Table:
+    """The rows (columns `address`, `outcome`), in which rescued and held objects that are gone are `lost`."""
     outcomes = table["outcome"].to_pylist()
     addresses = [
         each for each, outcome in zip(table["address"].to_pylist(), outcomes, strict=True) if outcome in _IF_GONE
@@ -103,10 +106,10 @@ def told_apart(table: pa.Table, config: StoreConfig) -> pa.Table:
     return table.set_column(table.schema.get_field_index("outcome"), "outcome", found)
 
 
-def told_of_unconfirmed(table: pa.Table, config: StoreConfig, *, asked: bool) -> pa.Table:
-    """The rows (columns `address`, `outcome`), where what is unconfirmed and yet gone is `already_gone`: nothing finds
-    it unreferenced again. `asked`: a sweep that broke off had planned all of them; such a row has another beside it,
-    which says that the delete had no answer."""
+def mark_gone(table: pa.Table, config: StoreConfig, *, asked: bool) -> pa.Table:
+    """The rows (columns `address`, `outcome`), in which unconfirmed objects that are gone are `already_gone`: no mark
+    will find them again. `asked`: a sweep that broke off had planned all of them. Then each gets a second row,
+    NO_ANSWER, because a delete of that sweep may have had no answer."""
     unconfirmed = pc.equal(table["outcome"], Outcome.UNCONFIRMED)
     rows = table.filter(unconfirmed)
     gone = pa.array(_are_absent(config, rows["address"].to_pylist()), pa.bool_())

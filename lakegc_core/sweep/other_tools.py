@@ -1,7 +1,7 @@
 """Another tool's mark: a list of addresses that it calls garbage. Nothing of it is believed.
 
-It is swept as a part of a mark of lakegc's own: of the addresses that it lists, those go that our mark found expired
-too, after all guards and the look; every other one is refused, with the reason.
+It is swept as a part of a mark of lakegc's own. Addresses of the list that our mark found expired too are deleted,
+after all guards and the look; every other one is refused, with the reason.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 LIVE, YOUNG, FOREIGN, NOT_LISTED = (f"{REFUSED}{why}" for why in ("live", "young", "foreign", "not_listed"))
 COMMITTED, NO_OBJECT = "committed", "no_object"
-"""Why our mark did not find an object expired, beside the reasons that it has on record: a retained commit refers to
-it; the store did not have it."""
-_BY_REASON = {
+"""Two more reasons beside those that our mark has on record: a retained commit refers to the object; the store did not
+have it."""
+_BY_REASON = {  # all other reasons: LIVE
     NO_OBJECT: NOT_LISTED,
-    "young": YOUNG,
-    "foreign": FOREIGN,
-    "unknown": FOREIGN,
+    Reason.YOUNG: YOUNG,
+    Reason.FOREIGN: FOREIGN,
+    Reason.UNKNOWN: FOREIGN,
     Reason.UNASKED: Outcome.UNCONFIRMED,
 }
 
 
 @dataclass(frozen=True)
-class ForeignMark:
+class OtherMark:
     """A mark of one of lakeFS's own collectors: its files, relative to the namespace."""
 
     name: str  # KIND:ID
@@ -53,7 +53,7 @@ class ForeignMark:
         return None if kind == "addresses" else f"{GC}/{kind}/{name}/summary.json"
 
 
-def parse_foreign_mark(mark_id: str) -> tuple[str, str] | None:
+def parse_other_mark(mark_id: str) -> tuple[str, str] | None:
     """Kind and id of another tool's mark (`unified:ID`, …); None for the id of a mark of lakegc's own."""
     kind, separator, name = mark_id.partition(":")
     if not separator:
@@ -64,9 +64,9 @@ def parse_foreign_mark(mark_id: str) -> tuple[str, str] | None:
     return kind, name
 
 
-def find_foreign_mark(context: RepositoryContext, mark_id: str) -> ForeignMark:
+def find_other_mark(context: RepositoryContext, mark_id: str) -> OtherMark:
     """The files of another tool's mark. MarkError if there are none."""
-    found = parse_foreign_mark(mark_id)
+    found = parse_other_mark(mark_id)
     if found is None:
         raise SettingsError(f"{mark_id!r} is a mark of lakegc's own.")
     kind, name = found
@@ -82,10 +82,10 @@ def find_foreign_mark(context: RepositoryContext, mark_id: str) -> ForeignMark:
             f"There is no mark {mark_id}: no {ending} file lies in {context.namespace.uri}/{folder}. "
             f"`lakegc marks {context.repository.id}` lists those there are."
         )
-    return ForeignMark(mark_id, tuple(sorted(files)))
+    return OtherMark(mark_id, tuple(sorted(files)))
 
 
-def addresses(spark: SparkSession, context: MarkContext, mark: ForeignMark) -> DataFrame:
+def addresses(spark: SparkSession, context: MarkContext, mark: OtherMark) -> DataFrame:
     """Addresses that another tool's mark calls garbage: column address, each once, relative to the namespace."""
     config, files = context.data, mark.files
 

@@ -32,7 +32,7 @@ from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.look import Look, Reads, take_look
-from lakegc_core.sweep.lost import seen_again, told_apart, told_of_unconfirmed
+from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again
 from lakegc_core.sweep.record import PLAN, SweepRecord
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _PLANNED = "planned"
 _CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
-_ELSEWHERE = "elsewhere"
+_BY_OTHER_MARKS = "elsewhere"  # dataset: the objects that sweeps of other marks deleted
 _JUDGED = PLAN_SCHEMA.append(OUTCOMES_SCHEMA.field("outcome"))
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
 _SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
@@ -54,12 +54,12 @@ _MOST_PARTS = 1_000
 
 @dataclass(frozen=True)
 class Plan:
-    """Objects that may be deleted (PLAN_SCHEMA), as `look` confirmed them. `left`: objects and bytes for which the
-    requests to lakeFS did not suffice, or that compaction may hide; None where nothing had to be asked."""
+    """Objects that may be deleted (PLAN_SCHEMA), as `look` confirmed them. `not_asked`: objects and bytes for which the
+    requests to lakeFS did not suffice, or that compaction may hide; None if nothing had to be asked."""
 
     objects: Dataset
     look: Look
-    left: Amount | None
+    not_asked: Amount | None
 
 
 @dataclass
@@ -74,11 +74,12 @@ class Planner:
     accepted: Mapping[str, str]
     resumed: bool
 
-    def plan(self, candidates: DataFrame, attempt: int, waiting: int) -> Plan:
-        """Look until no head moves meanwhile; write what may be deleted as plan parts, and journal what may not.
+    def plan(self, candidates: DataFrame, attempt: int, to_sweep: int) -> Plan:
+        """Look until no head moves meanwhile, at most LOOKS times: a head that moved may have hidden from the dump what
+        it shows now. An object that any look finds referenced is rescued.
 
-        A head that moved may have hidden from the dump what it shows now. What any of the looks found referenced is
-        rescued; after LOOKS of them the last one counts. `waiting`: objects that are left to sweep.
+        Writes the objects that may be deleted as plan parts, and journals the others. `to_sweep`: number of objects
+        that are left to sweep.
         """
         from pyspark.sql import functions as F
 
@@ -86,37 +87,39 @@ class Planner:
             candidates = with_later_findings(self.spark, self.context, candidates)
         here = self.record.attempt(attempt)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
-        elsewhere = self.record.deleted_elsewhere()
-        if elsewhere is not None:
-            told = self._told_elsewhere(candidates.join(many(elsewhere), "address", "left_semi"), here, attempt)
+        by_other_marks = self.record.deleted_by_other_marks()
+        if by_other_marks is not None:
+            claimed = candidates.join(many(by_other_marks), "address", "left_semi")
+            told = self._gone_by_other_marks(claimed, here, attempt)
             judged = judged.drop("outcome").join(many(told), "address", "left")
             judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
-        left: Amount | None = None
+        not_asked: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = here.below("look" if number == 1 else f"look-{number}")
             look = take_look(self.spark, self.context, folder.path, self.reads)
             self._check_neighbours(look)
             judged, more = self._judged(judged, look, folder.below("reuploads"))
-            left = more if left is None else left + (more or NOTHING)
+            not_asked = more if not_asked is None else not_asked + (more or NOTHING)
             if number == LOOKS or not look.heads_moved(self.context):
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
-        may_be_gone = self.record.may_have_deleted or elsewhere is not None
-        objects = self._write_plan(judged, here, attempt, _parts(waiting), may_be_gone=may_be_gone)
-        return Plan(objects, look, left)
+        may_be_gone = self.record.may_have_deleted or by_other_marks is not None
+        objects = self._write_plan(judged, here, attempt, _parts(to_sweep), may_be_gone=may_be_gone)
+        return Plan(objects, look, not_asked)
 
-    def _told_elsewhere(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
-        """The candidates that are gone, of those that sweeps of other marks deleted: address, and outcome
-        `already_gone`. What lies there all the same is a candidate like any other, and the journal says so."""
+    def _gone_by_other_marks(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
+        """The candidates that are gone, of those that sweeps of other marks deleted (`claimed`): address and outcome,
+        `already_gone`. An object that is there all the same is a candidate like any other, and is journalled; if it is
+        another one than the mark listed, its outcome here is `unconfirmed`."""
         claimed = claimed.repartition(2 * spark_width(self.spark))  # the work is in the requests
         asked = _stamped(seen_again(claimed, self.context.data), attempt)
-        folders = {_ELSEWHERE: here.at(_ELSEWHERE), "outcomes": self.record.journal.path}
-        parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_ELSEWHERE]
-        return here.dataset(_ELSEWHERE, parts, OUTCOMES_SCHEMA).frame(self.spark, "address", "outcome")
+        folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
+        parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_BY_OTHER_MARKS]
+        return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).frame(self.spark, "address", "outcome")
 
     def _judged(self, judged: DataFrame, look: Look, out: DatasetFolder) -> tuple[DataFrame, Amount | None]:
-        """The candidates (with `outcome`), after what a look saw and what branches showed then; and what could
-        not be asked for (None: nothing had to be)."""
+        """The candidates, with their `outcome` after a look and after asking what branches show; and the amount for
+        which lakeFS could not be asked (None: nothing had to be)."""
         from pyspark.sql import functions as F
 
         ready = look.began_at - self.context.level.gap.total_seconds()
@@ -177,7 +180,8 @@ class Planner:
         return here.dataset(PLAN, parts[PLAN], PLAN_SCHEMA)
 
     def _check_neighbours(self, look: Look) -> None:
-        """The look reads what neighbours noted, which no guard does. RefusedError where all of it must read."""
+        """Judge what the look read of neighbours, which no guard does. RefusedError if a neighbour must be known and is
+        not."""
         is_known, said = judgements.well_known(look.facts.neighbours)
         if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
             raise RefusedError(f"{said} Nothing more was deleted. {see('neighbours')}")
@@ -197,7 +201,7 @@ def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
 
 def _split_seen(table: pa.Table) -> dict[str, pa.Table]:
     seen = pc.equal(table["outcome"], SEEN_AGAIN)
-    return {_ELSEWHERE: table.filter(pc.invert(seen)), "outcomes": table.filter(seen)}
+    return {_BY_OTHER_MARKS: table.filter(pc.invert(seen)), "outcomes": table.filter(seen)}
 
 
 def _parts(rows: int) -> int:
@@ -206,11 +210,13 @@ def _parts(rows: int) -> int:
 
 @dataclass(frozen=True)
 class _SplitPlan:
-    """Divides judged rows among plan, journal and rescues. What is too young by `age` is not planned: lakegc.yaml may
-    ask for more than the mark did. Where something may have been deleted already, what is rescued must be in `store`,
-    or else it is lost, and what is unconfirmed too, or else it is gone. `unknown`: which addresses bear a name that is
-    refused; None where none is. `resumed`: a call that broke off had planned all rows, and not all that it did is on
-    record."""
+    """Divides judged rows among plan, journal and rescues.
+
+    Objects that are too young by `age` are not planned: lakegc.yaml may ask for more than the mark did. `store`: given
+    if objects may have been deleted already; a rescued object that it lacks is lost, an unconfirmed one is gone.
+    `unknown`: finds addresses with unknown names, which are refused, and counted as foreign; None if none is refused.
+    `resumed`: a call that broke off had planned all rows, and not all that it did is on record.
+    """
 
     store: StoreConfig | None
     age: MinimumAge
@@ -224,7 +230,7 @@ class _SplitPlan:
             outcomes = pc.if_else(refused, other_tools.FOREIGN, table["outcome"])
             table = table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
         if self.store is not None:
-            table = told_of_unconfirmed(told_apart(table, self.store), self.store, asked=self.resumed)
+            table = mark_gone(mark_lost(table, self.store), self.store, asked=self.resumed)
         planned = pc.equal(table["outcome"], _PLANNED)
         rescued = pc.is_in(table["outcome"], pa.array([Outcome.RESCUED, Outcome.HELD], pa.string()))
         return {

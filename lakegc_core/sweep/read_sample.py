@@ -1,7 +1,7 @@
 """A random sample of paths on branch heads, of which one byte is read before and after a sweep.
 
-The surest sign that nothing live was taken, because it asks lakeFS for what its users ask for. How many are read is a
-limit of the safety level; what an unreadable path means is judged by the guard `reads`.
+The surest sign that nothing live was taken, because it asks lakeFS for what its users ask for. The safety level limits
+the number of paths; the guard `reads` judges unreadable ones.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FINE = (200, 206, 416, 404)  # 416: an object without bytes; 404: deleted from the branch since the mark
-_RANGES = 5  # that are read, of as many heads or of fewer
+_RANGES = 5  # ranges to read, spread over up to as many heads
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Paths that were asked for: (branch, path), and those that did not read, with lakeFS's HTTP status: 410 where the
-    data is gone. Any other one says nothing of the data. `known_gone`: paths that were left out, because the mark knows
-    that their objects are gone, with the reason; not all of them."""
+    """Paths that were asked for.
+
+    `paths`: (branch, path) of each. `unreadable`: those that could not be read, with lakeFS's HTTP status: 410 if the
+    data is gone. Any other status says nothing of the data. `known_gone`: paths that were left out, because the mark
+    knows that their objects are gone, with the reason; not all of them.
+    """
 
     paths: tuple[tuple[str, str], ...] = ()
     unreadable: Mapping[str, int] = field(default_factory=dict)
@@ -59,7 +62,7 @@ def take_sample(spark: SparkSession, context: MarkContext, size: int) -> Sample:
 
 
 def read_again(context: MarkContext, sample: Sample) -> Mapping[str, int]:
-    """The paths of a sample that read before and do not now."""
+    """The paths of a sample that could be read before and cannot be read now, with their status."""
     return _unreadable(context, [each for each in sample.paths if f"{each[0]}/{each[1]}" not in sample.unreadable])
 
 
@@ -92,23 +95,23 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
     with clear_errors():
         branches = [(row["branch"], row["metarange_id"]) for row in heads.collect()]
     files, namespace = context.metadata, context.namespace
-    ranges = -(-_RANGES // max(1, len(branches)))
-    share = -(-size // _RANGES)
+    ranges_a_head = -(-_RANGES // max(1, len(branches)))
+    paths_a_range = -(-size // _RANGES)
     gone = _KnownGone.of(context)
 
     def task(item: tuple[str, str]) -> Iterator[Json]:
         branch, metarange_id = item
         held = graveler.read_metarange(files.read(metarange_id))["range_id"].to_pylist()
-        for range_id in random.sample(held, min(ranges, len(held))):
+        for range_id in random.sample(held, min(ranges_a_head, len(held))):
             entries = graveler.read_range(files.read(range_id), paths=True)
             # What was imported lies elsewhere: no sweep of this repository can have taken it.
             rows = protected_rows(namespace, [range_id], [len(entries)], entries)
             for reason, paths in gone.divide(rows).items():
-                for row in random.sample(range(len(paths)), min(share, len(paths))):
+                for row in random.sample(range(len(paths)), min(paths_a_range, len(paths))):
                     try:
                         yield {"branch": branch, "path": paths[row].as_py().decode(), "gone": reason}
                     except UnicodeDecodeError:
-                        continue  # REST has no way to ask for it
+                        continue  # REST cannot ask for it
 
     return run_tasks(spark, branches, task)
 

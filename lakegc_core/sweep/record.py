@@ -1,7 +1,7 @@
 """The record of the sweeps of a mark: numbers, sealed plans, the journal of outcomes.
 
 `sweeps/<n>/plan.json` is written once, before the first delete; `outcomes/` grows batch by batch; `report.json` closes
-the sweep. What is planned and what is deleted is decided elsewhere.
+the sweep. Other modules decide what is planned and what is deleted.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ PLAN = "plan"
 """The folder of an attempt for its plan."""
 
 FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST)
-"""Outcomes after which a mark never asks for an object again: gone, or found live since."""
+"""Outcomes after which no sweep of the mark deletes the object again: it is gone, or was found live since."""
 
 
 class SweepRecord:
     """The record of one sweep of a mark: the last one if it was broken off, else a new one."""
 
     def __init__(self, spark: SparkSession, context: MarkContext, *, dry_run: bool, lenient: bool = False) -> None:
-        """`lenient`: files that do not read are passed over, and told in `unread`."""
+        """`lenient`: files that cannot be read are passed over, and named in `unread`."""
         self._spark, self._context, self._lenient = spark, context, lenient
         self._reads: dict[str, bool] = {}  # by the key of a file that was looked through
         self._store = connect(context.workspace)
@@ -98,11 +98,11 @@ class SweepRecord:
         return [number for number in sweeps_of(self._store, self._context.mark.folder) if number < self.number]
 
     def left(self) -> DataFrame:
-        """Objects that this sweep planned at first and its journal does not call finished."""
+        """Objects of this sweep's first plan that its journal does not call finished."""
         return self._without_finished(self.planned().frame(self._spark), self.outcomes())
 
     def planned(self) -> Dataset:
-        """All that this sweep planned at first; whatever it asks for, then or later, is among it."""
+        """The first plan of this sweep. Later plans, and so all of its deletes, are among these objects."""
         record = self.plan()
         folder = DatasetFolder(self._context.workspace, record["folder"], self._context.header.mark_id)
         parts = [Part.from_json(part) for part in record["parts"]]
@@ -110,7 +110,7 @@ class SweepRecord:
 
     @property
     def unread(self) -> list[str]:
-        """The files of this sweep, and of those before it, that were passed over because they do not read."""
+        """The files of this sweep, and of those before it, that were passed over because they cannot be read."""
         return sorted(key for key, reads in self._reads.items() if not reads)
 
     def _readable(self, rows: Dataset) -> Dataset:
@@ -121,10 +121,10 @@ class SweepRecord:
         self._reads |= {_key(source): source in good.sources for source in new.sources}
         return replace(rows, sources=tuple(source for source in rows.sources if self._reads[_key(source)]))
 
-    def deleted_elsewhere(self) -> DataFrame | None:
-        """Addresses that sweeps of other marks deleted since this mark began to list, by the last known of each: the
-        mark may still name them. None where there was no such sweep, and for a mark of another version, which does not
-        say when it listed. What does not read is passed over: it may be counted twice, and nothing is stuck."""
+    def deleted_by_other_marks(self) -> DataFrame | None:
+        """Addresses that sweeps of other marks deleted after this mark began to list, by the last event of each. The
+        mark may still name them. None if there was no such sweep, or if another version made this mark, which
+        need not say when it listed. Damaged records are passed over; then two sweeps may count one object."""
         if self._records_since is None:
             return None
         found = gone(self._spark, self._records_since, but=self._context.header.mark_id).as_frame()
@@ -134,7 +134,7 @@ class SweepRecord:
 
     @cached_property
     def _records_since(self) -> Records | None:
-        """The records that `deleted_elsewhere` is worked out from; None where it is None. Asked for once: who sweeps
+        """The records from which `deleted_by_other_marks` follows; None where it is None. They are read once: the sweep
         holds the lease, so that no other mark is swept meanwhile."""
         if self._context.header.format != FORMAT:
             return None
@@ -148,7 +148,7 @@ class SweepRecord:
         return self._context.mark.require(Stage.NAMESPACE_LISTING).started_at
 
     def taken_back(self) -> list[dict[str, Any]]:
-        """Objects that this sweep found there all the same, as sweeps of other marks had counted them."""
+        """Objects and bytes, by sweep of another mark, that it recorded as deleted and that this sweep found there."""
         if not self._is_taken_up and self._records_since is None:
             return []  # nobody looked for such objects
         rows = self._readable(self.journal.listed(OUTCOMES_SCHEMA)).frame(self._spark)
@@ -217,7 +217,7 @@ class SweepRecord:
 
     def begin(self, plan: Dataset, attempt: int, more: Mapping[str, Any]) -> None:
         """Seal the plan of an attempt. From here on objects may be deleted. RefusedError if somebody else has sealed
-        one. `more`: what plan.json tells besides."""
+        one. `more`: further fields of plan.json."""
         record = {
             "repository": self._context.header.repository,
             "mark_id": self._context.header.mark_id,
@@ -263,15 +263,16 @@ class SweepRecord:
         return totals_of(outcomes)
 
     def _beside_others(self, outcomes: DataFrame) -> DataFrame:
-        """The outcomes, with column `elsewhere`: whether the sweep of another mark says that it deleted the object."""
+        """The outcomes, with column `by_other_marks`: true if the sweep of another mark recorded that it deleted the
+        object."""
         from pyspark.sql import functions as F
 
-        elsewhere = self.deleted_elsewhere()
-        if elsewhere is None:
-            return outcomes.withColumn("elsewhere", F.lit(False))
-        others = elsewhere.withColumn("elsewhere", F.lit(True))
+        by_other_marks = self.deleted_by_other_marks()
+        if by_other_marks is None:
+            return outcomes.withColumn("by_other_marks", F.lit(False))
+        others = by_other_marks.withColumn("by_other_marks", F.lit(True))
         joined = outcomes.join(many(others), "address", "left")
-        return joined.withColumn("elsewhere", F.coalesce("elsewhere", F.lit(False)))
+        return joined.withColumn("by_other_marks", F.coalesce("by_other_marks", F.lit(False)))
 
     def check_sums(self, totals: Totals) -> int:
         """The number of planned objects, after checking that each has an outcome: nothing is left over."""

@@ -28,10 +28,10 @@ class SweepResult:
     waiting: Mapping[str, int] = field(default_factory=dict)
     """Objects and bytes that stay `unconfirmed` because the requests to lakeFS did not suffice to ask about them, or
     because compaction may hide them."""
-    gone_by_sweeps: int = 0  # of what was `already_gone`: what sweeps of other marks had deleted
+    gone_by_sweeps: int = 0  # objects that were `already_gone` and that sweeps of other marks had deleted
     gone_by_others: int | None = None
-    """Of what was `already_gone`: what somebody else must have deleted; None where a sweep that broke off may have."""
-    versioned: bool | None = None  # whether the store keeps what is deleted as an old version; None: not known
+    """Objects that were `already_gone` and that no sweep deleted; None if a sweep that broke off may have done so."""
+    versioned: bool | None = None  # True if the store keeps deleted objects as old versions; None: not known
     recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
     price: Price | None = None  # of the store, as it was set when this was swept
 

@@ -7,11 +7,11 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Symptom, see
 
 MOST = 5
-"""So many waves in a row that delete nothing, or looks after which nothing is done, end a sweep."""
+"""A sweep ends after this many waves in a row that delete nothing, or looks in a row after which nothing is done."""
 
 
 MOST_LATE = 2
-"""So many plans in a row that come too late for their look end a sweep: each costs a whole dump."""
+"""A sweep ends after this many plans in a row that come too late for their look: each costs a whole dump."""
 
 
 class Spinning:
@@ -35,8 +35,8 @@ class Spinning:
             )
 
     def late(self, seconds: float, left: int) -> None:
-        """A plan came so long after its look that nothing may be deleted by it. IncompleteError the second time: what
-        the first look had read is not read again, and it did not help."""
+        """A plan came so long after its look that nothing may be deleted by it. IncompleteError the second time: the
+        second look reads less than the first one, so a third one would not be faster."""
         self._late += 1
         if self._late == MOST_LATE:
             valid = self._context.level.look_validity.total_seconds()
@@ -49,7 +49,7 @@ class Spinning:
             )
 
     def look(self, before: int, left: int) -> None:
-        """A look is to be followed by another one. IncompleteError if too many were that led to nothing."""
+        """A look is to be followed by another one. IncompleteError if too many in a row led to nothing."""
         self._looks = self._looks + 1 if left == before else 0
         if self._looks == MOST:
             raise self._error(

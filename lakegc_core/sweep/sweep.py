@@ -29,7 +29,7 @@ from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import absent, present, settled
-from lakegc_core.sweep.other_tools import ForeignMark
+from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.read_sample import Sample, read_again, take_sample
 from lakegc_core.sweep.record import SweepRecord
@@ -52,11 +52,11 @@ def run(
     *,
     dry_run: bool = False,
     accepted: Mapping[str, str] | None = None,
-    only: ForeignMark | None = None,
+    only: OtherMark | None = None,
 ) -> SweepResult:
     """Sweep a mark. Deletes nothing when a guard refuses (RefusedError) or with `dry_run`.
 
-    `only`: another tool's mark; of its addresses those are swept that this mark found expired, the others refused.
+    `only`: another tool's mark; addresses of it that this mark found expired are swept, the others refused.
     Each object of the plan gets exactly one outcome; those that fail stay for the next call.
     """
     started = time.monotonic()
@@ -110,7 +110,7 @@ class _Call:
     lease: Lease | None
     dry_run: bool
     started: float
-    only: ForeignMark | None
+    only: OtherMark | None
     accepted: Mapping[str, str]
     closing: bool = False
 
@@ -123,7 +123,7 @@ class _Sweep:
         self.reads = Reads.below(self.context, f"{self.record.folder}/read")
         self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted, self.record.is_begun)
         self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
-        self.waiting: Mapping[str, int] = {}  # objects and bytes: see `SweepResult`
+        self.not_asked: Mapping[str, int] = {}  # objects and bytes: see `SweepResult.waiting`
 
     def run(self) -> SweepResult:
         candidates = (
@@ -137,16 +137,16 @@ class _Sweep:
                 listed = other_tools.addresses(self.spark, self.context, self.only)
                 candidates = candidates.join(many(listed), "address", "left_semi")
         is_whole = listed is None and not self.record.may_have_deleted
-        waiting = self._expired.rows if is_whole else _count(candidates)
-        if waiting == 0 and self.only is None and not self.record.is_begun:
+        to_sweep = self._expired.rows if is_whole else _count(candidates)
+        if to_sweep == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
         while True:
             attempt = self.record.next_attempt()
-            plan = self.planner.plan(candidates, attempt, waiting)
+            plan = self.planner.plan(candidates, attempt, to_sweep)
             if listed is not None and not self.record.is_begun:
                 self._journal(other_tools.refused(self.spark, self.context, listed), attempt)
-            if plan.left is not None and not self.record.is_begun:
-                self.waiting = asdict(plan.left)
+            if plan.not_asked is not None and not self.record.is_begun:
+                self.not_asked = asdict(plan.not_asked)
             if self.call.dry_run:
                 totals = self.record.totals()
                 return replace(self._result(totals.outcomes, 0, plan.objects.rows), planned_bytes=self._bytes_of(plan))
@@ -154,9 +154,9 @@ class _Sweep:
                 self._begin(plan, attempt)
             if self.waves.delete(plan, attempt):
                 return self._conclude(self._look_again(attempt + 1))
-            candidates, before = self.record.left(), waiting
-            waiting = _count(candidates)
-            self.spinning.look(before, waiting)
+            candidates, before = self.record.left(), to_sweep
+            to_sweep = _count(candidates)
+            self.spinning.look(before, to_sweep)
 
     def close(self) -> SweepResult:
         if not self.record.is_begun:
@@ -187,8 +187,8 @@ class _Sweep:
         }
         self.record.begin(plan.objects, attempt, more)
 
-    def _check_same_list(self, only: ForeignMark) -> None:
-        """To go on with a sweep of more than was asked for would delete what nobody meant now."""
+    def _check_same_list(self, only: OtherMark) -> None:
+        """RefusedError if the sweep that broke off is not one of this list: it would delete what nobody meant now."""
         if self.record.plan().get("only") != only.name:
             raise RefusedError(
                 f"A sweep of mark {self.context.header.mark_id} broke off that was not one of {only.name}. Nothing "
@@ -197,7 +197,7 @@ class _Sweep:
             )
 
     def _journal(self, told: DataFrame, attempt: int) -> None:
-        """Put what was decided about objects (address, size, outcome) on record."""
+        """Put outcomes of objects (address, size, outcome) on record."""
         from pyspark.sql import functions as F
 
         at = moment(clock.now().timestamp())
@@ -213,9 +213,10 @@ class _Sweep:
             self.call.lease.check()
 
     def _look_again(self, attempt: int) -> Look:
-        """Look once more: what is gone and is found referenced now is lost, and says so.
+        """Look once more. Objects of the plan that are referenced now and that the store lacks are recorded as lost.
 
-        Staged entries, rules, branches, tags and all that they retain: whatever came back since the last look is seen.
+        The look reads staged entries, rules, branches, tags and all that they retain, so that it sees whatever came
+        back since the last one.
         """
         look = take_look(self.spark, self.context, self.record.attempt(attempt).below("look").path, self.reads)
         self._record_lost(look, attempt)
@@ -246,8 +247,8 @@ class _Sweep:
         return result
 
     def _check_deleted(self) -> None:
-        """Ask the store for a sample of what it said it had deleted, by the hash of the address; if one of it is there,
-        for all of it."""
+        """Ask the store for a sample of the objects that it said it had deleted, by the hash of the address; if one is
+        there, for all of them."""
         from pyspark.sql import functions as F
 
         told = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED).select("address", "size").distinct()
@@ -263,7 +264,7 @@ class _Sweep:
         return rows.repartition(2 * spark_width(self.spark))
 
     def _gone_by(self, totals: Totals) -> dict[str, Any]:
-        """Find out whose deletes the objects that were `already_gone` were."""
+        """Divide the objects that were `already_gone` into those that sweeps deleted and those that others did."""
         others = totals.outcomes.get(Outcome.ALREADY_GONE, 0) - totals.gone_by_sweeps
         is_known = not others or not self.record.others_are_open()
         return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": others if is_known else None}
@@ -295,7 +296,7 @@ class _Sweep:
             dry_run=self.call.dry_run,
             planned_bytes=0 if self.call.dry_run else None,
             unreadable=dict(unreadable or {}),
-            waiting=self.waiting,
+            waiting=self.not_asked,
             price=self.context.settings.price,
         )
 
@@ -306,7 +307,7 @@ def _count(rows: DataFrame) -> int:
 
 
 def _keeps(store: Store) -> dict[str, Any]:
-    """Ask the store about the deleted: does it keep them, and until when?"""
+    """Ask the store if it keeps deleted objects, and until when."""
     try:
         probe = store.probe()
     except StoreError:

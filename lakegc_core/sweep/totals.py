@@ -1,4 +1,4 @@
-"""Totals of a sweep: the final outcome of each object, of all that its journal tells, added up."""
+"""Totals of a sweep: the final outcomes of its objects, added up. An object may have several rows in the journal."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.
 """Outcomes that totals name even where no object has them."""
 
 _WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.HELD, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
-"""Of two outcomes of one attempt the first here counts: a task that ran twice finds gone what it deleted itself."""
+"""If an object has two outcomes in one attempt, the first one in this list counts. Spark may run a task twice: the
+second run finds gone what the first run deleted."""
 
-_ASKED = f"outcome = '{Outcome.DELETED}' OR outcome = '{NO_ANSWER}' AND NOT elsewhere"
-_OURS = f"asked AND outcome = '{Outcome.ALREADY_GONE}'"
-"""Gone when it was asked for once more: the delete that had no answer did it."""
+_SENT = f"outcome = '{Outcome.DELETED}' OR (outcome = '{NO_ANSWER}' AND NOT by_other_marks)"
+_OURS = f"sent AND outcome = '{Outcome.ALREADY_GONE}'"
+"""The object is gone, and this sweep sent a delete before: that delete did it."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: how
-    many of those that were `already_gone` the sweeps of other marks had deleted. `untold`: how many objects of the plan
-    have no outcome."""
+    """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: number
+    of objects that were `already_gone` because sweeps of other marks had deleted them. `untold`: number of planned
+    objects without an outcome."""
 
     outcomes: Mapping[str, int]
     bytes_deleted: int
@@ -38,11 +39,11 @@ class Totals:
 def totals_of(outcomes: DataFrame) -> Totals:
     """Add up final outcomes: of several outcomes of an object, that of the last attempt counts.
 
-    What is gone after a delete that had no answer, in this sweep or one before it, is `deleted`: that did it, unless
-    the sweep of another mark says that it did.
+    An object that is gone after a delete without an answer, in this sweep or one before it, is `deleted`: that delete
+    did it, unless the sweep of another mark recorded that it did.
 
-    `outcomes`: OUTCOMES_SCHEMA, and `own` (a row of this sweep's journal), `elsewhere` (the sweep of another mark says
-    that it deleted the object), `planned` (a row of this sweep's plan, which has no outcome).
+    `outcomes`: OUTCOMES_SCHEMA, and `own` (a row of this sweep's journal), `by_other_marks` (the sweep of another mark
+    recorded that it deleted the object), `planned` (a row of this sweep's plan, which has no outcome).
     """
     from pyspark.sql import functions as F
 
@@ -56,19 +57,19 @@ def totals_of(outcomes: DataFrame) -> Totals:
                     F.col("outcome") == Outcome.LOST, F.col("freed")
                 ),
             )
-            .withColumn("by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND elsewhere"))
+            .withColumn("gone_by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND by_other_marks"))
             .groupBy("outcome")
             .agg(
                 F.count("*").alias("objects"),
                 F.sum("bytes").alias("bytes"),
-                F.count_if("by_others").alias("by_others"),
+                F.count_if("gone_by_others").alias("gone_by_others"),
             )
             .collect()
         )
     counts = {row["outcome"]: row["objects"] for row in rows}
     untold = counts.pop(None, 0)
     found = {each.value: 0 for each in ALWAYS_SHOWN} | counts
-    return Totals(found, sum(row["bytes"] or 0 for row in rows), sum(row["by_others"] for row in rows), untold)
+    return Totals(found, sum(row["bytes"] or 0 for row in rows), sum(row["gone_by_others"] for row in rows), untold)
 
 
 def _final(outcomes: DataFrame) -> DataFrame:
@@ -80,11 +81,11 @@ def _final(outcomes: DataFrame) -> DataFrame:
         outcomes.groupBy("address")
         .agg(
             F.max_by("outcome", F.struct("attempt", F.coalesce(weight, F.lit(0)))).alias("outcome"),
-            F.max(F.expr(_ASKED)).alias("asked"),
+            F.max(F.expr(_SENT)).alias("sent"),
             F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
             F.max("size").alias("size"),
             F.max("own").alias("own"),
-            F.max("elsewhere").alias("elsewhere"),
+            F.max("by_other_marks").alias("by_other_marks"),
             F.max("planned").alias("planned"),
         )
         .where("own OR planned")

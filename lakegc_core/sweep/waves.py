@@ -1,6 +1,7 @@
-"""The waves of a sweep: a plan is deleted piece by piece, and right before each wave a glance asks what came back.
+"""The waves of a sweep: a plan is deleted piece by piece, and right before each wave a glance looks for objects that
+came back.
 
-How a piece is deleted is in `deletion`.
+`deletion` deletes a piece.
 """
 
 from __future__ import annotations
@@ -40,15 +41,14 @@ class Waves:
     def delete(self, plan: Plan, attempt: int) -> bool:
         """Delete a plan in waves, each right after a glance. False when a whole look is due before all is done.
 
-        After the last wave there is no glance: the look that follows it (`_finish`) asks for refs and rules anew, and
-        for all else that may have changed.
+        After the last wave there is no glance: `_Sweep._look_again` takes a whole look.
         """
         pieces = [Piece(source) for source in plan.objects.sources]
         glance = Glance(self.spark, self.context, plan.look)
         expires = plan.look.began_at + self.context.level.look_validity.total_seconds()
         number = 0
         scale = self.context.settings.scale
-        # A ceiling is shared by the tasks that run side by side, so there are no more than are told.
+        # Tasks that run side by side share the ceiling of deletes, so their number is fixed.
         tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
         self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.objects.rows:,} objects")
         while pieces:

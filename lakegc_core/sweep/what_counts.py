@@ -1,7 +1,7 @@
-"""The settings of a sweep: of each the stricter of what the mark was begun with and what lakegc.yaml says now.
+"""The settings of a sweep: for each, the stricter one of the mark's header and of lakegc.yaml as it is now.
 
-A setting that lakegc.yaml leaves out says nothing against the mark's. What is done with the settings is decided where
-they are read.
+A setting that lakegc.yaml leaves out says nothing against the mark's. The modules that read the settings decide what to
+do with them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ def effective_level(context: MarkContext) -> Level:
 
 
 def check_level(context: MarkContext) -> None:
-    """SettingsError for a mark of a level that nobody may sweep by here. Who only reads the mark need not ask."""
+    """SettingsError for a mark of a level that nobody may sweep by here. Code that only reads the mark need not ask."""
     safety.level(context.header.safety)
 
 
 def as_swept(context: MarkContext) -> MarkContext:
-    """The mark as if it had been begun with the stricter of both in every setting.
+    """The mark as if it had been begun with the stricter of both in every setting but `collect_unknown_names`: see
+    `unknown_names`.
 
     Level: the stricter. Minimum age: the longer, counted back from when the mark was begun. Tags are protected, and
     rules required, if either says so. Holds: those of both.
@@ -83,6 +84,6 @@ def check_min_age(context: MarkContext) -> None:
 
 
 def unknown_names(context: MarkContext) -> bool:
-    """True if a sweep deletes what lies below data/ under names that lakeFS never gives: if the mark was made so, and
+    """True if a sweep deletes objects below data/ with names that lakeFS never gives: if the mark was made so, and
     lakegc.yaml still says so."""
     return context.header.collect_unknown_names and context.policy.collect_unknown_names

@@ -120,7 +120,7 @@ def _whole(names: tuple[str, ...], rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """A place where datasets are put down. `layer`: the mark that they belong to."""
+    """A folder to which datasets are written. `layer`: the mark that they belong to."""
 
     config: StoreConfig
     path: str
@@ -131,11 +131,11 @@ class DatasetFolder:
         return replace(self, path=f"{self.path}/{name}")
 
     def at(self, name: str) -> str:
-        """The folder of a dataset: one of its name, or this folder itself for a dataset that is named like it."""
+        """The folder of a dataset: `<path>/<name>`, or `path` itself if `name` is empty or its last segment."""
         return self.path if name in ("", self.path.rpartition("/")[2]) else f"{self.path}/{name}"
 
     def dataset(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Dataset:
-        """A dataset that was put down here in these parts."""
+        """A dataset that was written here in these parts."""
         return Dataset(schema, tuple(Source(self.config, self.at(name), part, self.layer) for part in parts))
 
     def listed(self, schema: pa.Schema) -> Dataset:

@@ -38,11 +38,11 @@ Make = Callable[[pa.RecordBatch], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Feed:
-    """A part to be read, and what becomes of its rows: columns of the schema by name; those that are not named are
-    null. `columns`: those of the part that it takes; `repeated`, and what `within` gives: see `read_part`.
+    """A part to be read. `make` turns its rows into columns of the schema by name; those that are not named are null.
+    `columns`: those of the part that are read; `repeated`, and the result of `within`: see `read_part`.
 
-    `once`: of rows that agree in `hash` and `asks` one is enough; few of the others are passed on. An address lies in
-    every version of its range, however many there are.
+    `once`: pass on about one of the rows with equal `hash` and `asks` (a boolean column of the schema; null counts as
+    False). An address lies in every version of its range, however many there are.
     """
 
     source: Source
@@ -149,7 +149,7 @@ def _rows(feeds: Sequence[Feed], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield from once(rows, schema) if feed.once else rows
 
 
-_held: dict[str, pa.Table] = {}  # of one gathering at a time, by its name
+_held: dict[str, pa.Table] = {}  # a cache: all rows of one gathering at a time, by its name
 
 
 def _whole(name: str, feeds: Sequence[Feed], schema: pa.Schema) -> pa.Table:
@@ -161,7 +161,7 @@ def _whole(name: str, feeds: Sequence[Feed], schema: pa.Schema) -> pa.Table:
 
 
 def once(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The batches without what they repeat of one another, as far as some of them together show."""
+    """The rows without most repetitions: those are found among some batches at a time."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

@@ -73,6 +73,7 @@ def _hash(words: np.ndarray, size: int) -> np.ndarray:
             state *= _ODD[1]
             state ^= state >> _SHIFTS[0]
             state += _ODD[0]
+        # Finish as hashes like MurmurHash do: shift and multiply, and shift once more.
         for odd, shift in zip(_ODD[1:], _SHIFTS[1:], strict=True):
             state ^= state >> shift
             state *= odd

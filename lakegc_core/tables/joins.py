@@ -37,9 +37,9 @@ def scan(
     partitions: int = 0,
     together: bool = False,
 ) -> Mapped:
-    """The rows of the feeds whose key is wanted, or with `found=False` all the others. Both what feeds read and what
-    they make has the columns of the key. `partitions`: of a join, as the operator wishes; 0: as many as it takes.
-    `together`: see `rows_of_feeds`."""
+    """The rows of the feeds whose key is wanted, or with `found=False` all the others. The columns of the key must be
+    among the columns that a feed reads, and among those that it makes. `partitions`: of a join, as the operator wishes;
+    0: as many as it takes. `together`: see `rows_of_feeds`."""
     if found and not wanted.rows:
         return Mapped(empty(spark, schema), schema)
     if wanted.rows > MOST:
@@ -49,7 +49,7 @@ def scan(
 
 
 def among(spark: SparkSession, rows: Mapped, wanted: Wanted, *, found: bool = True, partitions: int = 0) -> Mapped:
-    """The same as `scan`, of rows that something else gives."""
+    """The same as `scan`, for any rows."""
     if wanted.rows <= MOST:
         return rows.then(rows.schema, partial(_each_chosen, wanted, found))
     sides = _keyed(spark, rows, wanted, partitions)

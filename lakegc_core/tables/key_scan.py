@@ -20,17 +20,17 @@ from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import Part, read_part
 
 MOST = 2_000_000
-"""Keys that a worker holds in memory: at most 50 MB, and it may keep four such sets. A filter of more keeps them in a
-file on the worker's disk."""
+"""Keys that a worker holds in memory. A filter of so many takes 16 MB of keys and a table of 32 MB, and a worker may
+keep four filters. A filter of more keeps its keys in a file on the worker's disk."""
 
 FEW_KEYS = 250_000
 """Keys up to which a filter is quicker than a sieve."""
 
-_MIN_BITS, _MAX_BITS = 16, 26  # a byte each: 64 MB, which is more than MOST keys take
+_MIN_BITS, _MAX_BITS = 16, 26  # of a filter's table, a byte for each value: at most 64 MB
 _MIN_SIEVE_BITS, _MAX_SIEVE_BITS = 24, 29
 _BITS = np.array([1 << bit for bit in range(8)], np.uint8)
 Keys = Callable[[pa.RecordBatch], np.ndarray]
-"""The keys of rows, int64."""
+"""Computes the keys of rows, int64."""
 Names = tuple[tuple[StoreConfig, str, str, int, int, str], ...]
 """Store, folder, name, rows, bytes and sha256 of parts."""
 
@@ -55,8 +55,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The keys that are looked for: those of the rows of some parts. `columns`: those that `keys` needs. Rows in which
-    they are looked for have their keys from the same columns."""
+    """The keys that are looked for: those of the rows of some parts. `keys` computes the keys of any rows from their
+    `columns`: of the parts, and of the rows in which the keys are looked for."""
 
     sources: tuple[Source, ...]
     columns: tuple[str, ...] = ("address",)

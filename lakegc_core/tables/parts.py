@@ -1,7 +1,8 @@
 """Spark and parquet on any store: parts are written and read by Python in the tasks, never through Hadoop.
 
-A part exists for lakegc only once a manifest names it, with its rows and the SHA-256 of its bytes; whatever else lies
-beside it is the rest of a failed attempt. What the parts mean is not known here.
+A part of a stage exists only once a manifest names it, with its rows and the SHA-256 of its bytes; whatever else lies
+beside it is the rest of a failed attempt. A part of a journal exists as soon as it lies there (`list_parts`). The
+meaning of parts is not known here.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ def read_part(
     within: tuple[str, Sequence[str]] | None = None,
     repeated: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one part, after its bytes were compared with the manifest. CorruptFileError if they differ.
+    """The rows of one part, after its bytes were compared with its record. CorruptFileError if they differ.
 
     `within`: a column and values of it in ascending order; rows that lie in blocks without any of these are left out.
     `repeated`: columns of few values, which come as dictionaries: much quicker where few rows are looked at.
@@ -228,6 +229,7 @@ def read_part(
         )
     file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(repeated))
     groups = [number for number in range(file.num_row_groups) if not within or _may_hold(file, number, *within)]
+    # Rows of groups that are skipped count as they are stated; the others as they are read.
     rows = file.metadata.num_rows - sum(file.metadata.row_group(number).num_rows for number in groups)
     for batch in file.iter_batches(_READ_BATCH, groups, columns):
         rows += batch.num_rows

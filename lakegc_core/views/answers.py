@@ -9,7 +9,7 @@ from lakegc_core.names import Json, Outcome
 from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute
 
 _ROWS = 20
-"""How many branches, tags and holds a screen shows; the JSON has all."""
+"""A screen shows at most so many branches, tags and holds; the JSON has all."""
 _PARTS = 5
 _BESIDES = {
     "unreferenced": "garbage",
@@ -119,7 +119,7 @@ def _change_line(found: Json) -> str:
 
 
 def _curve_lines(curves: Json) -> list[str]:
-    """What stays, by days of each rule."""
+    """The objects that stay, by days of each rule."""
     lines: list[str] = []
     for name, points in curves.items():
         lines += ["", f"what stays in the namespace, by the days of {shown(name)}"]
@@ -228,7 +228,7 @@ def _object_lines(each: Json) -> list[str]:
 
 
 def _there(each: Json, deletion: Json | None, *, kept: bool) -> str:
-    """Whether the store has an object; of one that is gone and needed, by whom it was deleted."""
+    """A word on whether the store has an object; of one that is gone and needed, by whom it was deleted."""
     if each["size"] is not None:
         return f"{human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
     if not kept:
@@ -267,7 +267,7 @@ def _holder_line(holder: Json) -> str:
 
 
 def _verdict_lines(each: Json) -> list[str]:
-    """What the mark says of an object that nothing keeps; nothing where it says nothing."""
+    """The mark's verdict on an object that nothing keeps; nothing if it has none."""
     if each["reason"] is None:
         return []
     reasons: dict[str, str] = {

@@ -187,13 +187,13 @@ def _deleted(swept: Sequence[Json]) -> Json:
 
 
 def _touched(mark: Json, since: float) -> bool:
-    """Whether a mark began since a moment, or a sweep of it was over since, or is not over."""
+    """True if a mark began since a moment, or a sweep of it was over since, or is not over."""
     moments = [mark["started_at"], *(sweep["finished_at"] for sweep in mark.get("swept", ()))]
     return any(each is None or _seconds(each) >= since for each in moments)
 
 
 def _left(mark: Json) -> Json:
-    """What is left of the garbage that a mark found."""
+    """The garbage of a mark that is left."""
     return {
         "objects": max(0, mark.get("expired", 0) - mark.get("deleted", 0)),
         "bytes": max(0, mark.get("expired_bytes", 0) - mark.get("bytes_deleted", 0)),
@@ -201,7 +201,7 @@ def _left(mark: Json) -> Json:
 
 
 def _totals(sweeps: Iterable[Json], since: float) -> Json:
-    """What sweeps deleted since a moment. `kept_as_versions`: bytes of it that a store keeps as old versions;
+    """The deletes of sweeps since a moment. `kept_as_versions`: bytes of it that a store keeps as old versions;
     `recoverable`: bytes that its soft delete still holds; `unknown`: bytes of which nobody knows."""
     found = dict(_NO_SWEEPS)
     for sweep in sweeps:
@@ -216,7 +216,7 @@ def _totals(sweeps: Iterable[Json], since: float) -> Json:
 
 
 def _not_freed(sweep: Json) -> str:
-    """Why what a sweep deleted still takes space, or may; "" if it does not."""
+    """The reason why deleted objects of a sweep still take space, or may; "" if they do not."""
     if sweep["versioned"]:
         return "kept_as_versions"
     until = sweep["recoverable_until"]
@@ -275,7 +275,7 @@ def _mark_lines(mark: Json) -> list[str]:
 
 
 def _remark(mark: Json) -> str:
-    """What is to be known of a mark beside its figures."""
+    """A remark on a mark, beside its figures."""
     if mark["started_at"] and clock.is_to_come(_seconds(mark["started_at"]), clock.now().timestamp()):
         return "by a clock that was wrong or replaced: not the newest"
     if any(sweep["broke_off"] for sweep in mark["swept"]):
@@ -324,7 +324,7 @@ def _total_lines(totals: Json, price: Json | None, back: Json | None = None) -> 
 
 
 def not_freed(totals: Json) -> list[str]:
-    """What of the deleted bytes still takes space, or may, in words."""
+    """The deleted bytes that still take space, or may, in words."""
     kept, held, unknown = (totals[name] for name in ("kept_as_versions", "recoverable", "unknown"))
     said = [
         f"{human_bytes(kept)} of it kept as old versions until the store lets them expire" if kept else "",

@@ -69,7 +69,7 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
 
 
 def _origins_json(facts: ExpiredFacts) -> Json | None:
-    """Why objects are garbage, and under which folders they were shown; None where nobody looked."""
+    """The causes of garbage, and the folders in which it was shown; None if nobody looked."""
     if facts.origins is None:
         return None
     return {

@@ -24,9 +24,9 @@ _SHOWN_IF_ANY = ("neighbour", "unasked")
 """Groups that a mark's screen leaves out where they are empty."""
 
 _CAUSES = 3
-"""How many causes of garbage, and folders of its paths, the screen names; the JSON has more."""
+"""The screen names at most so many causes of garbage, and folders of its paths; the JSON has more."""
 _FOLDERS = 3
-"""How many folders of what is not lakeFS's the screen names; the JSON has more."""
+"""The screen names at most so many folders of objects that are not lakeFS's; the JSON has more."""
 
 
 def mark_screen(report: Json, *, every_guard: bool = False) -> str:
@@ -68,7 +68,7 @@ def _groups(report: Json) -> list[tuple[str, str, str]]:
 
 
 def _ready_lines(report: Json) -> list[str]:
-    """What of the garbage may be swept now, and what later; nothing where the level has no gap."""
+    """The garbage that may be swept now, and the rest; nothing if the level has no gap."""
     objects, size = report["objects"], report["bytes"]
     if not objects["expired"] or report["safety"] != "full":
         return []
@@ -82,7 +82,7 @@ def _ready_lines(report: Json) -> list[str]:
 
 
 def _cause_lines(report: Json) -> list[str]:
-    """Why objects are garbage, and where users last saw them: what most bytes are of."""
+    """The causes of garbage, and the folders in which users last saw it, those with the most bytes."""
     origins = report.get("origins") or {"causes": [], "folders": []}
     causes = [_row("    of it", each["objects"], each["bytes"], each["words"]) for each in origins["causes"][:_CAUSES]]
     folders = [
@@ -118,7 +118,7 @@ def _foreign_lines(report: Json) -> list[str]:
 
 
 def _how(run: Json) -> str:
-    """How a mark read, in words."""
+    """The way a mark read, in words."""
     if run["mode"] == CLEAN:
         return f"a clean mark ({run['why_clean']})"
     return (

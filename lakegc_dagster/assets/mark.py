@@ -29,9 +29,9 @@ class MarkSafety(StrEnum):
 
 
 MarkRules = StrEnum("MarkRules", {"required": "required", "keep-all-commits": "keep-all-commits"})
-"""What a repository without rules means. The second name is none that a class could have."""
+"""The meaning of a repository without rules. The second name is none that a class could have."""
 MarkMode = Literal["auto", "clean", "incremental"]
-"""How a mark reads. Dagster has no `Literal` that may be left empty; the two above may be."""
+"""The ways in which a mark reads. Dagster has no `Literal` that may be left empty; the two above may be."""
 
 
 class MarkConfig(dg.Config):
@@ -82,7 +82,7 @@ _TEXTS = {
         "judge it. Nothing is deleted here."
     ),
 }
-"""What people read about each stage."""
+"""The descriptions of the stages, for people."""
 
 
 def marking_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsDefinition]:

@@ -84,7 +84,7 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
 def _told(
     options: LakegcConfig, cell: GcCell, mark: MarkContext, result: SweepResult
 ) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
-    """What Dagster records of a sweep. A dry run is no materialisation; a sweep in trouble fails the step."""
+    """The records of a sweep in Dagster. A dry run is no materialisation; a sweep in trouble fails the step."""
     causes = causes_shown(mark.mark.facts(ExpiredFacts)) if result.dry_run else {}
     metadata = sweep_metadata(result) | {"lakefs": lakefs_page(mark)} | causes
     if result.trouble or result.dry_run:

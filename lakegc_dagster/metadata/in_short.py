@@ -1,4 +1,4 @@
-"""What a stage found in one sentence: the first that a person reads of a materialisation."""
+"""The findings of a stage in one sentence: the first that a person reads of a materialisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of the objects of a sweep, of a backup or a restore, and of old marks; and what keeps the others."""
+"""The results of sweeps, backups, restores and retirements; and the keepers of objects that stay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
 
 
 def sweep_metadata(result: SweepResult) -> Metadata:
-    """What became of the objects of a sweep."""
+    """The outcomes of the objects of a sweep."""
     report = sweep_report(result)
     failures = {name: count for name, count in result.outcomes.items() if name.startswith(FAILED)}
     rows = [
@@ -67,7 +67,7 @@ def _in_short(result: SweepResult, report: Json) -> str:
 
 
 def _would_free(result: SweepResult, report: Json) -> Metadata:
-    """What a dry run says that a sweep would free."""
+    """The amount that a sweep would free, by a dry run."""
     if result.planned_bytes is None:
         return {}
     size = result.planned_bytes
@@ -75,7 +75,7 @@ def _would_free(result: SweepResult, report: Json) -> Metadata:
 
 
 def copy_metadata(result: CopyResult) -> Metadata:
-    """What became of the objects of a backup or a restore."""
+    """The outcomes of the objects of a backup or a restore."""
     problems = [(str(each.get("address")), str(each.get("problem"))) for each in result.problems]
     return {
         "outcomes": records(("outcome", "objects"), result.outcomes.items(), ("string", "int")),
@@ -88,7 +88,7 @@ def copy_metadata(result: CopyResult) -> Metadata:
 
 
 def retirement_metadata(results: Iterable[Retirement], removed: Sequence[str]) -> Metadata:
-    """What a retirement did, a line a mark; the records in the stores say all of it."""
+    """The result of a retirement, a line a mark; the records in the stores say all of it."""
     done = list(results)
     rows = [
         (result.repository, mark_id, each["expired"], each["deleted"], human_bytes(each["bytes_deleted"]))
@@ -110,7 +110,7 @@ _CURVES = 6
 
 
 def answers_metadata(usage: Usage, rules: WhatIf) -> Metadata:
-    """What each number of days would keep, a table for each rule, and what keeps most; as a mark saw it."""
+    """The amounts that each number of days would keep, a table for each rule, and what keeps most; as a mark saw it."""
     curves = list(rules.curves.items())[:_CURVES]
     titles = ("kept by", "frees in the end", "bytes", "frees at once", "shows")
     return {

@@ -1,4 +1,4 @@
-"""How figures look in Dagster's UI: tables, bars, places, and what bytes cost."""
+"""The look of figures in Dagster's UI: tables, bars, places, and what bytes cost."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def bars(classes: Sequence[AgeOrSize], title: str) -> dg.MarkdownMetadataValue:
 
 
 def cost(name: str, size: int, price: Facts | None) -> Metadata:
-    """What so many bytes cost a month, to be plotted; nothing without a price. `price`: as reports have it."""
+    """The cost of so many bytes a month, to be plotted; nothing without a price. `price`: as reports have it."""
     if price is None:
         return {}
     return {name: round(monthly_cost(size, dict(price)), 6), "currency": price["currency"]}

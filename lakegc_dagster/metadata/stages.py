@@ -1,4 +1,4 @@
-"""What a marking asset shows: its columns, what it found, how the guards stand, and every figure to plot."""
+"""The metadata of a marking asset: its columns, what it found, how the guards stand, and every figure to plot."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def columns_of(schema: pa.Schema) -> dg.TableSchema:
 
 
 def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None = None) -> Metadata:
-    """What every marking asset says: what it found first, then how much, how long and where.
+    """The metadata of every marking asset: what it found first, then how much, how long and where.
 
     `review`: of the complete mark, for the stage that completes it.
     """
@@ -117,7 +117,7 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
 
 
 def _judged(mark: MarkContext, review: Review) -> Metadata:
-    """How the guards stand, and when the mark may be swept. Short, or the UI hides it; the checks say more."""
+    """The verdicts of the guards, and when the mark may be swept. Short, or the UI hides it; the checks say more."""
     failed = [verdict for verdict in review.verdicts if not verdict.passed]
     stopping = [
         each.name for each in failed if each.stops and each.name != OVER_BACKUPS
@@ -229,7 +229,7 @@ def _expired(facts: ExpiredFacts) -> Metadata:
 
 
 def causes_shown(facts: ExpiredFacts) -> Metadata:
-    """Why objects are garbage, and under which folders users last saw them."""
+    """The causes of garbage, and the folders in which users last saw it."""
     if facts.origins is None:
         return {}
     why = ((share.words, share.amount) for share in shares(facts))

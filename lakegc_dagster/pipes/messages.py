@@ -1,4 +1,4 @@
-"""What Dagster's step tells an external process, and what that answers. JSON both ways, and no Dagster in here.
+"""The messages between Dagster's step and an external process. JSON both ways, and no Dagster in here.
 
 The answer is small. What a stage found lies in the mark, and the step reads it from there.
 """
@@ -25,7 +25,7 @@ _KEY = "lakegc"
 
 @dataclass(frozen=True)
 class Order:
-    """What an external process is to do with one mark."""
+    """An order to an external process, on one mark."""
 
     verb: str  # the name of a marking stage, or one of the verbs above
     repository: str
@@ -64,7 +64,7 @@ class Order:
         return [self.verb, self.repository, self.mark_id]
 
     def answer_in(self, messages: Sequence[Any]) -> Json | None:
-        """What was answered: the result. None if there is no answer to this order. An error that was answered is raised
+        """The answer: the result. None if there is no answer to this order. An error that was answered is raised
         as itself. Of several answers, the last counts: a platform may start a process again."""
         told = [each[_KEY] for each in messages if isinstance(each, Mapping) and _KEY in each]
         for each in reversed(told):

@@ -60,7 +60,7 @@ class Tasks:
         return Answer(202, {"id": self.start(sandbox, "GCPC", lambda: prepare_commits(repository))})
 
     def prepare_commits_status(self, sandbox: Sandbox, request: Request) -> Answer:
-        """Whether that is done, and where the result lies."""
+        """Tell if that is done, and where the result lies."""
         repository_of(sandbox, request)
         task_id = request.required("id")
         task, done = self.poll(task_id)
@@ -77,7 +77,7 @@ class Tasks:
         return Answer(202, {"id": self.start(sandbox, "DR", lambda: dump_refs(repository))})
 
     def dump_status(self, sandbox: Sandbox, request: Request) -> Answer:
-        """Whether that is done, and what the dump holds."""
+        """Tell if that is done, and what the dump holds."""
         repository_of(sandbox, request)
         task_id = request.required("task_id")
         task, done = self.poll(task_id)

@@ -56,7 +56,7 @@ class SandboxServer:
 
     @property
     def url(self) -> str:
-        """Where lakeFS clients find it, without the API's base path."""
+        """The URL at which lakeFS clients find it, without the API's base path."""
         host, port = self._http.server_address[:2]
         return f"http://{host!s}:{port}"
 

@@ -56,7 +56,7 @@ class Request:
 
     @property
     def amount(self) -> int:
-        """How many results a page holds."""
+        """The number of results of a page."""
         text = self.query.get("amount", "")
         try:
             amount = int(text) if text else DEFAULT_AMOUNT

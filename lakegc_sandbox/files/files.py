@@ -1,4 +1,4 @@
-"""Where the sandbox puts bytes: a folder, or any object store lakegc can speak to.
+"""The store of the sandbox's bytes: a folder, or any object store lakegc can speak to.
 
 Which key holds what belongs in `repository`; how an S3 request looks belongs in `lakegc_core.store`.
 """

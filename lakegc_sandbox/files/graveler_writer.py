@@ -95,7 +95,7 @@ class Entry:
 
     @functools.cached_property
     def identity(self) -> bytes:
-        """What lakeFS compares entries by: address, type and time do not count."""
+        """The digest by which lakeFS compares entries: address, type and time do not count."""
         encoded = _hash_int(self.size) + _hash_text(self.e_tag) + _hash_map(self.metadata)
         if self.content_type:
             encoded += _hash_text(self.content_type)
@@ -191,7 +191,7 @@ Record = tuple[bytes, bytes]  # user key, framed value
 
 @dataclass(frozen=True)
 class RangeInfo:
-    """What a metarange says about one of its ranges."""
+    """The record of a metarange about one of its ranges."""
 
     id: str
     min_key: bytes
@@ -303,7 +303,7 @@ def _fnv1a(key: bytes) -> int:
 
 
 def cuts_behind(key: bytes, modulus: int = RANGE_MODULUS) -> bool:
-    """Whether a range ends behind this key whatever its size."""
+    """True if a range ends behind this key whatever its size."""
     return _fnv1a(key) % modulus == 0
 
 

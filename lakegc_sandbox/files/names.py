@@ -54,7 +54,7 @@ class Names:
         return f"!{first:02x}/{second:x}/"
 
     def signature(self) -> str:
-        """What stands behind the comma in the name of a linked object: 32 bytes in URL-safe base64."""
+        """The part behind the comma in the name of a linked object: 32 bytes in URL-safe base64."""
         return base64.urlsafe_b64encode(self._random.randbytes(32)).decode().rstrip("=")
 
     def task_id(self, prefix: str) -> str:

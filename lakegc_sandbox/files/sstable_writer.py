@@ -102,7 +102,7 @@ class _Block:
         return len(self._body) + 4 * len(self._restarts) + 4
 
     def is_full_before(self, key_size: int, value_size: int) -> bool:
-        """Whether this block is flushed before an entry of these sizes is added to it."""
+        """True if this block is flushed before an entry of these sizes is added to it."""
         if self.entries == 0:
             return False
         size = self.estimated_size()

@@ -1,1 +1,1 @@
-"""What the sandbox lakeFS knows: repositories, branches, commits, objects."""
+"""The state of the sandbox lakeFS: repositories, branches, commits, objects."""

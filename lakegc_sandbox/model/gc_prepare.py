@@ -1,4 +1,4 @@
-"""What lakeFS computes for a collector: the uncommitted dump, the active commits, the dump of the references.
+"""Computes what lakeFS does for a collector: the uncommitted dump, the active commits, the dump of the references.
 
 Computed the way the server does it, defects included: identical re-uploads and full local addresses are left
 out of the dump, and active commits follow the server's order-dependent walk. HTTP belongs in `gc_endpoints`.
@@ -38,7 +38,7 @@ class ScanError(Exception):
 
 @dataclass(frozen=True)
 class PageLimits:
-    """Where a page of the uncommitted dump ends: after so many branches, or so many rows. None = never."""
+    """The end of a page of the uncommitted dump: after so many branches, or so many rows. None = never."""
 
     branches: int | None = None
     rows: int | None = None
@@ -106,12 +106,12 @@ def _page_rows(
 
 
 def _counted(rows: list[tuple[str, int]], uncounted: int) -> list[tuple[str, int]]:
-    """What is uploaded of a page: all of it, unless no row was counted after the first so many."""
+    """The rows of a page that are uploaded: all, unless no row was counted after the first so many."""
     return rows if len(rows) > uncounted else []
 
 
 def _scan(repository: Repository, branch: str, path: str, limits: PageLimits) -> Iterator[tuple[str, Entry]]:
-    """What is staged on a branch from a path on, in the order of paths, each as it is when its turn comes."""
+    """The staged entries of a branch from a path on, in the order of paths, each as it is when its turn comes."""
     while True:
         if limits.scanning is not None:
             try:

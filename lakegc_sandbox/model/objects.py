@@ -25,7 +25,7 @@ NOW = timedelta(0)
 
 @dataclass(frozen=True)
 class Layout:
-    """How a server lays out what it writes.
+    """The layout of the objects that a server writes.
 
     `prefix` is where lakeFS keeps its own files in a namespace: `committed.block_storage_prefix`. `shards`: over how
     many shards new objects are spread; 0: the namespace is not sharded.
@@ -43,19 +43,19 @@ USUAL = Layout()
 
 @dataclass(frozen=True)
 class Attributes:
-    """What a client says of an object beside its content."""
+    """The fields that a client sends with an object beside its content."""
 
     content_type: str = OCTETS
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 PLAIN = Attributes()
-"""What a client says that says nothing."""
+"""The fields of a client that sends none."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a repository lies, by whose clock and names it lives. `local_base`: blockstore `local` only."""
+    """The place of a repository, and its sources of times and names. `local_base`: blockstore `local` only."""
 
     namespace: str
     files: Files
@@ -78,7 +78,7 @@ class Place:
 
 
 class Objects:
-    """What users do to objects on a branch, and what a reference shows. Safe to call from any thread."""
+    """Actions of users on objects of a branch, and the entries that a reference shows. Safe to call from any thread."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -217,7 +217,7 @@ class Objects:
                 _cover(target.staging, target.staging, head, path)
 
     def entry(self, ref: str, path: str) -> Entry:
-        """What a reference shows under a path."""
+        """The entry that a reference shows under a path."""
         with self._lock:
             staged, tree = self._shown(ref)
             entry = staged[path] if path in staged else tree.get(path)
@@ -240,7 +240,7 @@ class Objects:
             raise GoneError from None
 
     def objects(self, ref: str, *, start: str = "") -> Iterator[tuple[str, Entry]]:
-        """What a reference shows from a path on, in path order."""
+        """The entries that a reference shows from a path on, in path order."""
         with self._lock:
             staged, tree = self._shown(ref)
         committed = ((path, entry) for path, entry in tree.items(start) if path not in staged)
@@ -267,18 +267,18 @@ class Objects:
             return rows
 
     def _base(self, branch: Branch) -> Tree:
-        """What lies under what is staged on a branch."""
+        """The entries under the staged ones of a branch."""
         return branch.compacted if branch.compacted is not None else self.refs.tree(branch.commit_id)
 
     def _shown(self, ref: str) -> tuple[Staging, Tree]:
-        """What a reference shows: what is staged, over what lies under it."""
+        """The staged entries of a reference, and those under them."""
         if ref in self.refs.branches:
             return self.refs.branches[ref].staged(), self._base(self.refs.branches[ref])
         return {}, self.refs.tree(self.refs.resolve(ref).id)
 
 
 def same(left: Entry | None, right: Entry | None) -> bool:
-    """Whether lakeFS takes two entries for the same: by what they claim, not by where their data lies."""
+    """True if lakeFS takes two entries for the same: by what they claim, not by where their data lies."""
     if left is None or right is None:
         return left is right
     return left.identity == right.identity

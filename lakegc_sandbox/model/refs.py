@@ -60,7 +60,7 @@ class Branch:
         return Branch(self.name, self.commit_id, self.hidden, dict(self.staging), list(self.sealed), self.compacted)
 
     def staged(self) -> Staging:
-        """What is staged, newer tokens over older ones."""
+        """The staged entries, newer tokens over older ones."""
         merged: Staging = {}
         for token in reversed(self.sealed):
             merged |= token

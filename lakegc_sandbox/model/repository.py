@@ -21,7 +21,7 @@ _STRATEGY = ".lakefs.merge.strategy"
 
 @dataclass(frozen=True)
 class Backup:
-    """What a repository's database held at one moment."""
+    """The contents of a repository's database at one moment."""
 
     refs: Refs
     rules: tuple[int, dict[str, int]] | None

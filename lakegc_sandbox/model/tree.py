@@ -54,7 +54,7 @@ EMPTY_TREE = Tree()
 
 
 def diff(old: Tree, new: Tree) -> dict[str, Entry | None]:
-    """What turns `old` into `new`; entries of one identity are equal wherever their data lies."""
+    """The changes that turn `old` into `new`; entries of one identity are equal wherever their data lies."""
     shared = {segment.digest for segment in old.segments} & {segment.digest for segment in new.segments}
 
     def unshared(tree: Tree) -> dict[str, Entry]:

@@ -51,7 +51,7 @@ COMMITS = (
         "tests/core/references/commits/test_rules_memory.py",
         (
             "only the rule in force counts",
-            "zip(seen, ends, strict=True) if end > since]",
+            "zip(records, ends, strict=True) if end > since]",
             'zip(seen, ends, strict=True) if end == float("inf")]',
         ),
         (
@@ -167,8 +167,8 @@ EXPIRED = (
         ),
         (
             "a later mark that broke off found nothing live",
-            "if later.unfinished or read_at(context.mark) <= journal.unread_until:",
-            "if read_at(context.mark) <= journal.unread_until:",
+            "if later.unfinished or began_to_read_at(context.mark) <= journal.unread_until:",
+            "if began_to_read_at(context.mark) <= journal.unread_until:",
         ),
     ),
     *of(

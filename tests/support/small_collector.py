@@ -20,7 +20,7 @@ from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.retention import Graph, NamedCommits, Rules, retain
 from lakegc_core.policy.safety import Level
-from lakegc_core.references.commits.rules_memory import Seen, effective_rules
+from lakegc_core.references.commits.rules_memory import RulesRecord, effective_rules
 from tests.support.facts import whole_facts
 from tests.support.small_lake import SECOND, Lake, name_of
 
@@ -82,7 +82,7 @@ class Collector:
     def __init__(self, lake: Lake, level: Level) -> None:
         self.lake, self.level, self.skew = lake, level, 0
         self.marks: list[Mark] = []
-        self.seen: list[Seen] = []
+        self.seen: list[RulesRecord] = []
         self.rescued: dict[int, int] = {}
         self.sightings: list[tuple[int, Rules | None]] = []  # for those who judge
         self.deleted: set[int] = set()
@@ -216,7 +216,7 @@ class Collector:
         rules = self.lake.rules
         self.sightings.append((self.now, rules))
         if not self.seen or self.seen[-1].rules != rules:
-            self.seen.append(Seen(self.now, rules))
+            self.seen.append(RulesRecord(self.now, rules))
         memory = self.level.rules_memory
         judged_by = effective_rules(self.seen, self.now, memory) if memory else rules
         yield "dump of commits"

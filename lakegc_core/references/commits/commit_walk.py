@@ -1,6 +1,6 @@
 """Walks the commit graph, as one task on an executor: reads lakeFS's dump, the refs and the server's own list, decides.
 
-The rule itself is in `lakegc_core.policy.retention`; what is asked of the server, and in which order, in `retained`.
+The rule itself is in `lakegc_core.policy.retention`; the requests to the server, and their order, in `retained`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakegc_core.tables.parts import Part, PartWriter, part_results
 
 REFS = "refs"
 OTHERS = "others"
-"""Commits that are not retained: holds by path look through them, and so does who brings paths back."""
+"""Dataset: the commits that are not retained. Holds by path read them, and answers that look for paths."""
 
 COMMITS_SCHEMA = pa.schema(
     [
@@ -98,6 +98,7 @@ class CommitWalk(Walk):
         protected = tags if self.protect_tags else []
         held = held_rows(graph, heads, tags, self.holds)
         counting = NamedCommits(heads, protected, held)
+        # `ours`: without the server's list, to compare our rule with the server's.
         kept = retain(graph, counting, self.rules, self.now, margin=self.margin, server=server).kept_by
         ours = retain(graph, counting, self.rules, self.now, margin=self.margin).kept_by
         yield from write_commits(Stage.RETENTION_COMMITS, self.out.config, self.out.path, graph, kept)
@@ -131,10 +132,11 @@ class CommitWalk(Walk):
         return {each for batch in self.former.batches("commit_id") for each in batch.column(0).to_pylist()}
 
     def _named(self, row: Mapping[str, int], unknown: set[str]) -> tuple[dict[str, list[tuple[str, int]]], list[Json]]:
-        """Names and rows of heads and tags; a branch that moved between two listings counts with both heads.
+        """Names and rows of heads and tags, by kind; a branch that moved between two listings counts with both heads.
+        Adds the ids that the graph lacks to `unknown`.
 
-        Those of the dump count as well: a listing that is short by a page does not show that it is. They come a second
-        time, as refs that no listing has.
+        Refs of the dump count too, because a listing that lacks a page looks complete. The second value is the refs
+        that only the dump has.
         """
         named: dict[str, set[tuple[str, int]]] = {"branch": set(), "tag": set()}
 
@@ -160,7 +162,8 @@ class CommitWalk(Walk):
         return {kind: sorted(found) for kind, found in named.items()}, unlisted
 
     def _server(self, row: Mapping[str, int], metaranges: Sequence[str], unknown: set[str]) -> list[int]:
-        """Rows of the commits that the server's CSV retains. Each must be known, with the same metarange."""
+        """Rows of the commits that the server's CSV retains. Adds the ids that the graph lacks to `unknown`.
+        CorruptFileError if the graph has another metarange for one."""
         if self.server_csv is None:
             return []
         rows: list[int] = []

@@ -1,4 +1,4 @@
-"""Walks that begin with what a mark knew of commits: the graph from the same dump, the refs, what was retained."""
+"""Walks that begin with the commits that a mark knew: the graph of the same dump, the refs, the retained commits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BY_SERVER = "server"
 
 @dataclass(frozen=True)
 class Place:
-    """Tells a task what a mark knew of commits, and by what the mark judged them.
+    """The commits that a mark or a look knew, for a task, and the facts by which it judged them.
 
-    `facts`: what the mark found. `commits`: the retained ones; `others`: those that are not retained. `refs`: heads and
-    tags. `margin`: added to every retention period, microseconds.
+    `commits`: the retained ones; `others`: those that are not retained. `refs`: heads and tags. `margin`: added to
+    every retention period, microseconds.
     """
 
     files: MetadataFiles
@@ -36,7 +36,7 @@ class Place:
 
     @classmethod
     def of(cls, context: MarkContext) -> Place:
-        """Make one of a mark whose commits are read."""
+        """Take it from a mark whose stage retention_commits is complete."""
         mark = context.mark
         manifest = mark.require(Stage.RETENTION_COMMITS)
         return cls(
@@ -50,7 +50,7 @@ class Place:
 
 
 def margin_of(context: MarkContext) -> int:
-    """How much longer than lakeFS a commit is kept at the level of a mark, microseconds."""
+    """The time by which a mark of this level keeps commits longer than lakeFS, microseconds."""
     return int(context.level.retention_margin.total_seconds() * _SECOND)
 
 

@@ -1,7 +1,7 @@
-"""retention_commits: which commits count, by the exact rule of `retention`, united with what the server retains.
+"""retention_commits: the commits that count, by the exact rule of `retention`, and those that the server retains.
 
 The commit graph comes whole from one dump, taken after the staged dump; heads newer than it are asked for one by one.
-The graph is walked by one task on an executor: nothing that grows with the number of commits reaches the driver.
+One task on an executor walks the graph: nothing that grows with the number of commits reaches the driver.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ def find_retained(
     former: MarkArtifacts | None,
     heads: Sequence[Part] = (),
 ) -> StageOutput[CommitsFacts]:
-    """The retained commits as of now, into parts below `folder`: for the mark, and for every look of a sweep.
+    """Find the commits that are retained now, and write them below `folder`. The mark and each look of a sweep do so.
 
     `former`: the mark whose heads and tags the server must still know. `heads`: parts of heads that were seen before,
     and count as well.
     """
     began = clock.now().timestamp()
-    said = _RulesAndDump.ask(context)
+    answers = _RulesAndDump.ask(context)
     out = DatasetFolder(context.workspace, folder, context.header.mark_id)
     digest, refs = _refs(context, out.at(REFS))
     refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
-    walk = _commit_walk(context, said, out, refs, former)
+    walk = _commit_walk(context, answers, out, refs, former)
     results = walk_until_known(partial(run_tasks, spark), context, walk)
     facts = CommitsFacts(
         **next(result["facts"] for result in results if "facts" in result),
         began_at=began,
         heads=digest,
-        rules=rules_json(said.in_force),
-        judged_by=rules_json(said.judged_by),
-        rules_remembered=said.memories,
-        dump=said.dump.commits_metarange_id,
-        run_id=said.prepared.run_id if said.prepared else None,
+        rules=rules_json(answers.in_force),
+        judged_by=rules_json(answers.judged_by),
+        rules_remembered=answers.united_from,
+        dump=answers.dump.commits_metarange_id,
+        run_id=answers.prepared.run_id if answers.prepared else None,
     )
     parts = parts_of(results, [Stage.RETENTION_COMMITS, OTHERS, REFS])
     return StageOutput(
@@ -85,11 +85,11 @@ def find_retained(
 @dataclass(frozen=True)
 class _RulesAndDump:
     """Answers of lakeFS about its commits: the rules in force, its own list of retained commits (None without rules),
-    and its dump. `judged_by`: the rules to judge by; `memories`: from how many they are united."""
+    and its dump. `judged_by`: the rules to judge by; `united_from`: the number of rules that they unite."""
 
     in_force: Rules | None
     judged_by: Rules | None
-    memories: int
+    united_from: int
     prepared: PreparedCommits | None
     dump: DumpRefs
 
@@ -98,15 +98,15 @@ class _RulesAndDump:
         """Ask lakeFS, and remember its rules."""
         client, repository = context.client, context.header.repository
         in_force = rules_in_force(context)
-        judged_by, memories = remember(context, in_force)
+        judged_by, united_from = remember(context, in_force)
         prepared = client.prepare_commits(repository) if in_force is not None else None
-        return cls(in_force, judged_by, memories, prepared, client.dump(repository))
+        return cls(in_force, judged_by, united_from, prepared, client.dump(repository))
 
 
 def _commit_walk(
-    context: MarkContext, said: _RulesAndDump, out: DatasetFolder, refs: Sequence[Part], former: MarkArtifacts | None
+    context: MarkContext, answers: _RulesAndDump, out: DatasetFolder, refs: Sequence[Part], former: MarkArtifacts | None
 ) -> CommitWalk:
-    header, dump, prepared = context.header, said.dump, said.prepared
+    header, dump, prepared = context.header, answers.dump, answers.prepared
     before = former.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS) if former else Dataset(REFS_SCHEMA)
     return CommitWalk(
         outputs=context.outputs,
@@ -118,7 +118,7 @@ def _commit_walk(
         branches_metarange=dump.branches_metarange_id,
         tags_metarange=dump.tags_metarange_id,
         server_csv=output_key(context, prepared.commits_location) if prepared else None,
-        rules=said.judged_by,
+        rules=answers.judged_by,
         protect_tags=header.protect_tags,
         holds=tuple(sorted({*header.holds, *context.policy.holds})),
         now=int(clock.now().timestamp() * _SECOND),
@@ -150,8 +150,8 @@ class ListedRefs:
 
 
 def _refs(context: MarkContext, folder: str) -> tuple[str, list[Part]]:
-    """All branches and tags, and the digest of the heads. Branches are listed until two listings agree: one that is
-    renamed between two pages would be missed. After three tries the union counts."""
+    """All branches and tags, and the digest of the heads. Branches are listed until a listing equals an earlier one:
+    a branch that is renamed between two pages would be missed. After three tries the union counts."""
     client, repository = context.client, context.header.repository
     tags = _write_refs(context, folder, "tag", client.tags(repository)).parts
     seen: set[str] = set()
@@ -178,8 +178,12 @@ def heads_digest(refs: Iterable[Ref]) -> str:
     """The digest of names and commits, in their order."""
     found = hashlib.sha256()
     for ref in refs:
-        found.update(repr((ref.name, ref.commit_id)).encode())
+        found.update(_for_digest(ref))
     return found.hexdigest()
+
+
+def _for_digest(ref: Ref) -> bytes:
+    return repr((ref.name, ref.commit_id)).encode()
 
 
 def _write_refs(context: MarkContext, folder: str, kind: str, refs: Iterable[Ref]) -> ListedRefs:
@@ -188,7 +192,7 @@ def _write_refs(context: MarkContext, folder: str, kind: str, refs: Iterable[Ref
     for page in _batched(refs, 1000):
         rows = [{"kind": kind, "name": ref.name, "commit_id": ref.commit_id} for ref in page]
         for ref in page:
-            found.update(repr((ref.name, ref.commit_id)).encode())
+            found.update(_for_digest(ref))
         writer.write(pa.RecordBatch.from_pylist(rows, schema=REFS_SCHEMA))
     return ListedRefs(found.hexdigest(), writer.close())
 

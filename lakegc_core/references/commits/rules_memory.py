@@ -1,7 +1,7 @@
-"""The GC rules as they were, as far as lakegc has seen: a shorter rule takes effect only after a while.
+"""The GC rules as they were, as far as lakegc has records: a shorter rule takes effect only after a while.
 
-A mistaken rule would be confirmed by every later mark, so that no second look could stop it. Each change that a mark or
-a look sees is recorded; how rules of several times are united is pure.
+Each later mark would confirm a mistaken rule, so waiting for a second mark does not help. `remember` records each
+change of the rules that a mark or a look sees; `effective_rules` unites the rules of several times, without I/O.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
-class Seen:
+class RulesRecord:
     """Rules, and when they were first seen in place of others (unix seconds). None: every commit counted."""
 
     at: float
     rules: Rules | None
 
 
-def effective_rules(seen: Sequence[Seen], now: float, memory: timedelta) -> Rules | None:
+def effective_rules(records: Sequence[RulesRecord], now: float, memory: timedelta) -> Rules | None:
     """The longest of all rules that stood at any time since `now - memory`, branch by branch.
 
-    `seen` in order of time; the last one is in force. Rules stood until the next ones were seen.
+    `records` in order of time; the last one is in force. Rules stood until the next ones were seen.
     """
     since = now - memory.total_seconds()
-    ends = [later.at for later in seen[1:]] + [float("inf")]
-    counting = [each.rules for each, end in zip(seen, ends, strict=True) if end > since]
+    ends = [later.at for later in records[1:]] + [float("inf")]
+    counting = [each.rules for each, end in zip(records, ends, strict=True) if end > since]
     longest: list[Rules] = []
     for rules in counting:
         if rules is None:
@@ -52,37 +52,39 @@ def effective_rules(seen: Sequence[Seen], now: float, memory: timedelta) -> Rule
 
 
 def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, int]:
-    """Record the rules in force if they are new; return the rules to judge by, and how many they were united from."""
+    """Record the rules in force if they are new. Returns the rules to judge by, and the number of rules that they
+    unite."""
     now = clock.now().timestamp()
-    seen = _read(context)
-    if not seen or seen[-1].rules != rules:
-        seen.append(Seen(now, rules))
+    records = _read(context)
+    if not records or records[-1].rules != rules:
+        records.append(RulesRecord(now, rules))
         key = f"{context.home}/{FOLDER}/{int(now * _SECOND):020}.json"
         connect(context.workspace).write(key, encode(sealed({"at": now, "rules": rules_json(rules)})))
     memory = context.level.rules_memory
     if not memory:
         return rules, 1
-    return effective_rules(seen, now, memory), len(seen)
+    return effective_rules(records, now, memory), len(records)
 
 
-def _read(context: MarkContext) -> list[Seen]:
+def _read(context: MarkContext) -> list[RulesRecord]:
     store = connect(context.workspace)
-    found: list[Seen] = []
+    found: list[RulesRecord] = []
     for level in store.list_level(f"{context.home}/{FOLDER}/"):
         for key in sorted(level.objects["address"].to_pylist()):
             named = _RECORD.fullmatch(key.rpartition("/")[2])
             if named is None:
                 continue  # not lakegc's: a copy by hand, or the marker by which a tool shows a folder
             try:
-                found.append(_seen(store.read(key), key))
+                found.append(_record_of(store.read(key), key))
             except (MarkError, KeyError, TypeError, ValueError):
-                # Nobody knows which rules it told of: as long as it counts, every commit does.
+                # Its rules are unknown, so every commit counts as long as this record does.
                 context.say(f"{key} is not the record of rules that lakegc wrote: no commit runs out for some days")
-                found.append(Seen(int(named[1]) / _SECOND, None))
+                found.append(RulesRecord(int(named[1]) / _SECOND, None))
     return sorted(found, key=lambda each: each.at)
 
 
-def _seen(data: bytes, key: str) -> Seen:
+def _record_of(data: bytes, key: str) -> RulesRecord:
     record = unsealed(decode(data, key), f"{key} was changed after it was written")
     told = record["rules"]
-    return Seen(float(record["at"]), None if told is None else Rules(int(told["default"]), dict(told["branches"])))
+    rules = None if told is None else Rules(int(told["default"]), dict(told["branches"]))
+    return RulesRecord(float(record["at"]), rules)

@@ -1,7 +1,7 @@
-"""Holds by path: what any known commit shows under a held path is kept, however old the commit.
+"""Holds by path: an object that any known commit shows at a held path is kept, however old the commit.
 
-Only ranges whose keys can lie below the held path are read, of commits that are not retained anyway. Which of the
-holds hold nothing is told by `idle_paths`.
+Only commits that are not retained are read, and of them only ranges that can have keys below the held path.
+`idle_paths` finds holds that keep nothing.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HELD = "held"
-"""Addresses that holds by path keep, of commits that nothing else retains."""
+"""Dataset: addresses that holds by path keep, of commits that nothing else retains."""
 
 
 @dataclass(frozen=True)
 class HeldByPath:
     """The addresses that holds by path keep (ENTRIES_SCHEMA), and those of other namespaces (ELSEWHERE_SCHEMA).
 
-    `idle`: those of the globs that no commit looked through shows.
+    `idle`: globs that match no path of the commits that were searched.
     """
 
     addresses: Dataset
@@ -46,8 +46,8 @@ class HeldByPath:
 
 
 def held_by_path(spark: SparkSession, context: MarkContext, others: Dataset, out: DatasetFolder) -> HeldByPath:
-    """Put the addresses that holds by path keep down as dataset HELD, and those that lie in other namespaces as dataset
-    ELSEWHERE; none where no hold is by path.
+    """Write the addresses that holds by path keep to dataset HELD, and those in other namespaces to dataset ELSEWHERE.
+    Both are empty if no hold is by path.
 
     `others`: the commits that are not retained (dataset OTHERS of retention_commits).
     """
@@ -66,7 +66,7 @@ def held_by_path(spark: SparkSession, context: MarkContext, others: Dataset, out
 
 
 def addresses_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> DataFrame:
-    """The addresses (column `address`) that commits which the mark does not retain show at paths that match."""
+    """The addresses (column `address`) at matching paths, in commits that the mark does not retain."""
     others = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA, OTHERS)
     work = _reader(context, globs)
     return _ranges(spark, context, others, work).mapInArrow(work.addresses, "address string").distinct()
@@ -85,7 +85,7 @@ def _reader(context: MarkContext, globs: Sequence[str]) -> _PathReader:
 
 
 def _ranges(spark: SparkSession, context: MarkContext, commits: Dataset, work: _PathReader) -> DataFrame:
-    """The ranges (column range_id) of commits that can hold a path that matches, each once."""
+    """The ranges of commits that can have a matching path, each once (column range_id)."""
     width = context.settings.scale.range_num_partitions or 2 * spark_width(spark)
     metaranges = commits.frame(spark, "metarange_id").where("metarange_id != ''").distinct().repartition(width)
     return metaranges.mapInArrow(work.ranges, "range_id string").distinct().repartition(width)
@@ -93,8 +93,8 @@ def _ranges(spark: SparkSession, context: MarkContext, commits: Dataset, work: _
 
 @dataclass(frozen=True)
 class _Found:
-    """What the entries of a range at matching paths protect (ENTRIES_SCHEMA), what of other namespaces they refer to
-    (ELSEWHERE_SCHEMA), and which globs they match."""
+    """The entries of a range at matching paths: `rows`, the addresses that they protect (ENTRIES_SCHEMA); `elsewhere`,
+    those in other namespaces (ELSEWHERE_SCHEMA); `shown`, the globs that they match."""
 
     rows: pa.Table
     elsewhere: pa.Table
@@ -103,14 +103,14 @@ class _Found:
 
 @dataclass(frozen=True)
 class _PathReader:
-    """Reads what lies at some paths."""
+    """Reads the entries at matching paths."""
 
     files: MetadataFiles
     namespace: Namespace
     paths: PathGlobs
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The ranges that can hold a matching path, by metarange."""
+        """The ranges of metaranges that can have a matching path."""
         prefixes = {fixed_prefix(glob) for glob in self.paths.globs}
         for batch in batches:
             for metarange_id in batch.column("metarange_id").to_pylist():
@@ -122,7 +122,7 @@ class _PathReader:
                 yield pa.RecordBatch.from_pydict({"range_id": found.cast(pa.string())})
 
     def found(self, batches: Iterator[pa.RecordBatch]) -> Iterator[_Found]:
-        """Read what lies at matching paths, a range at a time."""
+        """Read the entries at matching paths, a range at a time."""
         for batch in batches:
             for range_id in batch.column("range_id").to_pylist():
                 entries = graveler.read_range(self.files.read(range_id), paths=True, expected_id=range_id)
@@ -133,10 +133,10 @@ class _PathReader:
                     at_path = pc.or_(at_path, masks[glob])
                 held = entries.filter(at_path).drop_columns(["path"])
                 rows = protected_rows(self.namespace, [range_id], [len(held)], held)
-                # Long expired: the data may be gone already, so none of it counts as missing.
+                # False although these are likely readings: an old object may be gone, and must not count as missing.
                 place = ENTRIES_SCHEMA.get_field_index("exact")
                 rows = rows.set_column(place, ENTRIES_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
-                # Not by their range: the mark does not retain it.
+                # Their range_id is empty, because the mark does not retain the range.
                 yield _Found(rows, elsewhere_rows(self.namespace, [""], [len(held)], held), shown)
 
     def addresses(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -147,7 +147,7 @@ class _PathReader:
 
 @dataclass(frozen=True)
 class _Writing:
-    """Writes what a reader finds in ranges."""
+    """Writes the entries that a reader finds in ranges."""
 
     work: _PathReader
     out: DatasetFolder

@@ -1,7 +1,8 @@
-"""Holds by path that hold nothing: no retained commit shows such a path either.
+"""Finds idle holds by path: no known commit has a path that they match.
 
-A hold whose paths only retained commits show keeps nothing yet, and will: it is no mistake. So retained commits are
-looked through, heads first, until each hold has an entry; and not without end. What is left over is not called idle.
+A hold may match only paths of retained commits. It keeps nothing yet, but it is no mistake, and not idle. So retained
+commits are searched, heads first, until each hold matches a path, or a limit ends the search. If the limit ends it, the
+hold is not called idle, but `untold`.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_METARANGES = 1_000
-"""Metaranges of retained commits that a mark looks through for holds that hold nothing else."""
+"""At most this many metaranges of retained commits are searched by a mark."""
 
 MOST_RANGES = 200
-"""Ranges that it reads for one such hold: all that can hold a path of it, where there are no more."""
+"""At most this many ranges are read for one glob."""
 
 _AT_A_TIME = 8
 _HEAD = "head:"
@@ -40,14 +41,14 @@ _HEAD = "head:"
 
 @dataclass(frozen=True)
 class IdlePaths:
-    """Globs that no known commit shows a path of, and those of which that was not found out."""
+    """`idle`: globs that match no path of a retained commit. `untold`: globs for which the search ended early."""
 
     idle: tuple[str, ...]
     untold: tuple[str, ...]
 
 
 def idle_paths(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> IdlePaths:
-    """Find those of the globs that no retained commit of this mark shows a path of. Nothing is read without globs."""
+    """Find the globs that match no path of a retained commit of this mark. Nothing is read if there are no globs."""
     if not globs:
         return IdlePaths((), ())
     commits = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA)
@@ -65,7 +66,7 @@ class _Search:
     globs: tuple[str, ...]
 
     def run(self) -> Iterator[Json]:
-        left = dict.fromkeys(self.globs, MOST_RANGES)  # globs of which no path was found yet: what may be read for each
+        left = dict.fromkeys(self.globs, MOST_RANGES)  # globs without a match so far, and ranges to read for each
         untold: set[str] = set()
         seen: set[str] = set()
         metaranges = self._metaranges()
@@ -81,7 +82,8 @@ class _Search:
         yield {"idle": sorted(left.keys() - untold), "untold": sorted(untold)}
 
     def _look(self, ranges: pa.Table, left: dict[str, int], seen: set[str], untold: set[str]) -> None:
-        """Look through the ranges of a metarange that can hold a path of a glob which is left, each once."""
+        """Search the ranges of a metarange that can have a path of a glob in `left`, each range once. Takes globs that
+        match out of `left`, and moves those without ranges left to read to `untold`."""
         for glob in self.globs:
             if glob not in left:
                 continue

@@ -13,7 +13,7 @@ ENTRIES_SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("address", pa.string(), nullable=False),  # relative to the namespace
-        pa.field("exact", pa.bool_(), nullable=False),  # False: a second reading of an address, protected in case
+        pa.field("exact", pa.bool_(), nullable=False),  # False: need not exist, such as a second reading
         pa.field("size", pa.int64(), nullable=False),  # bytes
         pa.field("e_tag", pa.string(), nullable=False),
     ]
@@ -23,9 +23,10 @@ ENTRIES_SCHEMA = pa.schema(
 def protected_rows(
     namespace: Namespace, range_ids: Sequence[str], counts: Sequence[int], entries: pa.Table
 ) -> pa.Table:
-    """Rows for what entries of ranges protect: ENTRIES_SCHEMA, and all further columns of `entries`, such as `path`.
+    """Rows for the addresses that entries of ranges protect: ENTRIES_SCHEMA, and all further columns of `entries`, such
+    as `path`.
 
-    `counts`: how many of the entries each range has, one range after the other.
+    `counts`: the number of entries of each range, one range after the other.
     """
     keys = namespace.protected_keys(entries["address"].combine_chunks(), entries["address_type"].combine_chunks())
     owner = np.repeat(np.arange(len(range_ids)), counts)[keys["index"].to_numpy()]

@@ -1,8 +1,8 @@
-"""Reads what changed of commits: metaranges that came or went since the mark below, and ranges that differ.
+"""Reads the changes of commits: metaranges that came or went since the mark below, and the ranges that differ.
 
-The mark below knows how many retained metaranges hold each range; from the metaranges that changed follow the counts
-of now. Ranges that nothing held before are read; the addresses of those that nothing holds any more may be garbage.
-A clean mark has none below it: all that is retained has come.
+The mark below knows how many retained metaranges contain each range; the metaranges that changed give the counts of
+now. New ranges are read; the addresses of ranges that no retained metarange contains any more may be garbage. A clean
+mark has none below it: all that is retained is new.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _FORMER = "former_metaranges"
 _ADDED, _GONE = "ranges_added", "ranges_dropped"
 _ODD = "odd"
-_NOW, _BEFORE = range(2)
+_NOW, _BEFORE = range(2)  # `_Judging` relies on the order: a known range has _BEFORE as its greatest kind
 
 _NAMED = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in CHECKSUMS_SCHEMA)])
 _READ = pa.schema([*METARANGES_SCHEMA, pa.field("verdict", pa.string(), nullable=False)])
@@ -60,7 +60,7 @@ _COUNTED = pa.schema(
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("references", pa.int64(), nullable=False),  # those of the mark below; 1 or -1 in a metarange
         pa.field("count", pa.int64(), nullable=False),
-        pa.field("most", pa.int64(), nullable=False),  # another count than that one, if some metarange says another
+        pa.field("most", pa.int64(), nullable=False),  # the largest count that a metarange states; `count` is the least
         pa.field("min_key", pa.binary()),
         pa.field("max_key", pa.binary()),
         pa.field("read_in", pa.string()),
@@ -89,10 +89,10 @@ def read_changes(
     *,
     expected: int,
 ) -> StageOutput[ChangedFacts]:
-    """Read what the metaranges of the retained commits refer to, from what the mark below knew of its own.
+    """Read the ranges of the metaranges of retained commits. Those that the mark below knew are not read again.
 
     `layers`: that mark and those that it rests on, newest first; none for a clean mark. `commits`: those that are
-    retained now. `expected`: how many distinct metaranges they have.
+    retained now. `expected`: the number of distinct metaranges that they have.
     """
     metaranges = _read_metaranges(spark, context, layers, commits, out, expected)
     checksums = metaranges[CHECKSUMS]
@@ -130,7 +130,7 @@ def _read_metaranges(
 
 
 def _partitions(context: MarkContext, feeds: Sequence[Feed], tasks: int) -> int:
-    """As many as are wanted, but no fewer than hold the rows."""
+    """The number of partitions: as many as are wanted, but enough to hold the rows."""
     return max(context.settings.scale.range_num_partitions or tasks, partitions_for(rows_in(feeds)))
 
 
@@ -178,7 +178,7 @@ def _read_ranges(
     metaranges: Mapping[str, Dataset],
     work: RangeWriter,
 ) -> list[Json]:
-    """Tell every range that is held now or was before apart: held still, added, dropped; read those that changed."""
+    """Divide the ranges of now and of before into unchanged, added and dropped ones. Read the added and the dropped."""
     columns = ("range_id", "min_key", "max_key", "count")
     feeds: list[Feed] = []
     for base in layers[:1]:
@@ -195,10 +195,10 @@ def _read_ranges(
 
 @dataclass(frozen=True)
 class _ChangedRanges:
-    """Writes ranges that are held still, and reads those that came and those that went.
+    """Writes the unchanged ranges, and reads the added and the dropped ones.
 
-    CorruptFileError where the counts of the mark below and the metaranges contradict each other, or no layer holds what
-    a range protects.
+    CorruptFileError if the counts of the mark below and the metaranges contradict each other, or if no layer has the
+    addresses of a range.
     """
 
     work: RangeWriter
@@ -224,9 +224,9 @@ def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Counted:
-    """Makes changes of the counts of ranges of what metaranges say of them.
+    """Turns rows of metaranges into changes of the counts of ranges. `sign`: 1 for metaranges of now, -1 for former.
 
-    One row a range, of however many metaranges: nearly all of them hold the same ranges.
+    It makes one row for each range, because most metaranges contain the same ranges.
     """
 
     sign: int
@@ -248,7 +248,7 @@ class _Counted:
 
 @dataclass(frozen=True)
 class _Judging:
-    """Tells from their counts whether ranges are held still. `marks`: that the layers are of."""
+    """Judges ranges by their counts: unchanged, added, dropped, or odd. `marks`: ids of the layers."""
 
     marks: tuple[str, ...]
 
@@ -260,7 +260,7 @@ class _Judging:
         known = found["kind_max"].to_numpy() == _BEFORE
         nowhere = ~pc.is_in(found["read_in_max"], pa.array(self.marks, pa.string())).to_numpy()
         differs = found["count_min"].to_numpy() != found["most_max"].to_numpy()
-        # Where only metaranges of now differ, reading the range tells what they say of it.
+        # Where only metaranges of now differ, `RangeWriter.ranges` raises the error, which names both counts.
         odd = (references < 0) | (known & (differs | nowhere)) | (~known & (references == 0))
         verdicts = np.select([odd, ~known, references == 0], [_ODD, _ADDED, _GONE], RANGES)
         names = {"references_sum": "references", "count_min": "count", "most_max": "most"}

@@ -1,6 +1,6 @@
-"""Reads metaranges and ranges in tasks on the executors: what they refer to, as rows, and as an index of hashes.
+"""Reads metaranges and ranges in tasks on the executors, and writes the addresses in them, as rows and as an index.
 
-Every file is compared with what the level above says of it. Which files are read is decided by the stage.
+Each file is compared with what the level above says of it. The stage decides which files are read.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ RANGES = "ranges"
 INDEX = "index"
 DROPPED = "dropped"
 _TOGETHER_BYTES = 1 << 20  # of files that are decoded together
-_IN_FLIGHT = 8  # files that a task asks for at a time: a store answers a small one after many milliseconds
-_BYTES_IN_FLIGHT = 1 << 25  # of them, were all as large as the largest so far
+_IN_FLIGHT = 8  # requests of a task at a time: a store answers even a small one after many milliseconds
+_BYTES_IN_FLIGHT = 1 << 25  # limits them further: each counts as many bytes as the largest file so far
 
 METARANGES_SCHEMA = pa.schema(
     [
@@ -72,16 +72,17 @@ _SCHEMAS = {
     RANGES: RANGES_SCHEMA,
     DROPPED: ADDRESSES_SCHEMA,
 }
-"""The datasets that are written of ranges."""
+"""The datasets that a RangeWriter writes."""
 
 
 def split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
-    """Rows of metaranges as they are read, and of them those that say how much a metarange holds."""
+    """Rows of metaranges as they are read (METARANGES), and those among them that count its ranges (CHECKSUMS)."""
     return {METARANGES: table, CHECKSUMS: table.filter(pc.equal(table["range_id"], ""))}
 
 
 def sum_metaranges(table: pa.Table) -> dict[str, int]:
-    """Totals over CHECKSUMS rows, or over METARANGES rows."""
+    """Totals of rows of CHECKSUMS (`stated_ranges`, `checksum`), or of METARANGES (`ranges`): these have a column
+    range_id."""
     if "range_id" in table.column_names:
         return {"ranges": pc.sum(pc.not_equal(table["range_id"], "")).as_py() or 0}
     sums = pc.sum(table["count"]).as_py() or 0
@@ -89,7 +90,7 @@ def sum_metaranges(table: pa.Table) -> dict[str, int]:
 
 
 def sum_ranges(table: pa.Table) -> dict[str, int]:
-    """Totals over RANGES rows. `checksum`: of the ids, each as often as it is referred to."""
+    """Totals of rows of RANGES. `checksum`: of the ids, each as often as it is referred to."""
     return {
         "entries": pc.sum(table["count"]).as_py() or 0,
         "references": pc.sum(table["references"]).as_py() or 0,
@@ -127,7 +128,7 @@ class RangeReader:
         yield from self._read("Range", told, graveler.read_ranges)
 
     def _read(self, kind: str, told: Sequence[graveler.Expected], reader: _Reader) -> Iterator[_Found]:
-        """Every file that is told of, small ones decoded together."""
+        """Read all files of `told`, which says what is expected of each. Small ones are decoded together."""
         some: list[graveler.Expected] = []
         files: list[bytes] = []
         for each, data in self.fetched(told, kind):
@@ -142,7 +143,7 @@ class RangeReader:
     def fetched(
         self, told: Sequence[graveler.Expected], kind: str = "Range"
     ) -> Iterator[tuple[graveler.Expected, bytes]]:
-        """Every file with its bytes, in order: while some are decoded, the next are on their way."""
+        """All files of `told` with their bytes, in order: while some are decoded, the next are on their way."""
         coming: deque[tuple[graveler.Expected, Future[bytes]]] = deque()
         room, largest = 2, 1
         pool = ThreadPoolExecutor(_IN_FLIGHT)
@@ -188,14 +189,15 @@ class RangeReader:
 
 @dataclass(frozen=True)
 class RangeWriter:
-    """Reads ranges, and writes what they hold into datasets of `out`, as those that mark `mark_id` read."""
+    """Reads ranges, and writes their addresses into datasets of `out`. `mark_id`: the mark that reads (`read_in`)."""
 
     reader: RangeReader
     out: DatasetFolder
     mark_id: str
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        """Read every range of the batches and write what it protects."""
+        """Read each range of the batches, and write the addresses that it protects. CorruptFileError if metaranges
+        disagree on a range."""
         addresses = self._writer("", ENTRIES_SCHEMA)
         index = self._writer(INDEX, INDEX_SCHEMA)
         elsewhere = self._writer(ELSEWHERE, ELSEWHERE_SCHEMA, sum_authorities)
@@ -222,7 +224,7 @@ class RangeWriter:
         yield from part_results(RANGES, ranges.close())
 
     def dropped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        """Read ranges (range_id, count) that nothing refers to any more, and write the addresses that they held."""
+        """Read ranges (range_id, count) that nothing refers to any more, and write the addresses in them."""
         writer = self._writer(DROPPED, ADDRESSES_SCHEMA)
         for batch in batches:
             wanted = [each | {"min_key": None, "max_key": None} for each in batch.to_pylist()]
@@ -233,14 +235,14 @@ class RangeWriter:
         yield from part_results(DROPPED, writer.close())
 
     def held_still(self, rows: pa.Table) -> Iterator[Json]:
-        """Write ranges (RANGES_SCHEMA) that need not be read."""
+        """Write rows of ranges (RANGES_SCHEMA) that have not changed and need not be read."""
         writer = self._writer(RANGES, RANGES_SCHEMA, sum_ranges)
         for batch in rows.to_batches():
             writer.write(batch)
         yield from part_results(RANGES, writer.close())
 
     def datasets(self, results: Sequence[Json]) -> dict[str, Dataset]:
-        """The datasets that the results of tasks tell of."""
+        """The datasets that the tasks have written, by their results."""
         parts = parts_of(results, _SCHEMAS)
         return {
             name: self.out.dataset("" if name == Stage.COMMITTED_ADDRESSES else name, parts[name], schema)
@@ -297,7 +299,7 @@ def check_metaranges(checksums: Dataset, expected: int) -> None:
 
 
 def summary(checksums: Dataset, read: Mapping[str, Dataset]) -> ReadFacts:
-    """Facts of what was read, for guards and people: what metaranges say, and what ranges stand for.
+    """Facts of a reading, for guards and people: the totals that metaranges state, and those of the ranges.
 
     `read`: the ranges that were read, their addresses, and the index of these. IncompleteError unless each address is
     in the index.
@@ -318,7 +320,7 @@ def summary(checksums: Dataset, read: Mapping[str, Dataset]) -> ReadFacts:
 
 
 def check_references(facts: ReadFacts) -> None:
-    """IncompleteError unless the ranges stand for all that the metaranges refer to, by number and by checksum."""
+    """IncompleteError unless the ranges are all that the metaranges refer to, by number and by checksum."""
     if facts.references_read != facts.references:
         raise IncompleteError(
             f"The retained metaranges refer {facts.references:,} times to ranges, but the ranges that were read "
@@ -332,10 +334,10 @@ def check_references(facts: ReadFacts) -> None:
 
 
 def reading(context: MarkContext) -> RangeReader:
-    """A reader of the files of this mark's namespace."""
+    """The reader of the files of this mark's namespace."""
     return RangeReader(context.metadata, context.namespace)
 
 
 def writing(context: MarkContext, out: DatasetFolder) -> RangeWriter:
-    """A reader that writes what it reads for this mark into datasets of `out`."""
+    """The writer that reads ranges for this mark and writes their addresses into datasets of `out`."""
     return RangeWriter(reading(context), out, context.header.mark_id)

@@ -1,6 +1,6 @@
-"""Reads what a mark did not know of commits, for a look: metaranges and ranges, compared by their whole ids.
+"""Reads the metaranges and ranges of commits that a mark did not know, for a look.
 
-Marks read by `range_counts`, which counts what came and what went. A look needs no counts.
+A mark reads with `range_counts`, which counts what came and what went. A look needs no counts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SCHEMAS = {
 class ReadSince:
     """Metaranges and ranges that looks have read and the mark had not, each once. Grows with each reading.
 
-    `out`: where it lies; `datasets`: by their names (`range_files`); the addresses lie in `out` itself.
+    `out`: the folder of its datasets; the addresses lie in `out` itself. `datasets`: by their names (`range_files`).
     """
 
     out: DatasetFolder
@@ -71,8 +71,8 @@ class ReadSince:
 
 
 def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame, so_far: ReadSince) -> Dataset:
-    """Read the metaranges in `retained` (column metarange_id) that neither the mark nor anyone since has read, and of
-    them the ranges that were not read either. Returns the addresses that are new in `so_far` (ENTRIES_SCHEMA)."""
+    """Read the metaranges in `retained` (column metarange_id) that neither the mark nor `so_far` has, and of their
+    ranges those that neither has. Adds them to `so_far`. Returns the new addresses (ENTRIES_SCHEMA)."""
     from pyspark.sql import functions as F
 
     mark, out = context.mark, so_far.out
@@ -105,7 +105,7 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
     )
     work = writing(context, out)
     read = work.datasets(run_on_rows(ranges, work.ranges)) | {CHECKSUMS: found[CHECKSUMS]}
-    summary(found[CHECKSUMS], read)
+    summary(found[CHECKSUMS], read)  # a check: IncompleteError unless each address is in the index
     so_far.add(read)
     return read[Stage.COMMITTED_ADDRESSES]
 
@@ -113,7 +113,8 @@ def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame,
 def _read_metaranges(
     spark: SparkSession, context: MarkContext, unknown: DataFrame, expected: int, out: DatasetFolder
 ) -> Mapping[str, Dataset]:
-    """The ranges of so many metaranges, and their checksums. IncompleteError if they are not whole."""
+    """The ranges of the `unknown` metaranges (`expected`: their number), and their checksums. IncompleteError if they
+    are not whole."""
     tasks = context.settings.scale.range_num_partitions or tasks_for(expected, 16, 4 * spark_width(spark))
     rows = Mapped(unknown.repartition(tasks), METARANGES_SCHEMA, reading(context).metaranges)
     schemas = {METARANGES: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}

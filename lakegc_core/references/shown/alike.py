@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CLAIMS = pa.schema([ENTRIES_SCHEMA.field(name) for name in ("address", "size", "e_tag")])
-"""What an entry claims of its object, for each reading of its address."""
+"""The claims of an entry about its object, for each reading of its address."""
 _OF_RANGE = pa.schema([ENTRIES_SCHEMA.field(name) for name in ("range_id", "size")])
 _LAYER = pa.field("layer", pa.string(), nullable=False)
 _ROWS_TOGETHER = 250_000  # in memory at once, to find what they repeat
@@ -38,9 +38,9 @@ _HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), _
 
 @dataclass(frozen=True)
 class AlikeEntries:
-    """Looks through what heads hold for entries that are alike a candidate, and puts down what it finds.
+    """Searches the entries of heads for those that are alike to a candidate, and writes what it finds.
 
-    `candidates`: rows with the columns of PLANNED. `out`: where it puts things down. `waited`: classes (SIZES) that
+    `candidates`: rows with the columns of PLANNED. `out`: the folder that it writes to. `waited`: classes (SIZES) that
     were left over last time, and come first.
     """
 
@@ -52,7 +52,7 @@ class AlikeEntries:
     waited: Dataset
 
     def classes(self) -> Dataset:
-        """The sizes of candidates: SIZES."""
+        """The classes of candidates, one for each size: SIZES."""
         from pyspark.sql import functions as F
 
         sizes = self.candidates.frame(self.spark, "size").groupBy("size")
@@ -64,16 +64,16 @@ class AlikeEntries:
             rows = rows.withColumn("waited", F.lit(False))
         return self.out.put("sizes", Mapped(rows, SIZES, ranked), SIZES)
 
-    def alike(self, classes: Dataset, hits: Dataset) -> DataFrame:
-        """The retained ranges that hold entries that are alike a candidate: ALIKE. `hits`: of `sizes`."""
+    def find_hits(self, classes: Dataset) -> Dataset:
+        """The entries of ranges that claim the sizes of candidates: range_id, size and layer. Imported ones are among
+        them, because a branch may hide a candidate behind either."""
+        return self._hits("hits", self.heads.index, classes.keys("size", by=_by_size), self.heads.outside)
+
+    def alike_ranges(self, classes: Dataset, hits: Dataset) -> DataFrame:
+        """The retained ranges with entries that are alike to a candidate: ALIKE. `hits`: see `find_hits`."""
         ranks = classes.frame(self.spark, "size", "rank")
         found = self._counted(hits).join(many(ranks), "size").select(*ALIKE.names)
         return found.unionByName(self._misstated()) if self.heads.misstated.rows else found
-
-    def sizes(self, classes: Dataset) -> Dataset:
-        """The entries of ranges that claim the sizes of candidates, imported ones as well, since a branch may hide a
-        candidate behind either: range_id, size and layer."""
-        return self._hits("hits", self.heads.index, classes.keys("size", by=_by_size), self.heads.outside)
 
     def _misstated(self) -> DataFrame:
         """The ranges of entries that claim another size than their object has: ALIKE, alike to every candidate."""
@@ -83,7 +83,7 @@ class AlikeEntries:
         return self._counted(found).withColumn("rank", F.lit(EVERY)).select(*ALIKE.names)
 
     def _hits(self, name: str, index: Dataset, wanted: Wanted, outside: Dataset | None, *more: str) -> Dataset:
-        """The rows of entries that are wanted, as _HITS. `more`: columns of the index that the keys need."""
+        """The wanted entries, as _HITS. `more`: further columns of the index that `wanted` computes its keys from."""
         schema = pa.schema([*_HITS, *(INDEX_SCHEMA.field(column) for column in more)])
         sources = (*index.sources, *(outside.sources if outside else ()))
         columns = [column for column in schema.names if column != _LAYER.name]
@@ -97,16 +97,16 @@ class AlikeEntries:
         return self.out.put(name, scan(self.spark, feeds, schema, wanted).then(_HITS, _distinct_hits), _HITS)
 
     def _counted(self, hits: Dataset) -> DataFrame:
-        """Sizes of ranges that count: range_id, count, size."""
+        """The hits in ranges that count: range_id, count, size and layer."""
         return hits.frame(self.spark).distinct().join(many(self.heads.counted(self.spark)), ["range_id", "layer"])
 
     def claims(self, alike: Dataset) -> Mapped:
         """The claims of entries that are alike by their sizes (ALIKE): CLAIMS, some more than once."""
         return self._entries(alike.keys(*_OF_RANGE.names, by=_by_range_and_size)).then(CLAIMS, _distinct_claims)
 
-    def claiming(self, claims: Dataset) -> DataFrame:
-        """The ranges in which there are entries that claim what is given (CLAIMS), and perhaps a few others: range_id,
-        size, e_tag."""
+    def ranges_with_claims(self, claims: Dataset) -> DataFrame:
+        """The ranges with entries that make one of these claims (CLAIMS), and perhaps a few others: range_id, size,
+        e_tag."""
         found = self._entries(claims.keys(*CLAIMS.names, by=_by_claim))
         return found.as_frame().select("range_id", "size", "e_tag").distinct()
 
@@ -114,8 +114,8 @@ class AlikeEntries:
         schema = pa.schema([_OF_RANGE.field("range_id"), *CLAIMS])
         return scan(self.spark, self.heads.entries.feeds(*schema.names, repeated=("range_id",)), schema, wanted)
 
-    def away(self, alike: Dataset) -> DataFrame:
-        """The ranges and sizes (range_id, size) of which there are entries that may lie in other namespaces."""
+    def ranges_elsewhere(self, alike: Dataset) -> DataFrame:
+        """The ranges and sizes (range_id, size) with entries whose objects may lie in other namespaces."""
         feeds = self.heads.outside.feeds(*_OF_RANGE.names, repeated=("range_id",))
         wanted = alike.keys(*_OF_RANGE.names, by=_by_range_and_size)
         return scan(self.spark, feeds, _OF_RANGE, wanted).as_frame().distinct()

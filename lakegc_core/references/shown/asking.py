@@ -1,7 +1,7 @@
 """Asks lakeFS what branches show, page by page, in tasks on the executors.
 
-A page shows a branch as of that page, staged entries over committed ones. Which paths are worth asking for is decided
-in `reuploads`; here they come as intervals, and what is shown there goes to parts.
+A page shows a branch as of that page, staged entries over committed ones. `reuploads` decides which paths are worth
+asking for; here they come as intervals, and the addresses that branches show there go to parts.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Interval:
 class Asking:
     """Asks for intervals of branches.
 
-    `candidates`: what is looked for. Of what branches show, the addresses that may be among them go to parts in
-    `folder`. `threads`: requests side by side in one task.
+    `candidates`: the objects that are looked for. Addresses that branches show and that may be among them go to parts
+    in `folder`. `threads`: requests side by side in one task.
     """
 
     server: ServerSettings
@@ -138,12 +138,13 @@ class _Walk:
 def keys_of(namespace: Namespace, addresses: Sequence[str]) -> pa.RecordBatch:
     """The keys that physical addresses protect: SHOWN_SCHEMA, in any order.
 
-    An address can be read in several ways only if something in it may be decoded or cut off. Nearly none is so; the
-    others are read many at once, which takes a small part of the time.
+    Plain addresses, which are nearly all, have one reading: the root is cut off all of them at once, which is fast. An
+    address in which something may be decoded or cut off goes through `protect_listed`.
     """
     told = pa.array(addresses, pa.string())
     root = f"{namespace.spelled}/"
     many_ways = namespace.is_local or namespace.is_azure or namespace.path.endswith("/") or _HAS_WAYS.search(root)
+    # In a namespace that can be spelled in many ways no address is plain.
     starts = pc.match_substring_regex(told, _NOTHING if many_ways else f"^{re.escape(root)}")
     plain = pc.and_not(starts, pc.match_substring_regex(told, ODD_PATH))
     odd = protect_listed(namespace, told.filter(pc.invert(plain)).to_pylist())

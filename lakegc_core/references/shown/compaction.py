@@ -1,10 +1,10 @@
-"""Staging compaction: which candidates may lie in a compacted metarange, unseen, while something alike is staged.
+"""Staging compaction: candidates that may lie in a compacted metarange, unseen, while something alike is staged.
 
-A server that compacts moves what is staged on a branch into a metarange that only its database knows. If the same bytes
-are then uploaded to such a path once more, the dump names the later object and the branch shows it; yet entries of one
-identity stay as they are, so that the next commit, or compaction, brings the earlier object back. No answer of lakeFS
-shows that one meanwhile. So a candidate waits while an object of its size is staged: sizes are what `reuploads` tells
-contents apart by.
+A server that compacts moves the staged entries of a branch into a metarange that only its database knows. If the same
+bytes are then uploaded to such a path once more, the dump names the later object and the branch shows it. But lakeFS
+treats the two entries as equal, and keeps the earlier one in the metarange. The next commit or compaction shows the
+earlier object again. Until then no answer of lakeFS names it. So a candidate waits while an object of its size is
+staged: `reuploads` tells contents apart by size.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ STAGED_SIZES = "staged-sizes"
 _SIZE = pa.schema([PLANNED.field("size")])
 _FOLDER = "regexp_extract(address, '^(.*/)?', 0)"
 _THREADS = 16  # listings side by side in one task
-_FEW = 20  # objects of a folder that are looked for one by one: a whole slice takes up to 50 pages
+_FEW = 20  # up to so many objects of a folder are listed one by one: a whole slice takes up to 50 pages
 
 
 def may_compact(context: MarkContext) -> bool:
-    """True if the server may compact what is staged. Asked anew each time, as a server may be upgraded."""
+    """True if the server may compact staged entries. It is asked each time, because a server may be upgraded."""
     return context.settings.server.compaction == "assume" and context.client.config().may_compact
 
 
 def sizes_alike(entries: AlikeEntries, shown: DataFrame) -> DataFrame:
-    """The sizes (column `size`) of candidates that may lie unseen: those of what is staged.
+    """The sizes (column `size`) of candidates that may lie unseen: the sizes of staged objects.
 
     `shown`: addresses of candidates that branches show. No dump names these, and they may hide others as well.
     """
@@ -65,13 +65,13 @@ def _staged(entries: AlikeEntries) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Looks for sizes in the store, by listings: who marks need not be able to read data."""
+    """Looks for sizes in the store, by listing, because a mark needs no right to read data."""
 
     data: StoreConfig
 
     def sizes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The sizes of the addresses, each once. An object that is gone has none: what branches show there does not
-        read already. A listing that fails is the store's own error."""
+        """The sizes of the addresses, each once. An object that is gone has no size; a branch that shows it is broken
+        already. A listing that fails is the store's own error."""
         addresses = sorted(address for batch in batches for address in batch["address"].to_pylist())
         folders = [list(named) for _, named in itertools.groupby(addresses, _folder)]
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -79,7 +79,7 @@ class _Sizes:
         yield pa.RecordBatch.from_arrays([pa.array(found, pa.int64())], schema=_SIZE)
 
     def _of_folder(self, addresses: Sequence[str]) -> set[int]:
-        """The sizes of objects of one folder: of few, by their names; of many, by listing a slice whole."""
+        """The sizes of objects of one folder: of few by listing each name, of many by listing the whole slice."""
         folder = _folder(addresses[0])
         prefixes = [folder] if len(addresses) > _FEW and folder.count("/") > 1 else addresses
         found, wanted = set[int](), pa.array(addresses, pa.string())

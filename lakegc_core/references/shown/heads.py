@@ -1,6 +1,6 @@
-"""The heads of branches, as the mark saw them or as a later look did: identical re-uploads may hide in what they hold.
+"""The heads of branches, as the mark saw them or as a later look did: behind their entries re-uploads may hide.
 
-This module says only where it stands; `reuploads` looks for what is alike in it.
+This module names the datasets; `reuploads` searches them for alike entries.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOOK = "look"
-"""The layer of what a look read itself."""
+"""The layer of datasets that a look read itself."""
 
 
 @dataclass(frozen=True)
 class BranchHeads:
-    """Datasets of what the heads of branches hold.
+    """Datasets of the entries of branch heads.
 
     - `refs`, `commits`: names of heads (REFS_SCHEMA), commits that count (COMMITS_SCHEMA)
     - `index`, `entries`: hashes and addresses of all entries of their ranges (INDEX_SCHEMA, ENTRIES_SCHEMA)
     - `outside`: entries that neither has, imported from elsewhere (ELSEWHERE_SCHEMA)
     - `ranges`, `new_ranges`: ranges that count by the mark, and those that a look read since (RANGES_SCHEMA)
-    - `metaranges`: what marks have read of metaranges (METARANGES_SCHEMA)
+    - `metaranges`: the metaranges that marks have read (METARANGES_SCHEMA)
     - `misstated`: addresses of which an entry claims another size than the object has (MISSTATED_SCHEMA)
-    - `staged`: what is staged (STAGED_SCHEMA)
-    - `kept`: what the mark listed, no commit refers to, and something else keeps (FINDINGS_SCHEMA)
-    - `names`, `most`: number of branches; of entries of one head, at most
+    - `staged`: the staged entries (STAGED_SCHEMA)
+    - `kept`: objects that the mark listed, no commit refers to, and a reason keeps (FINDINGS_SCHEMA)
+    - `branch_count`: number of branches; `entries_bound`: no head has more entries
     """
 
     refs: Dataset
@@ -62,13 +62,13 @@ class BranchHeads:
     misstated: Dataset
     staged: Dataset
     kept: Dataset
-    names: int
-    most: int
+    branch_count: int
+    entries_bound: int
 
     @property
     def pages(self) -> int:
         """The number of pages that list all branches whole, at most."""
-        return self.names * (1 + self.most // PAGE) + self.staged.rows // PAGE
+        return self.branch_count * (1 + self.entries_bound // PAGE) + self.staged.rows // PAGE
 
     def branches(self, spark: SparkSession) -> DataFrame:
         """Branches whose heads count: name, metarange_id."""
@@ -93,7 +93,7 @@ class BranchHeads:
 
 
 def heads_of_mark(context: MarkContext, misstated: Dataset | None = None, kept: Dataset | None = None) -> BranchHeads:
-    """The heads as the mark saw them. `misstated`, `kept`: what the mark, which is not finished, has just found."""
+    """The heads as the mark saw them. `misstated`, `kept`: the mark's new findings, while it is not finished."""
     mark, layers = context.mark, all_layers(context)
     commits, committed = mark.require(Stage.RETENTION_COMMITS), Stage.COMMITTED_ADDRESSES
     odd = of_all(layers, Stage.EXPIRED_ADDRESSES, MISSTATED_SCHEMA, MISSTATED)
@@ -109,6 +109,6 @@ def heads_of_mark(context: MarkContext, misstated: Dataset | None = None, kept: 
         misstated=odd if misstated is None else odd + misstated,
         staged=mark.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA),
         kept=mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT) if kept is None else kept,
-        names=mark.facts(CommitsFacts).branches,
-        most=mark.facts(CommittedFacts).entries,
+        branch_count=mark.facts(CommitsFacts).branches,
+        entries_bound=mark.facts(CommittedFacts).entries,
     )

@@ -1,4 +1,4 @@
-"""The ranges that the heads of branches hold, and on how many branches: read once, and put down."""
+"""The ranges in the heads of branches, and the number of branches of each: read once, and written down."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from lakegc_core.tables.parts import spark_width
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RANGES = pa.schema(
+HEAD_RANGES_SCHEMA = pa.schema(
     [
         *(METARANGES_SCHEMA.field(name) for name in ("range_id", "min_key", "max_key", "count")),
-        pa.field("branches", pa.int64(), nullable=False),  # whose heads hold it
+        pa.field("branches", pa.int64(), nullable=False),  # whose heads contain it
     ]
 )
 _IDS = pa.schema([METARANGES_SCHEMA.field("metarange_id")])
-_HELD, _FOUND, _RANGES, _WANTED, _NEW = "held", "found", "held-ranges", "metaranges-of-heads", "new-metaranges"
+_HELD, _OWN_ROWS, _RANGES, _WANTED, _NEW = "held", "found", "held-ranges", "metaranges-of-heads", "new-metaranges"
 
 
 @dataclass(frozen=True)
 class HeldRanges:
-    """`ranges`: each range once (RANGES). `held`: the rows of the heads' metaranges (METARANGES_SCHEMA)."""
+    """The ranges of all heads. `ranges`: each once (HEAD_RANGES_SCHEMA). `held`: the heads' metaranges, with a row for
+    each of their ranges (METARANGES_SCHEMA)."""
 
     spark: SparkSession
     heads: BranchHeads
@@ -48,12 +49,12 @@ class HeldRanges:
         """The number of pages that list all of them whole, on all branches, at most."""
         return self.ranges.sum("pages")
 
-    def times(self) -> DataFrame:
-        """On how many branches each range is (range_id, branches), for a join."""
+    def branch_counts(self) -> DataFrame:
+        """The number of branches of each range (range_id, branches), for a join."""
         return many(self.ranges.frame(self.spark, "range_id", "branches"), self.ranges.rows)
 
     def on_branches(self, places: DataFrame) -> DataFrame:
-        """INTERVALS: each place (PLACES) on every branch whose head holds its range."""
+        """INTERVALS: each place (PLACES) on every branch whose head contains its range."""
         held = self.held.frame(self.spark, "metarange_id", "range_id")
         rows = places.join(many(held), "range_id")
         rows = rows.join(many(self.heads.branches(self.spark)), "metarange_id").drop("metarange_id").distinct()
@@ -61,7 +62,7 @@ class HeldRanges:
 
 
 def read_held(spark: SparkSession, context: MarkContext, heads: BranchHeads, out: DatasetFolder) -> HeldRanges:
-    """Bring together what marks have read of the heads' metaranges; those that none has read are read here."""
+    """Bring together the heads' metaranges that marks have read; those that none has read are read here."""
     from pyspark.sql import functions as F
 
     branches = heads.branches(spark).where("metarange_id != ''")
@@ -69,7 +70,7 @@ def read_held(spark: SparkSession, context: MarkContext, heads: BranchHeads, out
     feeds = heads.metaranges.feeds(repeated=("metarange_id",))
     wanted = ids.keys("metarange_id", by=_by_metarange)
     known = _divided(out, scan(spark, feeds, METARANGES_SCHEMA, wanted))
-    found = many(known[_FOUND].frame(spark, "metarange_id"))
+    found = many(known[_OWN_ROWS].frame(spark, "metarange_id"))
     new = out.put(_NEW, ids.frame(spark).join(found, "metarange_id", "left_anti"), _IDS)
     held = known[_HELD]
     if new.rows:
@@ -87,17 +88,19 @@ def read_held(spark: SparkSession, context: MarkContext, heads: BranchHeads, out
             F.sum("branches").alias("branches"),
         )
     )
-    return HeldRanges(spark, heads, out.put(_RANGES, ranges.select(*RANGES.names), RANGES, _pages), held)
+    return HeldRanges(
+        spark, heads, out.put(_RANGES, ranges.select(*HEAD_RANGES_SCHEMA.names), HEAD_RANGES_SCHEMA, _pages), held
+    )
 
 
 def _divided(out: DatasetFolder, rows: Mapped) -> dict[str, Dataset]:
-    """The rows of metaranges: their ranges (_HELD), and apart the row that counts them (_FOUND)."""
-    return out.divide(rows, dict.fromkeys((_HELD, _FOUND), METARANGES_SCHEMA), _split)
+    """The rows of metaranges: those of their ranges (_HELD), and the one that counts these (_OWN_ROWS)."""
+    return out.divide(rows, dict.fromkeys((_HELD, _OWN_ROWS), METARANGES_SCHEMA), _split)
 
 
 def _split(table: pa.Table) -> dict[str, pa.Table]:
     own = pc.equal(table["range_id"], "")
-    return {_FOUND: table.filter(own), _HELD: table.filter(pc.invert(own))}
+    return {_OWN_ROWS: table.filter(own), _HELD: table.filter(pc.invert(own))}
 
 
 def _by_metarange(rows: pa.RecordBatch) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Key intervals of heads' ranges that hold entries alike a candidate: branches may hide candidates there.
+"""Intervals of paths with entries of heads that are alike to a candidate: branches may hide candidates there.
 
-An identical re-upload lies at a path that the head holds too. `alike` finds the entries; here ranges are read for
-their paths, and few paths become few intervals, each about a page of lakeFS's listing.
+An identical re-upload lies at a path that the head has too. `alike` finds the entries; here ranges are read for their
+paths, and few paths become few intervals, each about a page of lakeFS's listing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, RANGES_SCHEMA
+from lakegc_core.references.ranges.range_files import RANGES_SCHEMA
 from lakegc_core.references.shown.asking import INTERVALS
 
 CLASS = pa.field("rank", pa.int32(), nullable=False)
@@ -32,8 +32,8 @@ ALIKE = pa.schema(
     ]
 )
 CHOSEN = pa.schema([*ALIKE, pa.field("which", pa.int8(), nullable=False), pa.field("e_tag", pa.string())])
-"""ALIKE, and which of the entries that claim this size: ALL, those that claim this `e_tag`, or those that may lie in
-other namespaces."""
+"""ALIKE, and a choice among the entries of this size: ALL, those with this `e_tag` (OF_TAG), or those whose objects may
+lie in other namespaces (AWAY)."""
 ALL, OF_TAG, AWAY = range(3)
 PLACES = pa.schema([RANGES_SCHEMA.field("range_id"), CLASS, *(INTERVALS.field(n) for n in ("first", "last", "reach"))])
 
@@ -68,15 +68,16 @@ class RangePaths:
             raise CorruptFileError(f"Range {range_id}: {error}. Make a new mark.") from None
 
     def _of_range(self, range_id: str, chosen: pa.Table) -> pa.RecordBatch:
+        """Cover the alike entries of a range with intervals of at most PAGE entries each, from the first one on."""
         entries = self._read(range_id, chosen["count"][0].as_py())
         ranks = self._ranks(entries, chosen)
-        numbers = np.flatnonzero(ranks >= 0)
+        alike_rows = np.flatnonzero(ranks >= 0)
         found: list[tuple[str, int, bytes, bytes, int]] = []
         at = 0
-        while at < len(numbers):
-            end = int(np.searchsorted(numbers, numbers[at] + PAGE, "left"))
-            first, last = int(numbers[at]), int(numbers[end - 1])
-            rank = int(ranks[numbers[at:end]].min())
+        while at < len(alike_rows):
+            end = int(np.searchsorted(alike_rows, alike_rows[at] + PAGE, "left"))
+            first, last = int(alike_rows[at]), int(alike_rows[end - 1])
+            rank = int(ranks[alike_rows[at:end]].min())
             paths = (entries["path"][first].as_py(), entries["path"][last].as_py())
             found.append((range_id, rank, *paths, last - first + 1))
             at = end
@@ -112,13 +113,12 @@ def _least(keys: pa.Array, wanted: pa.Array, ranks: pa.ChunkedArray) -> np.ndarr
 
 @dataclass(frozen=True)
 class WholeRanges:
-    """Every range as one interval from its first to its last key."""
+    """Makes each range one interval, from its first to its last key, for candidates of all classes."""
 
     def places(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """PLACES of ranges in rows of METARANGES_SCHEMA."""
         names = {"first": "min_key", "last": "max_key", "reach": "count"}
-        assert set(names.values()) <= set(METARANGES_SCHEMA.names)
         for batch in batches:
-            columns = [batch["range_id"], pa.repeat(pa.scalar(0, CLASS.type), batch.num_rows)]
+            columns = [batch["range_id"], pa.repeat(pa.scalar(0, CLASS.type), batch.num_rows)]  # 0: `classes.EVERY`
             columns += [batch[name].cast(PLACES.field(own).type) for own, name in names.items()]
             yield pa.RecordBatch.from_arrays(columns, schema=PLACES)

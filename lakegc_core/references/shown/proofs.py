@@ -305,10 +305,10 @@ class Proofs:
         rows = rows.join(many(self._unproven(made)), "size", "left_anti")
         rows = rows.join(many(self._contents(made)), ["size", "digest"], "left_anti").select(*claim)
         unproven = self._distinct.frame(self.spark).join(many(rows), claim, "left_anti").select(*CLAIMS.names)
-        left = self.entries.claiming(self.out.put(_UNPROVEN, unproven, CLAIMS))
+        left = self.entries.ranges_with_claims(self.out.put(_UNPROVEN, unproven, CLAIMS))
         left = left.withColumn("which", F.lit(OF_TAG).cast("tinyint"))
         if self.entries.heads.outside.sources:
-            away = self.entries.away(self.alike).withColumn("e_tag", F.lit(None).cast("string"))
+            away = self.entries.ranges_elsewhere(self.alike).withColumn("e_tag", F.lit(None).cast("string"))
             left = left.unionByName(away.withColumn("which", F.lit(AWAY).cast("tinyint")))
         alike = self.alike.frame(self.spark).where(f"rank > {EVERY}")
         return self.out.put(_LEFT, left.join(many(alike), ["range_id", "size"]).select(*CHOSEN.names), CHOSEN)

@@ -29,7 +29,7 @@ from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.safety import ASKED_AT_ONCE, PAGES_BEFORE_HEADS
 from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
-from lakegc_core.references.shown.classes import EVERY, SIZES, total
+from lakegc_core.references.shown.classes import EVERY, SIZES, sum_classes
 from lakegc_core.references.shown.compaction import may_compact, sizes_alike
 from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
@@ -126,17 +126,17 @@ class _Search:
     def _shown(self) -> Reuploads | None:
         heads, whole = self.heads, min(self.context.level.whole_pages, self._budget)
         is_small = heads.pages <= whole  # then all of it is asked for, however many ranges it is spread over
-        if is_small and heads.most <= _WHOLE_BRANCH_ENTRIES:
+        if is_small and heads.entries_bound <= _WHOLE_BRANCH_ENTRIES:
             return self._asked_whole()
-        hits = Dataset(ALIKE) if is_small else self.entries.sizes(self._classes)
+        hits = Dataset(ALIKE) if is_small else self.entries.find_hits(self._classes)
         if not (is_small or hits.rows or heads.misstated.rows):
             return None
         held = self._held
         if is_small or held.pages <= whole:
             ranges = held.ranges.frame(self.spark, "range_id", "min_key", "max_key", "count")
             return self._asked(held.on_branches(Mapped(ranges, PLACES, WholeRanges().places).as_frame()), None)
-        alike = self.entries.alike(self._classes, hits).join(held.times(), "range_id").select(*ALIKE.names)
-        of_heads = self.entries.out.put(_OF_HEADS, alike, ALIKE)
+        alike = self.entries.alike_ranges(self._classes, hits).join(held.branch_counts(), "range_id")
+        of_heads = self.entries.out.put(_OF_HEADS, alike.select(*ALIKE.names), ALIKE)
         return self._within_budget(of_heads) if of_heads.rows else None
 
     @cached_property
@@ -174,7 +174,7 @@ class _Search:
         whole = F.sum(F.ceil(F.col("count") / PAGE) * F.col("branches")).alias("pages")  # of the ranges, each whole
         ranges = alike.frame(self.spark, "range_id", "rank", "count").distinct()
         with clear_errors():
-            rows = ranges.join(self._held.times(), "range_id").groupBy("rank").agg(whole).collect()
+            rows = ranges.join(self._held.branch_counts(), "range_id").groupBy("rank").agg(whole).collect()
         pages = {row["rank"]: int(row["pages"]) for row in rows}
         if sum(pages.values()) <= PAGES_BEFORE_HEADS:
             return None
@@ -186,7 +186,8 @@ class _Search:
 
         cost = F.sum(F.ceil(F.col("reach") / PAGE) * F.col("branches"))
         with clear_errors():
-            rows = places.join(self._held.times(), "range_id").groupBy("rank").agg(cost.alias("pages")).collect()
+            counted = places.join(self._held.branch_counts(), "range_id")
+            rows = counted.groupBy("rank").agg(cost.alias("pages")).collect()
         return {row["rank"]: int(row["pages"]) for row in rows}
 
     def _within_budget(self, of_heads: Dataset) -> Reuploads | None:
@@ -289,7 +290,7 @@ class _Search:
             classes = self._classes.frame(self.spark)
             unseen = classes.join(many(sizes_alike(self.entries, shown)), "size", "left_semi").select(*SIZES.names)
             unasked = unseen if unasked is None else unasked.unionByName(unseen).distinct()
-        return Dataset(SIZES) if unasked is None else self.entries.out.put(WAITING, unasked, SIZES, total)
+        return Dataset(SIZES) if unasked is None else self.entries.out.put(WAITING, unasked, SIZES, sum_classes)
 
 
 def _with(found: Reuploads | None, proven: Proven | None) -> Reuploads | None:

@@ -1,4 +1,4 @@
-"""What a page says first: the garbage, what was freed, what that saves; as figures and in one or two sentences."""
+"""The headline of a page: the garbage, the bytes freed, and their cost; as figures and in one or two sentences."""
 
 from __future__ import annotations
 

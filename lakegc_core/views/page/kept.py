@@ -1,4 +1,4 @@
-"""What keeps the rest, on a page: by days of the rules, and by branch, tag and hold. Made of the answers' JSON."""
+"""The keepers of the rest, on a page: days of the rules, branches, tags and holds. Made of the answers' JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakegc_core.views.page.pictures import bars
 from lakegc_core.views.words import human_bytes
 
 _CURVES, _KEEPERS = 6, 20
-"""How many rules, and how many branches, tags and holds a page shows."""
+"""At most so many rules, and so many branches, tags and holds, are on a page."""
 _LONGEST = 60  # characters of a name in a picture
 
 

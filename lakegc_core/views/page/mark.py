@@ -156,7 +156,7 @@ def _pictures(report: Json) -> list[str]:
 
 
 def _origins(origins: Json | None) -> list[str]:
-    """Why objects are garbage, and under which folders users last saw them."""
+    """The causes of garbage, and the folders in which users last saw it."""
     if not origins or not origins["causes"]:
         return []
     rows = [

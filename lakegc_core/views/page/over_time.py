@@ -1,4 +1,4 @@
-"""What marks found and sweeps deleted over time: a picture, and the figures behind it. Made of a history."""
+"""The findings of marks and the deletes of sweeps over time: a picture, and its figures. Made of a history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def over_time(history: Json) -> str:
 
 
 def found_and_deleted(history: Json) -> tuple[list[Json], list[Json]]:
-    """What each complete mark found and what each sweep deleted ({at, mark_id, objects, bytes} each), oldest first.
+    """The findings of each complete mark, and the deletes of each sweep ({at, mark_id, objects, bytes}), oldest first.
 
     A sweep that broke off says no time: it stands where its mark began. Sweeps before `since` are left out.
     """
@@ -48,7 +48,7 @@ def found_and_deleted(history: Json) -> tuple[list[Json], list[Json]]:
 
 
 def unread(history: Json) -> str:
-    """Which marks are not in the figures, in plain text; "" if all are."""
+    """A sentence on marks that are not in the figures, in plain text; "" if all are."""
     problems = [mark["problem"] for mark in history["marks"] if "problem" in mark]
     if not problems:
         return ""

@@ -67,7 +67,7 @@ def _row(history: Json) -> tuple[str, ...]:
 
 
 def _to_look_at(history: Json) -> str:
-    """Why the newest mark is refused, and what does not read."""
+    """The reasons why the newest mark is refused, and the marks that cannot be read."""
     refused = [f"refused: {each['name']}: {each['description']}" for each in history["refused"]]
     said = [escape(each) for each in (*refused, unread(history)) if each]
     return f'<span class="bad">{"<br>".join(said)}</span>' if said else ""

@@ -1,4 +1,4 @@
-"""What all pages are made of: the document with its style, tables and the cards of a headline.
+"""The parts of all pages: the document with its style, tables and the cards of a headline.
 
 Cells and bodies are HTML already: who makes them escapes what comes from outside.
 """
@@ -66,5 +66,5 @@ def card(title: str, value: str, *notes: str) -> str:
 
 
 def folded(title: str, inside: str) -> str:
-    """What is shown on demand. `title`: plain text."""
+    """A part of a page that is shown on demand. `title`: plain text."""
     return f"<details><summary>{escape(title)}</summary>{inside}</details>"

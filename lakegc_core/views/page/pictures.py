@@ -119,7 +119,7 @@ def _round_up(size: float) -> float:
 
 
 def _hint(each: Json, what: str) -> str:
-    """What is read where the pointer rests."""
+    """The text that shows where the pointer rests."""
     said = f"{day_and_time(each['at'])}: {human_bytes(each['bytes'])} in {counted(each['objects'], 'object')} {what}"
     return f"<title>{escape(said)}</title>"
 

@@ -17,7 +17,7 @@ from lakegc_core import clock, pipeline
 from lakegc_core.answers.against import BOTH, LATER, OURS, THEIRS, UNTOLD, YOUNG_THERE, Comparison, compare
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.sweep.other_tools import find_foreign_mark
+from lakegc_core.sweep.other_tools import find_other_mark
 from lakegc_core.views.answers import against_screen
 from lakegc_sandbox import Repository
 from tests.core.answers.conftest import mark
@@ -54,7 +54,7 @@ def put(root: Path, name: str, addresses: list[str], **summary: Any) -> None:
 
 
 def against(spark: SparkSession, context: MarkContext, name: str) -> Comparison:
-    return compare(spark, context, find_foreign_mark(context, name))
+    return compare(spark, context, find_other_mark(context, name))
 
 
 def counts(found: Comparison) -> dict[tuple[str, str], int]:

@@ -27,7 +27,7 @@ def chosen(folder: Path, entries: int, ranges: Mapping[str, tuple[int, int]]) ->
     results = list(Budget(out, entries)(iter([batch])))
     ranges_taken = out.dataset(CHOSEN_RANGES, parts_of(results, [CHOSEN_RANGES])[CHOSEN_RANGES], CHOSEN_RANGES_SCHEMA)
     found = [name for each in ranges_taken.batches("range_id") for name in each.column(0).to_pylist()]
-    (until,) = [result["until"] for result in results if "until" in result]
+    (until,) = [result["complete_after"] for result in results if "complete_after" in result]
     return found, until
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lakegc_core.errors import StoreError
 from lakegc_core.store.local import LocalConfig, LocalStore
-from lakegc_core.sweep.lost import absent, present, seen_again, told_apart
+from lakegc_core.sweep.lost import absent, mark_lost, present, seen_again
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def table(*rows: tuple[str, str]) -> pa.Table:
 
 
 def test_what_is_live_again_and_yet_gone_is_lost_and_what_is_there_is_rescued(store: LocalConfig) -> None:
-    found = told_apart(
+    found = mark_lost(
         table(("data/gone", "rescued"), ("data/there", "rescued"), ("data/gone too", "rescued"), ("data/x", "planned")),
         store,
     )
@@ -52,9 +52,9 @@ def test_the_store_is_asked_only_for_what_is_rescued(store: LocalConfig, monkeyp
     asked: list[str] = []
     head = LocalStore.head
     monkeypatch.setattr(LocalStore, "head", lambda own, key: (asked.append(key), head(own, key))[1])
-    told_apart(table(("data/a", "unconfirmed"), ("data/there", "rescued"), ("data/b", "planned")), store)
+    mark_lost(table(("data/a", "unconfirmed"), ("data/there", "rescued"), ("data/b", "planned")), store)
     assert asked == ["data/there"]
-    assert told_apart(table(), store).num_rows == 0
+    assert mark_lost(table(), store).num_rows == 0
 
 
 def test_a_store_that_does_not_answer_ends_the_sweep_and_calls_nothing_lost_or_rescued(
@@ -65,7 +65,7 @@ def test_a_store_that_does_not_answer_ends_the_sweep_and_calls_nothing_lost_or_r
 
     monkeypatch.setattr(LocalStore, "head", fails)
     with pytest.raises(StoreError, match="503"):
-        told_apart(table(("data/there", "rescued")), store)
+        mark_lost(table(("data/there", "rescued")), store)
 
 
 def test_of_rows_those_are_absent_that_the_store_does_not_hold(quick: SparkSession, store: LocalConfig) -> None:
@@ -76,5 +76,5 @@ def test_of_rows_those_are_absent_that_the_store_does_not_hold(quick: SparkSessi
 
 @pytest.mark.parametrize("address", ["data/./x", "data/../x", "data//x", "data/\0", "data/" + "n" * 300])
 def test_an_address_that_the_store_cannot_hold_is_gone_and_stops_no_sweep(store: LocalConfig, address: str) -> None:
-    found = told_apart(table((address, "rescued"), ("data/there", "rescued")), store)
+    found = mark_lost(table((address, "rescued"), ("data/there", "rescued")), store)
     assert found["outcome"].to_pylist() == ["lost", "rescued"]

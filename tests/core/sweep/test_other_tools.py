@@ -62,7 +62,7 @@ def test_of_a_spark_collectors_mark_the_garbage_goes_and_all_else_is_refused(
     before = set(found.files())
     context = found.begin("ours")
     pipeline.mark(spark, context)
-    swept = swept_report(spark, context, only=other_tools.find_foreign_mark(context, f"unified:{folder.name}"))
+    swept = swept_report(spark, context, only=other_tools.find_other_mark(context, f"unified:{folder.name}"))
 
     garbage = found.right()
     assert swept.outcomes["deleted"] == len(listed & garbage)
@@ -88,7 +88,7 @@ def test_the_older_layouts_and_the_csv_are_read_the_same(replay: Callable[[str],
     context = found.begin("ours")
     pipeline.mark(spark, context)
     for name in ("addresses:old", "uncommitted:older", "reports:alone"):
-        mark = other_tools.find_foreign_mark(context, name)
+        mark = other_tools.find_other_mark(context, name)
         rows = other_tools.addresses(spark, context, mark)
         assert {row[0] for row in rows.collect()} == listed | garbage | strange
         refused = Counter(row["outcome"] for row in other_tools.refused(spark, context, rows).collect())
@@ -100,7 +100,7 @@ def test_the_older_layouts_and_the_csv_are_read_the_same(replay: Callable[[str],
     record.begin(Dataset(PLAN_SCHEMA), 1, {"only": None})
     before = found.files()
     with pytest.raises(RefusedError, match="broke off that was not one of addresses:old"):
-        swept_report(spark, context, only=other_tools.find_foreign_mark(context, "addresses:old"))
+        swept_report(spark, context, only=other_tools.find_other_mark(context, "addresses:old"))
     assert found.files() == before
 
 
@@ -111,12 +111,12 @@ def test_what_is_no_list_of_addresses_is_an_error(replay: Callable[[str], Replay
     (found.root / GC / "unified" / "broken" / "deleted" / "part-0.parquet").write_bytes(b"PAR1 no")
     context = found.open()
     with pytest.raises(MarkError, match="no mark unified:none"):
-        other_tools.find_foreign_mark(context, "unified:none")
+        other_tools.find_other_mark(context, "unified:none")
     for odd in ("other:x", "unified:", "unified:a/b", "unified:.."):
         with pytest.raises(SettingsError):
-            other_tools.find_foreign_mark(context, odd)
+            other_tools.find_other_mark(context, odd)
     mark = found.begin("ours")
     for name in ("unified:odd", "unified:broken"):
-        rows = other_tools.addresses(spark, mark, other_tools.find_foreign_mark(mark, name))
+        rows = other_tools.addresses(spark, mark, other_tools.find_other_mark(mark, name))
         with pytest.raises(CorruptFileError, match="no list of addresses"), clear():
             rows.collect()

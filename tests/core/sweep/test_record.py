@@ -172,7 +172,7 @@ def test_what_sweeps_of_other_marks_left_is_asked_for_once(
 
     monkeypatch.setattr(module, "records_of", records)
     sweep = record(context)
-    assert sweep.deleted_elsewhere() is None and sweep.deleted_elsewhere() is None and not sweep.taken_back()
+    assert sweep.deleted_by_other_marks() is None and sweep.deleted_by_other_marks() is None and not sweep.taken_back()
     assert len(asked) == 1
 
 

@@ -11,15 +11,15 @@ from lakegc_core.sweep.totals import Totals, totals_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COLUMNS = "address string, outcome string, attempt int, size long, own boolean, elsewhere boolean, planned boolean"
+COLUMNS = "address string, outcome string, attempt int, size long, own boolean, by_other_marks boolean, planned boolean"
 NONE = {"deleted": 0, "already_gone": 0, "rescued": 0, "unconfirmed": 0}
 Told = tuple[str, int]
 
 
-def totals(spark: SparkSession, *told: Told, own: bool = True, elsewhere: bool = False) -> Totals:
+def totals(spark: SparkSession, *told: Told, own: bool = True, by_other_marks: bool = False) -> Totals:
     """Of one object of ten bytes, which was planned; `told`: outcomes and attempts."""
     planned = ("a", None, None, None, False, None, True)
-    rows = [("a", outcome, attempt, 10, own, elsewhere, False) for outcome, attempt in told]
+    rows = [("a", outcome, attempt, 10, own, by_other_marks, False) for outcome, attempt in told]
     return totals_of(spark.createDataFrame([planned, *rows], COLUMNS))
 
 
@@ -41,7 +41,7 @@ def test_the_outcome_of_the_last_attempt_counts_and_of_one_attempt_the_gravest(
 
 
 def test_what_the_sweep_of_another_mark_deleted_is_gone_by_it(quick: SparkSession) -> None:
-    found = totals(quick, ("failed:no_answer", 1), ("already_gone", 2), elsewhere=True)
+    found = totals(quick, ("failed:no_answer", 1), ("already_gone", 2), by_other_marks=True)
     assert found == Totals(NONE | {"already_gone": 1}, 0, gone_by_sweeps=1)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.policy.retention import Rules
-from lakegc_core.references.commits.rules_memory import FOLDER, Seen, effective_rules, remember
+from lakegc_core.references.commits.rules_memory import FOLDER, RulesRecord, effective_rules, remember
 from tests.support.lake import NOW, Lake
 
 DAY = 86_400.0
@@ -17,39 +17,39 @@ WEEK = timedelta(days=7)
 
 
 def test_a_rule_that_was_just_shortened_does_not_count_yet() -> None:
-    seen = [Seen(0, Rules(30, {"main": 90})), Seen(100 * DAY, Rules(30, {"main": 1}))]
+    seen = [RulesRecord(0, Rules(30, {"main": 90})), RulesRecord(100 * DAY, Rules(30, {"main": 1}))]
     assert effective_rules(seen, 100 * DAY, WEEK) == Rules(30, {"main": 90})
     assert effective_rules(seen, 106.9 * DAY, WEEK) == Rules(30, {"main": 90})
 
 
 def test_a_shortened_rule_counts_after_a_week() -> None:
-    seen = [Seen(0, Rules(30, {"main": 90})), Seen(100 * DAY, Rules(30, {"main": 1}))]
+    seen = [RulesRecord(0, Rules(30, {"main": 90})), RulesRecord(100 * DAY, Rules(30, {"main": 1}))]
     assert effective_rules(seen, 107 * DAY, WEEK) == Rules(30, {"main": 1})
 
 
 def test_a_lengthened_rule_counts_at_once() -> None:
-    seen = [Seen(0, Rules(7)), Seen(DAY, Rules(14))]
+    seen = [RulesRecord(0, Rules(7)), RulesRecord(DAY, Rules(14))]
     assert effective_rules(seen, DAY, WEEK) == Rules(14)
 
 
 def test_a_branch_rule_that_was_removed_counts_for_a_week_more() -> None:
-    seen = [Seen(0, Rules(7, {"main": 400})), Seen(DAY, Rules(7))]
+    seen = [RulesRecord(0, Rules(7, {"main": 400})), RulesRecord(DAY, Rules(7))]
     assert effective_rules(seen, DAY, WEEK) == Rules(7, {"main": 400})
 
 
 def test_a_branch_rule_shorter_than_the_default_it_replaced_does_not_count_yet() -> None:
-    seen = [Seen(0, Rules(30)), Seen(DAY, Rules(30, {"dev": 1}))]
+    seen = [RulesRecord(0, Rules(30)), RulesRecord(DAY, Rules(30, {"dev": 1}))]
     assert effective_rules(seen, DAY, WEEK) == Rules(30, {"dev": 30})
 
 
 def test_rules_that_were_set_where_every_commit_counted_do_not_count_yet() -> None:
-    seen = [Seen(0, None), Seen(DAY, Rules(1))]
+    seen = [RulesRecord(0, None), RulesRecord(DAY, Rules(1))]
     assert effective_rules(seen, 2 * DAY, WEEK) is None
     assert effective_rules(seen, 9 * DAY, WEEK) == Rules(1)
 
 
 def test_the_first_rules_ever_seen_count_at_once() -> None:
-    assert effective_rules([Seen(5, Rules(3))], 5, WEEK) == Rules(3)
+    assert effective_rules([RulesRecord(5, Rules(3))], 5, WEEK) == Rules(3)
 
 
 @given(
@@ -69,7 +69,7 @@ def test_no_branch_ever_keeps_less_than_any_rule_of_the_last_week_says(
     at, seen = 0.0, []
     for pause, default, branches in changes:
         at += pause
-        seen.append(Seen(at, Rules(default, branches)))
+        seen.append(RulesRecord(at, Rules(default, branches)))
     found = effective_rules(seen, at, WEEK)
     assert found is not None
     for each, end in zip(seen, [later.at for later in seen[1:]] + [at + 1], strict=True):

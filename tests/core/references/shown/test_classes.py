@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakegc_core.references.shown.classes import EVERY, SIZES, ranked, total
+from lakegc_core.references.shown.classes import EVERY, SIZES, ranked, sum_classes
 
 
 def ranks(*rows: tuple[int, int, bool]) -> list[int]:
@@ -49,5 +49,5 @@ def test_classes_of_like_bytes_are_told_apart_by_their_sizes_so_that_a_budget_ca
 
 def test_totals_are_of_all_classes_and_zero_of_none() -> None:
     table = pa.table({"objects": [2, 3], "bytes": [10, 1 << 40]})
-    assert total(table) == {"objects": 5, "bytes": 10 + (1 << 40)}
-    assert total(table.slice(0, 0)) == {"objects": 0, "bytes": 0}
+    assert sum_classes(table) == {"objects": 5, "bytes": 10 + (1 << 40)}
+    assert sum_classes(table.slice(0, 0)) == {"objects": 0, "bytes": 0}

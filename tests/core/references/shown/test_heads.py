@@ -72,7 +72,7 @@ def test_of_a_mark_the_heads_are_in_its_own_indexes(context: MarkContext) -> Non
     folder = context.mark.stage_folder(STAGES[4], MISSTATED)
     odd = dataset(context, folder, MISSTATED_SCHEMA, [{"address": "x", "size": 1}])
     found = heads_of_mark(context, odd, Dataset(FOUND))
-    assert (found.names, found.most, found.staged.rows) == (2, 4321, 1)
+    assert (found.branch_count, found.entries_bound, found.staged.rows) == (2, 4321, 1)
     assert [(each.layer, each.part.rows) for each in found.index.sources] == [("m1", 1)]
     assert (found.outside.rows, found.refs.rows) == (1, 4)
     assert found.misstated.rows == 1, "what the mark has just found counts before its stage is finished"
