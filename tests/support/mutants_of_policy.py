@@ -123,15 +123,15 @@ POLICY = (
         ),
         (
             "old merge commits are followed to the wrong parent",
-            "parent = theirs[0] if version >= 1 else theirs[-1]",
-            "parent = theirs[0]",
+            "return parents[0] if version >= 1 else parents[-1]",
+            "return parents[0]",
         ),
         ("what the server retains is not kept", "for row in server:", "for row in ():"),
         ("tags protect nothing", "for name, row in named.tags:", "for name, row in named.tags[:0]:"),
         (
             "a held branch keeps its head alone",
-            "found.append((hold, row))\n                    row = graph.main_parent[row]",
-            "found.append((hold, row))\n                    row = -1",
+            "held.add(row)\n                    row = graph.main_parent[row]",
+            "held.add(row)\n                    row = -1",
         ),
     ),
     *of(

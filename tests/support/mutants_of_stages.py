@@ -102,7 +102,7 @@ COMMITS = (
         f"{_READ}/test_range_files.py",
         (
             "a range that is damaged holds nothing",
-            "raise self._damaged(kind, str(told[0].id), error) from None",
+            "raise CorruptFileError(self._unreadable(kind, str(told[0].id), error)) from None",
             "return",
         ),
     ),

@@ -181,7 +181,7 @@ DELETES = (
         ),
         (
             "one fit object lets its whole batch be deleted",
-            "if not pc.all(fit).as_py():",
+            "if not pc.all(fit, skip_nulls=False, min_count=0).as_py():",
             "if not pc.any(fit).as_py():",
         ),
         (
