@@ -28,7 +28,8 @@ def told_as_failures() -> Iterator[None]:
     try:
         yield
     except LeaseHeldError as error:
-        raise dg.RetryRequested(max_retries=WAITS_FOR_LEASE, seconds_to_wait=SECONDS_A_WAIT) from error
+        waits = dg.RetryRequested(max_retries=WAITS_FOR_LEASE, seconds_to_wait=SECONDS_A_WAIT)
+        raise waits from refused([str(error)])  # Dagster shows the cause when it gives up
     except RefusedError as error:
         raise refused([str(error)]) from error
     except LakegcError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from lakegc_core import clock
 from lakegc_core.names import STAGES
 from lakegc_dagster.config import JOBS, LakegcConfig
 from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED, STOPPED_BY
@@ -74,8 +75,10 @@ def newest_mark(
     begin, size = len(known), _FIRST
     while begin > 0:
         end, begin = begin, max(0, begin - size)
-        if found := _complete(instance, options, repository, known[begin:end]):
-            return newest(found)
+        found = _complete(instance, options, repository, known[begin:end])
+        # The clock of a mark that is to come was wrong: it must not hide the marks after it until its time comes.
+        if seen := newest(each for each in found if not clock.is_to_come(each.started_at, clock.now().timestamp())):
+            return seen
         size = _NEXT
     return None
 

@@ -55,7 +55,9 @@ def last_java(version: str) -> int | None:
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """A frame of a few rows; Spark knows if there are none."""
-    if _numbers(spark.version) >= (4, 0):
+    import pyspark
+
+    if _numbers(pyspark.__version__) >= (4, 0):  # this side's version: the server's may be another one
         return spark.createDataFrame(rows)
     from pyspark.sql.pandas.types import from_arrow_schema
 

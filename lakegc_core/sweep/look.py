@@ -21,7 +21,14 @@ from lakegc_core.names import Json, Stage, see
 from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
 from lakegc_core.policy.retention import HOLD, Rules, rules_json
-from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA, write_refs
+from lakegc_core.references.commits.commit_walk import (
+    COMMITS_SCHEMA,
+    MOST_FETCHED,
+    OTHERS,
+    REFS,
+    REFS_SCHEMA,
+    write_refs,
+)
 from lakegc_core.references.commits.known_walk import Place, margin_of
 from lakegc_core.references.commits.newly_retained import NewlyRetained
 from lakegc_core.references.commits.retained import find_retained, heads_digest, walk_until_known, write_heads
@@ -190,6 +197,10 @@ class Glance:
     def __post_init__(self) -> None:
         for rows in self.look.refs.batches(*REFS_SCHEMA.names):
             self._refs.update(zip(*rows.to_pydict().values(), strict=True))
+
+    def has_many_commits(self) -> bool:
+        """True when so many commits are newer than the look that a whole look is due: the walk has a limit."""
+        return len(self._fetched) > MOST_FETCHED // 2
 
     def rules_changed(self) -> bool:
         """True when the rules in force are other ones than the look saw: a whole look is due."""

@@ -88,7 +88,7 @@ class Waves:
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:
         """Ask right before a wave: does a commit that counts since the look refer to an object of the plan?"""
-        if glance.rules_changed():
+        if glance.rules_changed() or glance.has_many_commits():
             return True
         refs = glance.changed_refs()
         if refs is None:

@@ -51,7 +51,7 @@ def day_and_time(instant: str) -> str:
 
 def ago(instant: str) -> str:
     """The time since an ISO 8601 instant: in minutes for an hour, in hours for two days, then in days."""
-    passed = clock.now() - datetime.fromisoformat(instant)
+    passed = max(timedelta(0), clock.now() - datetime.fromisoformat(instant))  # clocks of machines differ
     minutes, hours = round(passed / timedelta(minutes=1)), passed / timedelta(hours=1)
     if minutes < 60:
         return f"{counted(minutes, 'minute')} ago" if minutes else "less than a minute ago"

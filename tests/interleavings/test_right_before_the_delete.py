@@ -66,6 +66,25 @@ def test_an_expired_commit_is_cherry_picked_and_its_paths_are_deleted_while_the_
 
 
 @stopped_by(REFS)
+def test_an_expired_commit_is_cherry_picked_on_a_branch_that_is_merged_and_deleted_while_the_sweep_plans(
+    lake: Lake,
+) -> Row:
+    commit = lake.expired("a")
+    lake.repository.create_branch("target", "main")
+
+    def looked() -> None:
+        lake.repository.create_branch("side", "target")
+        lake.repository.cherry_pick("side", commit)
+        lake.repository.delete("side", "a")
+        lake.upload("side", "b", days=0)
+        lake.commit("side", days=0)
+        lake.repository.merge("side", "target")
+        lake.repository.delete_branch("side")
+
+    return row("target^2~1", "a", looked=looked)
+
+
+@stopped_by(REFS)
 def test_a_branch_of_an_expired_commit_deletes_its_paths_while_the_sweep_plans(lake: Lake) -> Row:
     commit = lake.expired("a")
 

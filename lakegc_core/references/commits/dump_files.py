@@ -21,8 +21,9 @@ class DumpFiles:
     files: MetadataFiles
 
     def graph(self, metarange_id: str, extra: Mapping[str, Json]) -> tuple[Graph, set[str]]:
-        """The graph of all commits, and the ids of main parents that it lacks. `extra`: commits by id; those that the
-        dump has are taken from the dump."""
+        """The graph of all commits, and the ids of parents that it lacks: of the dump the main ones, of newer commits
+        all, because a branch that was merged may be gone. `extra`: commits by id; those that the dump has are taken
+        from the dump."""
         tables = self.tables(metarange_id, graveler.read_commits)
         if not tables:
             raise IncompleteError("lakeFS's dump of all commits is empty; every repository has a first commit.")
@@ -30,7 +31,9 @@ class DumpFiles:
         dumped = set(whole["commit_id"].to_pylist())
         newer = [commit for commit_id, commit in extra.items() if commit_id not in dumped]
         names = ("commit_id", "metarange_id", "creation_us", "parents", "version")
-        return Graph.build(*(whole[name].to_pylist() + [commit[name] for commit in newer] for name in names))
+        graph, unknown = Graph.build(*(whole[name].to_pylist() + [each[name] for each in newer] for name in names))
+        merged = {parent for commit in newer for parent in commit["parents"]}
+        return graph, unknown | (merged - dumped - extra.keys())
 
     def tables(self, metarange_id: str, read: Callable[[bytes], pa.Table]) -> list[pa.Table]:
         """The ranges of one of the dump's three metaranges, each compared with what the metarange says of it."""

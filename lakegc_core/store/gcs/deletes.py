@@ -137,4 +137,8 @@ class ObjectDeletes(BatchDeletes):
 def _code(answer: requests.Response) -> str:
     """The service's code in an answer that refuses, in XML or in JSON; the HTTP status without one."""
     page = parsed(answer.content)
-    return (page is not None and page.findtext("{*}Code")) or code_of(from_http_response(answer))
+    told = page.findtext("{*}Code") if page is not None else None
+    try:
+        return told or code_of(from_http_response(answer))
+    except AttributeError:  # the client reads `error` in JSON as an object, whatever it is
+        return str(answer.status_code)

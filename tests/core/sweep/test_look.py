@@ -139,7 +139,11 @@ def test_the_heads_of_a_look_are_those_of_now_and_their_ranges_the_marks_or_its_
     assert {each.layer for each in found.index.sources} == {"m1", LOOK}, "a head may hold ranges of either"
     layers = {row["range_id"]: row["layer"] for row in found.counted(quick).collect()}
     assert sorted(layers.values()) == [LOOK, "m1"]
-    assert (found.names, found.most, found.entries.rows) == (1, marked.most + 2, marked.entries.rows + 2)
+    assert (found.branch_count, found.entries_bound, found.entries.rows) == (
+        1,
+        marked.entries_bound + 2,
+        marked.entries.rows + 2,
+    )
     assert (marked.staged.rows, found.staged.rows) == (0, 1)
 
 

@@ -60,6 +60,9 @@ class Glances:
     def rules_changed(self) -> bool:
         return bool(self.seen) and self.seen.pop(0) == "rules"
 
+    def has_many_commits(self) -> bool:
+        return bool(self.seen) and self.seen.pop(0) == "many commits"
+
     def changed_refs(self) -> None:
         return None
 

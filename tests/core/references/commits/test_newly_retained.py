@@ -81,6 +81,16 @@ def picked(world: World) -> None:
     world.repository.commit("main", "without it")
 
 
+def merged(world: World) -> None:
+    world.repository.create_branch("side", "main")
+    world.repository.cherry_pick("side", world.old)
+    world.repository.upload("side", "b", b"b")
+    world.repository.delete("side", "a")
+    world.repository.commit("side", "b alone")
+    world.repository.merge("side", "main")
+    world.repository.delete_branch("side")
+
+
 def committed_on(world: World) -> None:
     world.repository.create_branch("again", world.old)
     for _ in range(3):
@@ -93,6 +103,7 @@ CHANGES: dict[str, Callable[[World], object]] = {
     "commits on it": committed_on,
     "a tag on an expired commit": lambda world: world.repository.tag("v1", world.old),
     "a commit that is picked": picked,
+    "a commit that is picked on a branch that is merged and gone": merged,
     "a branch with a longer rule": lambda world: world.repository.create_branch("long", "main"),
     "a branch that is held": lambda world: world.repository.create_branch("held-1", "main"),
     "a branch with a shorter rule goes": lambda world: world.repository.delete_branch("brief"),
