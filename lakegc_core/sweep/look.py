@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
-from lakegc_core.errors import RefusedError
+from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.names import Json, Stage, see
@@ -222,13 +222,16 @@ class Glance:
 
     def read(self, refs: Dataset) -> Dataset:
         """The entries of all commits that count with these refs, if neither the mark nor this sweep knew them
-        (ENTRIES_SCHEMA)."""
+        (ENTRIES_SCHEMA). IncompleteError if the walk does not say how many commits there are, or has others."""
         out = self.look.reads.newly_retained
         walk = NewlyRetained(place=self._place(refs), out=out, extra=self._fetched)
         results = walk_until_known(partial(run_tasks, self.spark), self.context, walk)
         parts = parts_of(results, [Stage.RETENTION_COMMITS])[Stage.RETENTION_COMMITS]
-        commits = out.dataset("", parts, COMMITS_SCHEMA).frame(self.spark)
-        return self.look.reads.read(self.spark, self.context, commits, by_holds=bool(walk.place.facts.holds))
+        commits = out.dataset("", parts, COMMITS_SCHEMA)
+        if [result["newly_retained"] for result in results if "newly_retained" in result] != [commits.rows]:
+            raise IncompleteError("The walk over commits that count now is not whole. Run the sweep again.")
+        by_holds = bool(walk.place.facts.holds)
+        return self.look.reads.read(self.spark, self.context, commits.frame(self.spark), by_holds=by_holds)
 
     def _place(self, refs: Dataset) -> Place:
         """The commits that the look knew, with these refs."""

@@ -28,10 +28,11 @@ class DumpFiles:
         if not tables:
             raise IncompleteError("lakeFS's dump of all commits is empty; every repository has a first commit.")
         whole = pa.concat_tables(tables)
-        dumped = set(whole["commit_id"].to_pylist())
-        newer = [commit for commit_id, commit in extra.items() if commit_id not in dumped]
         names = ("commit_id", "metarange_id", "creation_us", "parents", "version")
-        graph, unknown = Graph.build(*(whole[name].to_pylist() + [each[name] for each in newer] for name in names))
+        columns = {name: whole[name].to_pylist() for name in names}
+        dumped = set(columns["commit_id"])
+        newer = [commit for commit_id, commit in extra.items() if commit_id not in dumped]
+        graph, unknown = Graph.build(*(columns[name] + [each[name] for each in newer] for name in names))
         merged = {parent for commit in newer for parent in commit["parents"]}
         return graph, unknown | (merged - dumped - extra.keys())
 

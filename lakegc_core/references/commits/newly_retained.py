@@ -20,14 +20,15 @@ from lakegc_core.tables.dataset import DatasetFolder
 @dataclass(frozen=True, kw_only=True)
 class NewlyRetained(KnowingWalk):
     """Writes to `out` the commits that the refs of `place` keep, and that are not among its retained commits
-    (COMMITS_SCHEMA); runs as one task on an executor."""
+    (COMMITS_SCHEMA); runs as one task on an executor. Yields `newly_retained`, the number of them, too."""
 
     out: DatasetFolder
 
     def decide(self, known: Known) -> Iterator[Json]:
-        """The parts of these commits."""
+        """The parts of these commits, and their number."""
         tags = known.tags if known.protect_tags else ()
         named = NamedCommits(known.heads, tags, held_rows(known.graph, known.heads, known.tags, known.holds))
         kept = retain(known.graph, named, known.judged_by, known.now, margin=known.margin).kept_by
         new = {row: kept[row] for row in sorted(kept.keys() - set(known.kept))}
         yield from write_commits(Stage.RETENTION_COMMITS, self.out.config, self.out.path, known.graph, new)
+        yield {"newly_retained": len(new)}

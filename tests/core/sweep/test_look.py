@@ -208,6 +208,25 @@ def test_a_glance_reads_what_each_of_many_new_commits_held(
     assert next(found.batches("address")).column(0).to_pylist() == [last]
 
 
+@pytest.mark.parametrize("lost", ["all", "parts", "number"])
+def test_a_walk_of_a_glance_that_is_not_whole_is_an_error(
+    quick: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    context = world.context
+    pipeline.mark(quick, context)
+    glance = Glance(quick, context, take_look(quick, context, "look", Reads.below(context, "read")))
+    world.repository.upload("main", "b", b"2")
+    world.repository.commit("main", "two")
+    left = {"all": {"unknown"}, "parts": {"unknown", "newly_retained"}, "number": {"unknown", "part"}}[lost]
+
+    def walk(*given: Any) -> list[Any]:
+        return [each for each in run_here(*given) if left & each.keys()]
+
+    monkeypatch.setattr(look, "run_tasks", walk)
+    with pytest.raises(IncompleteError, match="not whole"):
+        glance.read(refs_of(glance))
+
+
 @pytest.mark.parametrize("days", [6, 8, None])
 def test_rules_that_are_others_than_the_look_saw_are_noticed(
     quick: SparkSession, world: World, days: int | None
