@@ -20,9 +20,9 @@ def examine_namespaces(context: RepositoryContext) -> list[Finding]:
     neighbours = neighbours_of(context)
     places = ((each.name, each.namespace) for each in neighbours)
     found = list(shared(context.repository.id, context.namespace, places))
-    seen = list(sight_all(neighbours).values())
-    wanted = context.settings.neighbours
-    passed, sentence = well_known(what_is_known(seen, wanted, clock.now().timestamp()))
+    wanted, now = context.settings.neighbours, clock.now().timestamp()
+    seen = list(sight_all(neighbours, now).values())
+    passed, sentence = well_known(what_is_known(seen, wanted, now))
     if not passed:
         found.append(
             Finding(

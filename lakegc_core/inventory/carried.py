@@ -22,7 +22,7 @@ from lakegc_core.clock import APART
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import CAME_BACK, COLUMNS, Kind, journals
-from lakegc_core.names import Outcome, Stage
+from lakegc_core.names import SEEN_AGAIN, STILL_THERE, Outcome, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.xids import sharded_slices, slice_time
 from lakegc_core.spark.session import Mapped
@@ -66,6 +66,9 @@ UNITS_SCHEMA = pa.schema(
 GONE_SCHEMA = pa.schema([LISTING_SCHEMA.field("address"), LISTING_SCHEMA.field("size")])
 
 _DAY = 86_400.0
+_AT = pa.timestamp("us", tz="UTC")
+_OVER = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST], pa.string())
+_THERE = pa.array([STILL_THERE, SEEN_AGAIN], pa.string())
 
 
 def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
@@ -168,12 +171,20 @@ def _known_units(names: Names, ages: tuple[tuple[str, int], ...]) -> tuple[pa.Ar
     }
 
 
-_SWEPT = pa.schema([HASH, *GONE_SCHEMA, pa.field("sure", pa.bool_(), nullable=False)])
+_SWEPT = pa.schema(
+    [
+        HASH,
+        *GONE_SCHEMA,
+        pa.field("at", pa.int64(), nullable=False),  # unix microseconds
+        pa.field("there", pa.bool_(), nullable=False),  # the store was asked, and shows the object
+        pa.field("sure", pa.bool_(), nullable=False),
+    ]
+)
 
 
 @dataclass(frozen=True)
 class _Swept:
-    """Makes rows of _SWEPT of a journal, for carried units. `age`: of the mark that was swept."""
+    """Makes rows of _SWEPT of what a journal says is gone or there, for carried units. `age`: of the mark that was swept."""
 
     units: Units
     age: int
@@ -181,20 +192,25 @@ class _Swept:
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
         units = unit_of(rows["address"])
         ages = self.units.ages_of(units)
-        at = rows["at"].cast(pa.int64()).to_numpy() / 1e6
-        over = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST])
-        gone = pc.is_in(rows["outcome"], over).to_numpy(zero_copy_only=False)
-        gone &= (ages >= 0) & (at >= self.units.listed_at(units) - APART)
+        at = rows["at"].cast(_AT).cast(pa.int64())
+        there = pc.is_in(rows["outcome"], _THERE)
+        told = pc.or_(there, pc.is_in(rows["outcome"], _OVER)).to_numpy(zero_copy_only=False)
+        told &= (ages >= 0) & (at.to_numpy() / 1e6 >= self.units.listed_at(units) - APART)
         # Sure: the mark that was swept is as new as the listing of the unit, or newer, so that this sweep deleted what
         # the listing had. Not sure: an older mark was swept; the object may have gone before the listing.
         sure = (self.age >= 0) & (self.age <= ages)
         named = {"hash": hash_strings(rows["address"]), "address": rows["address"], "size": rows["size"]}
-        return only(named | {"sure": sure}, gone)
+        return only(named | {"at": at, "there": there, "sure": sure}, told)
 
 
 def _once(rows: pa.Table) -> Iterator[pa.Table]:
-    """One row of each address, by its hash; a sure one if there is any."""
-    rows = rows.sort_by([("sure", "descending")])
+    """One row of each address that is gone, by its hash; a sure one if there is any. What was recorded before the store
+    last showed an object does not count."""
+    hashes = rows["hash"].combine_chunks()
+    there = rows.filter(rows["there"]).group_by("hash").aggregate([("at", "max")])
+    seen = there["at_max"].combine_chunks().take(pc.index_in(hashes, value_set=there["hash"].combine_chunks()))
+    since = pc.fill_null(pc.greater(rows["at"].combine_chunks(), seen), True)
+    rows = rows.filter(pc.and_not(since, rows["there"].combine_chunks())).sort_by([("sure", "descending")])
     _, first = np.unique(rows["hash"].to_numpy(), return_index=True)
     yield rows.take(pa.array(first))
 

@@ -12,10 +12,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakegc_core.clock import roughly
+from lakegc_core.clock import instant, is_to_come, roughly
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.models import Repository
@@ -83,20 +84,23 @@ def neighbours_of(context: RepositoryContext) -> list[Neighbour]:
     return [_neighbour(context, each) for each in others]
 
 
-def sightings(spark: SparkSession, neighbours: Sequence[Neighbour]) -> list[Sighting]:
-    """The newest complete mark of each neighbour, in the same order."""
+def sightings(spark: SparkSession, neighbours: Sequence[Neighbour], now: float) -> list[Sighting]:
+    """The newest complete mark of each neighbour, in the same order. `now`: unix seconds."""
     if len(neighbours) <= _FEW:
-        found = sight_all(neighbours)
+        found = sight_all(neighbours, now)
     else:
         width = 4 * spark_width(spark)
         shares = [tuple(neighbours[number::width]) for number in range(width)]
-        results = run_tasks(spark, [share for share in shares if share], _as_results)
+        results = run_tasks(spark, [share for share in shares if share], partial(_as_results, now=now))
         found = {each["name"]: Sighting(**each) for each in results}
     return [found[each.name] for each in neighbours]
 
 
-def sight(neighbour: Neighbour, before: float = math.inf) -> Sighting:
-    """The newest complete mark of a neighbour that was begun before a moment (unix seconds)."""
+def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sighting:
+    """The newest complete mark of a neighbour that was begun before a moment. Times are unix seconds.
+
+    A mark that is still to come by `now` was made by a wrong clock. It is a problem: nobody knows if it is the newest.
+    """
     if neighbour.config is None:
         return Sighting(neighbour.name, problem=f"its store is not known: {neighbour.problem}")
     problems: dict[str, str] = {}
@@ -111,7 +115,11 @@ def sight(neighbour: Neighbour, before: float = math.inf) -> Sighting:
         except LakegcError as error:
             problems[mark_id] = unread(error)
             continue
-        if header is not None and neighbour.owns(header) and header.started_at < before:
+        if header is None or not neighbour.owns(header) or header.started_at >= before:
+            continue
+        if is_to_come(header.started_at, now):
+            problems[mark_id] = _to_come(neighbour, header)
+        else:
             found.append((header.started_at, mark))
     for started, mark in sorted(found, key=lambda each: each[0], reverse=True):
         try:
@@ -152,6 +160,14 @@ def in_short(error: Exception) -> str:
     """The beginning of what an error says."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= _WORDS else f"{text[:_WORDS]} …"
+
+
+def _to_come(neighbour: Neighbour, header: Header) -> str:
+    """The reason why a mark of the future is no help, and what helps."""
+    return (
+        f"a clock that was wrong dated its mark {header.mark_id} {instant(header.started_at)}; "
+        f"retire it: lakegc retire {neighbour.name} {header.mark_id}"
+    )
 
 
 def _unknown(found: Sighting, wanted: NeighbourSettings, now: float) -> str:
@@ -200,11 +216,11 @@ def _folder_beside(context: RepositoryContext, namespace: Namespace) -> str | No
     return str(base / namespace.path)
 
 
-def sight_all(neighbours: Sequence[Neighbour]) -> dict[str, Sighting]:
-    """The sighting of each, by name. A store that does not answer is not waited for without end."""
+def sight_all(neighbours: Sequence[Neighbour], now: float) -> dict[str, Sighting]:
+    """The sighting of each, by name. A store that does not answer is not waited for without end. `now`: unix seconds."""
     pool = ThreadPoolExecutor(_TOGETHER)
     try:
-        waiting = {pool.submit(sight, each): each.name for each in neighbours}
+        waiting = {pool.submit(sight, each, now): each.name for each in neighbours}
         found: dict[str, Sighting] = {}
         while waiting:
             done, _ = wait(waiting, timeout=_PATIENCE, return_when=FIRST_COMPLETED)
@@ -218,6 +234,6 @@ def sight_all(neighbours: Sequence[Neighbour]) -> dict[str, Sighting]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _as_results(share: Sequence[Neighbour]) -> Iterator[Json]:
-    for each in sight_all(share).values():
+def _as_results(share: Sequence[Neighbour], now: float) -> Iterator[Json]:
+    for each in sight_all(share, now).values():
         yield asdict(each)

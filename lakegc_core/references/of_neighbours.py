@@ -53,7 +53,8 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
     ServerError if lakeFS does not list its repositories. A mark of a neighbour that cannot be read is a fact, no error.
     """
     neighbours = {each.name: each for each in neighbours_of(context)}
-    seen = {each.name: each for each in sightings(spark, list(neighbours.values()))}
+    now = clock.now().timestamp()
+    seen = {each.name: each for each in sightings(spark, list(neighbours.values()), now)}
     keys = Dataset(KEYS_SCHEMA)
     left = seen
     for _ in range(_MARKS):
@@ -61,11 +62,11 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
         found, problems = _read(spark, context, out, [(neighbours[each.name], each) for each in wanted])
         keys += found
         # What could be read of a mark counts all the same: keeping more is safe.
-        left = {name: sight(neighbours[name], seen[name].marked_at) for name in problems}
+        left = {name: sight(neighbours[name], now, seen[name].marked_at) for name in problems}
         seen |= {name: replace(left[name], problem=problem) for name, problem in problems.items()}
         if not left:
             break
-    facts = what_is_known(list(seen.values()), context.settings.neighbours, clock.now().timestamp(), keys.rows)
+    facts = what_is_known(list(seen.values()), context.settings.neighbours, now, keys.rows)
     if broken := [each for each in seen.values() if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
     return NeighbourReferences(keys, facts)

@@ -71,9 +71,8 @@ def run(
         sample = take_sample(spark, context, effective_level(context).samples)
         # This may be another machine than the one that marked, and the gap is waited for by its clock.
         skew = (connect(context.data).probe().clock - clock.now()).total_seconds()
-        around = what_is_known(
-            sightings(spark, neighbours_of(context)), context.settings.neighbours, clock.now().timestamp()
-        )
+        now = clock.now().timestamp()
+        around = what_is_known(sightings(spark, neighbours_of(context), now), context.settings.neighbours, now)
         verdicts = judge(context, accepted, sample, skew, around)
         if not guards.authorized(verdicts):
             begun = SweepRecord(spark, context, dry_run=dry_run).is_begun

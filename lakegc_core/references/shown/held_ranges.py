@@ -60,6 +60,23 @@ class HeldRanges:
         rows = rows.join(many(self.heads.branches(self.spark)), "metarange_id").drop("metarange_id").distinct()
         return rows.withColumnRenamed("name", "branch").select(*INTERVALS.names)
 
+    def whole_branches(self) -> DataFrame:
+        """INTERVALS: every branch from its beginning to its end, cut where a range of its head begins. Something may be
+        staged where no range is."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        held = self.held.frame(self.spark, "metarange_id", "min_key", "count").distinct()
+        rows = self.heads.branches(self.spark).join(held, "metarange_id", "left")
+        place = Window.partitionBy("name").orderBy("min_key")
+        first = F.when(F.row_number().over(place) == 1, F.lit(b"")).otherwise(F.col("min_key"))
+        return rows.select(
+            F.col("name").alias("branch"),
+            first.alias("first"),
+            F.lead("min_key").over(place).alias("last"),
+            F.coalesce("count", F.lit(0)).alias("reach"),
+        )
+
 
 def read_held(spark: SparkSession, context: MarkContext, heads: BranchHeads, out: DatasetFolder) -> HeldRanges:
     """Bring together the heads' metaranges that marks have read; those that none has read are read here."""

@@ -109,16 +109,3 @@ def _least(keys: pa.Array, wanted: pa.Array, ranks: pa.ChunkedArray) -> np.ndarr
     places = pc.index_in(keys, value_set=least["key"].combine_chunks())
     found: np.ndarray = pc.fill_null(least["rank_min"].cast(pa.int64()).take(places), _NONE).to_numpy()
     return found.copy()
-
-
-@dataclass(frozen=True)
-class WholeRanges:
-    """Makes each range one interval, from its first to its last key, for candidates of all classes."""
-
-    def places(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """PLACES of ranges in rows of METARANGES_SCHEMA."""
-        names = {"first": "min_key", "last": "max_key", "reach": "count"}
-        for batch in batches:
-            columns = [batch["range_id"], pa.repeat(pa.scalar(0, CLASS.type), batch.num_rows)]  # 0: `classes.EVERY`
-            columns += [batch[name].cast(PLACES.field(own).type) for own, name in names.items()]
-            yield pa.RecordBatch.from_arrays(columns, schema=PLACES)

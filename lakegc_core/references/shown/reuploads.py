@@ -33,7 +33,7 @@ from lakegc_core.references.shown.classes import EVERY, SIZES, sum_classes
 from lakegc_core.references.shown.compaction import may_compact, sizes_alike
 from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
-from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, PLACES, RangePaths, WholeRanges
+from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, PLACES, RangePaths
 from lakegc_core.references.shown.proofs import Proofs, Proven
 from lakegc_core.references.shown.remembered import Known
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 WAITING = "waiting"
 _OF_HEADS = "alike-of-heads"
-_WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is asked for by the ranges of its head, side by side
+_WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is cut where ranges of its head begin, and asked side by side
 _LAST = 2**31 - 1  # above every rank
 _ROUNDS = 8  # classes that no budget suffices for are left out so often, to let others have their turn
 
@@ -133,8 +133,7 @@ class _Search:
             return None
         held = self._held
         if is_small or held.pages <= whole:
-            ranges = held.ranges.frame(self.spark, "range_id", "min_key", "max_key", "count")
-            return self._asked(held.on_branches(Mapped(ranges, PLACES, WholeRanges().places).as_frame()), None)
+            return self._asked(held.whole_branches(), None)
         alike = self.entries.alike_ranges(self._classes, hits).join(held.branch_counts(), "range_id")
         of_heads = self.entries.out.put(_OF_HEADS, alike.select(*ALIKE.names), ALIKE)
         return self._within_budget(of_heads) if of_heads.rows else None

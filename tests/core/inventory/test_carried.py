@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.inventory.carried import Units, _Swept, carried_units, known_slices, unit_of
+from lakegc_core.inventory.carried import _SWEPT, Units, _once, _Swept, carried_units, known_slices, unit_of
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.safety import RELIST
+from lakegc_core.tables.hashing import hash_strings
 from lakegc_sandbox.files.names import Names
 from tests.support.lake import NOW, lake, quick
 from tests.support.swept import Swept, mark_garbage
@@ -26,6 +27,7 @@ DAY = 86_400.0
 BEGUN = NOW.timestamp()
 
 
+THERE = ("failed:still_there", "seen_again")
 SLICE = "gqv3epl4fd2o8m3men70"
 
 
@@ -93,7 +95,7 @@ def test_the_unit_of_an_address_is_the_folder_in_which_it_is_listed() -> None:
 
 def test_what_a_journal_calls_deleted_gone_or_lost_is_not_there_any_more(tmp_path: Path) -> None:
     unit = slice_of(BEGUN)
-    outcomes = ["deleted", "already_gone", "lost", "rescued", "held", "unconfirmed", "failed:no_answer"]
+    outcomes = ["deleted", "already_gone", "lost", "rescued", "held", "unconfirmed", "failed:no_answer", *THERE]
     rows = {
         "address": [f"{unit}{outcome}" for outcome in outcomes],
         "outcome": outcomes,
@@ -102,7 +104,31 @@ def test_what_a_journal_calls_deleted_gone_or_lost_is_not_there_any_more(tmp_pat
     }
     swept = _Swept(Units.of_top([layer(tmp_path, {unit: BEGUN})]), age=0)
     gone = swept(pa.RecordBatch.from_pydict(rows))["address"]
-    assert gone.to_pylist() == [f"{unit}{outcome}" for outcome in ("deleted", "already_gone", "lost")]
+    assert gone.to_pylist() == [f"{unit}{outcome}" for outcome in ("deleted", "already_gone", "lost", *THERE)]
+    assert swept(pa.RecordBatch.from_pydict(rows))["there"].to_pylist() == [False] * 3 + [True] * 2
+
+
+def test_an_object_that_the_store_shows_after_its_delete_is_not_gone_until_it_is_deleted_again() -> None:
+    events = [
+        ("kept", 1, False),
+        ("kept", 2, True),
+        ("gone", 1, True),
+        ("gone", 2, False),
+        ("twice", 1, False),
+        ("twice", 2, True),
+        ("twice", 3, False),
+        ("never", 1, False),
+    ]
+    rows = {
+        "hash": hash_strings(pa.array([address for address, _, _ in events])),
+        "address": [address for address, _, _ in events],
+        "size": [1] * len(events),
+        "at": [at for _, at, _ in events],
+        "there": [there for _, _, there in events],
+        "sure": [True] * len(events),
+    }
+    found = pa.concat_tables(_once(pa.table(rows, schema=_SWEPT)))
+    assert sorted(found["address"].to_pylist()) == ["gone", "never", "twice"]
 
 
 def test_a_sweep_whose_report_is_torn_counts_by_its_journal_and_stops_no_mark(

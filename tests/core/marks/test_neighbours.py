@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WEEK = NeighbourSettings()
+AT = NOW.timestamp() + 7 * 86_400.0
 
 
 @pytest.fixture
@@ -61,11 +62,23 @@ def test_a_mark_that_is_not_whole_or_is_of_a_former_repository_does_not_count(
 ) -> None:
     mark(quick, served, "far", "f1")
     [far] = neighbours_of(served.open("lake"))
-    assert sight(far).mark_id == "f1"
-    assert sight(far, before=NOW.timestamp()).mark_id == ""
-    assert sight(replace(far, created=far.created + 1)).mark_id == ""
+    assert sight(far, AT).mark_id == "f1"
+    assert sight(far, AT, before=NOW.timestamp()).mark_id == ""
+    assert sight(replace(far, created=far.created + 1), AT).mark_id == ""
     (served.files("far") / HOME / "marks/f1/expired_addresses/manifest.json").unlink()
-    assert sight(far) == Sighting("far")
+    assert sight(far, AT) == Sighting("far")
+
+
+def test_a_mark_that_is_dated_later_than_now_is_a_problem_and_an_older_one_counts(
+    quick: SparkSession, served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark(quick, served, "far", "f1")
+    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 2 * 86_400.0))
+    mark(quick, served, "far", "f2")
+    [far] = neighbours_of(served.open("lake"))
+    found = sight(far, NOW.timestamp())
+    assert found.mark_id == "f1" and "lakegc retire far f2" in found.problem
+    assert sight(far, AT) == replace(found, mark_id="f2", marked_at=found.marked_at + 2 * 86_400.0, problem="")
 
 
 def test_headers_that_do_not_read_are_a_problem_only_where_they_may_be_newer(quick: SparkSession, served: Lake) -> None:
@@ -75,7 +88,7 @@ def test_headers_that_do_not_read_are_a_problem_only_where_they_may_be_newer(qui
     for mark_id, problem in (("f1", False), ("f3", True)):
         file = served.files("far") / HOME / "marks" / mark_id / "mark.json"
         file.write_bytes(b"{}")
-        found = sight(far)
+        found = sight(far, AT)
         assert found.mark_id in ("f2", "f3")
         assert bool(found.problem) == problem
 
@@ -86,7 +99,7 @@ def test_places_that_cannot_be_reached_are_named(served: Lake, monkeypatch: pyte
 
     monkeypatch.setattr(neighbours, "config_for", no_place)
     [far] = neighbours_of(served.open("lake"))
-    assert sight(far) == Sighting("far", problem="its store is not known: no such store")
+    assert sight(far, AT) == Sighting("far", problem="its store is not known: no such store")
 
 
 def test_a_store_that_does_not_answer_is_not_waited_for(
@@ -95,9 +108,9 @@ def test_a_store_that_does_not_answer_is_not_waited_for(
     served.create("deaf")
     over, patience, answer = Event(), list[float | None](), neighbours.sight
 
-    def sight_in_the_end(each: Neighbour) -> Sighting:
+    def sight_in_the_end(each: Neighbour, now: float) -> Sighting:
         assert each.name != "deaf" or over.wait(STARTS)
-        return answer(each)
+        return answer(each, now)
 
     def wait_for(waiting: dict[Any, str], timeout: float | None, return_when: str) -> Any:
         """Those that answer have all the time they need; the time of the deaf one is up at once."""
@@ -107,7 +120,7 @@ def test_a_store_that_does_not_answer_is_not_waited_for(
     monkeypatch.setattr(neighbours, "sight", sight_in_the_end)
     monkeypatch.setattr(neighbours, "wait", wait_for)
     try:
-        found = {each.name: each.problem for each in sightings(quick, neighbours_of(served.open("lake")))}
+        found = {each.name: each.problem for each in sightings(quick, neighbours_of(served.open("lake")), AT)}
     finally:
         over.set()
     assert found == {"far": "", "deaf": "its store did not answer within 90 s"} and patience == [90.0, 90.0]
@@ -121,9 +134,9 @@ def test_many_neighbours_are_asked_for_by_tasks(
     imported(served, garbage(served))
     mark(quick, served, "far", "f1")
     others = neighbours_of(served.open("lake"))
-    here = sightings(quick, others)
+    here = sightings(quick, others, AT)
     monkeypatch.setattr(neighbours, "_FEW", 1)
-    assert sightings(quick, others) == here
+    assert sightings(quick, others, AT) == here
     assert [each.name for each in here if each.refers] == ["far"]
 
 

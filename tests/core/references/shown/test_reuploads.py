@@ -65,6 +65,15 @@ def hidden(lake: Lake, branch: str, size: int) -> str:
     return lake.repository.upload(branch, f"{size}/000", bytes(size), age=timedelta(days=OLD))
 
 
+def spelled_otherwise(lake: Lake, branch: str, path: str) -> str:
+    """An old object that is staged by an address for which the server's dump has no name."""
+    content = lake.content()
+    address = lake.forgotten(content)
+    full = lake.repository.place.qualify(address).replace("s3://", "s3://x@", 1)
+    lake.repository.stage(branch, path, full, size=len(content), checksum="0" * 32)
+    return address
+
+
 def expired(context: MarkContext) -> set[str]:
     return set(pipeline.expired_of(context))
 
@@ -265,6 +274,9 @@ def test_a_small_repository_is_listed_whole_over_however_many_ranges_it_is_sprea
     for branch in ("one", "two", "three"):
         committed(lake, branch, 500, paths=9)
     live = {hidden(lake, "one", 500), hidden(lake, "three", 500)}
+    lake._make_branch("without-ranges")
+    for branch, path in (("one", "!first"), ("one", "500/000a"), ("two", "zzz"), ("without-ranges", "any")):
+        live.add(spelled_otherwise(lake, branch, path))
     garbage = forgotten(lake, 500, 3)
     asked(whole_pages=6)
     context, report = marked(lake, "m")
