@@ -16,6 +16,7 @@ APART = 3600.0
 """Seconds by which the clocks of two collectors may differ where one has to know what the other did."""
 
 _DAY = 86_400.0
+_FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0
 
 
 def unsafe_allowed() -> bool:
@@ -47,7 +48,9 @@ def is_to_come(at: float, now: float) -> bool:
 
 
 def instant(seconds: float) -> str:
-    """Unix seconds as an ISO 8601 instant, UTC, as reports and lists show every time."""
+    """Unix seconds as an ISO 8601 instant, UTC, as reports and lists show every time. Clients may give any date to a
+    commit: what is later than the year 9999 is shown as its end, what is earlier than the year 1 as its beginning."""
+    seconds = min(max(seconds, _FIRST), _LAST)
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

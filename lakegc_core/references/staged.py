@@ -25,7 +25,7 @@ from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities
 from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import StagedFacts
-from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.namespace import ADDRESS_FULL, ADDRESS_RELATIVE, Namespace
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COLUMN = "physical_address"
-_FULL = 2
 
 STAGED_SCHEMA = pa.schema(
     [
@@ -50,7 +49,7 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
     dump = context.client.prepare_uncommitted(context.header.repository)
     keys = _files(context, dump.locations) if dump.locations else _no_files(context, dump.run_id)
     context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: {dump.pages:,} pages, {len(keys):,} files")
-    work = _DumpFiles(context.outputs, context.workspace, folder)
+    work = _DumpFiles(context.outputs, context.workspace, folder, context.namespace)
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
     parts = parts_of(run_tasks(spark, shares, work.read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]
     listed, elsewhere = _list_branches(context, folder) if context.namespace.is_local else ([], [])
@@ -99,15 +98,14 @@ def _no_files(context: MarkContext, run_id: str) -> list[str]:
 class _DumpFiles:
     """Reads files of the server's dump."""
 
-    def __init__(self, outputs: StoreConfig, artifacts: StoreConfig, folder: str) -> None:
-        self._outputs, self._artifacts, self._folder = outputs, artifacts, folder
+    def __init__(self, outputs: StoreConfig, artifacts: StoreConfig, folder: str, namespace: Namespace) -> None:
+        self._outputs, self._artifacts, self._folder, self._namespace = outputs, artifacts, folder, namespace
 
     def read(self, keys: Sequence[str]) -> Iterator[Json]:
         writer = PartWriter(self._artifacts, self._folder, STAGED_SCHEMA)
         for key in keys:
             for batch in read_dump_file(connect(self._outputs).read(key), key):
-                exact = pa.array([True] * batch.num_rows)
-                writer.write(pa.RecordBatch.from_arrays([batch.column(0), exact], schema=STAGED_SCHEMA))
+                writer.write(protected(self._namespace, batch.column(0), ADDRESS_RELATIVE))
         yield from part_results(Stage.UNCOMMITTED_ADDRESSES, writer.close())
 
 
@@ -143,7 +141,7 @@ def _list_branches(context: MarkContext, folder: str) -> tuple[list[Part], list[
             table = pa.table(
                 {
                     "address": pa.array(shown, pa.string()),
-                    "address_type": pa.array([_FULL] * len(shown), pa.int8()),
+                    "address_type": pa.array([ADDRESS_FULL] * len(shown), pa.int8()),
                     "size": pa.array([stats.size_bytes for stats in page], pa.int64()),
                 }
             )
@@ -169,7 +167,12 @@ def has_vanished(client: LakeFSClient, repository: str, branch: str, error: Lake
 
 def protect_listed(namespace: Namespace, addresses: Sequence[str]) -> pa.RecordBatch:
     """The keys that physical addresses of the object API protect. An address outside the namespace protects none."""
-    found = namespace.protected_keys(pa.array(addresses, pa.string()), pa.array([_FULL] * len(addresses), pa.int8()))
+    return protected(namespace, pa.array(addresses, pa.string()), ADDRESS_FULL)
+
+
+def protected(namespace: Namespace, addresses: pa.Array, address_type: int) -> pa.RecordBatch:
+    """The keys that addresses of one type protect (STAGED_SCHEMA), by every reading of each."""
+    found = namespace.protected_keys(addresses, pa.repeat(pa.scalar(address_type, pa.int8()), len(addresses)))
     table = pa.table({"address": found["address"], "exact": found["exact"]}, schema=STAGED_SCHEMA)
     return (
         table.combine_chunks().to_batches()[0]

@@ -52,6 +52,7 @@ REF_ENTITIES = ("branch", "tag")
 _ENTITIES = (b"commit", b"branch", b"tag")
 _HEX_ID = re.compile(rb"[0-9a-f]{64}")
 _INT32_MAX = (1 << 31) - 1
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 and 9999
 _MICROSECONDS = 1_000_000
 
 
@@ -237,7 +238,7 @@ def _commit_row(key: bytes, value: bytes) -> tuple[str, str, int, list[str], int
     if created is None:
         raise CorruptFileError(f"the commit {key!r} has no creation date")
     for number in (version, generation):
-        if not 0 <= number <= _INT32_MAX:
+        if not -_INT32_MAX - 1 <= number <= _INT32_MAX:  # lakeFS takes any number from who records a commit
             raise CorruptFileError(f"the commit {key!r} has a version or generation of {number}")
     return (
         _id(commit_id, "commit"),
@@ -257,10 +258,15 @@ def _microseconds(timestamp: bytes) -> int:
             seconds = integer
         else:
             nanos = integer
-    # Protobuf's own bounds: the years 1 to 9999.
-    if not (-62_135_596_800 <= seconds < 253_402_300_800 and 0 <= nanos < 1_000_000_000):
-        raise CorruptFileError(f"a date is out of bounds: {seconds} s, {nanos} ns")
-    return seconds * _MICROSECONDS + nanos // 1000
+    if not 0 <= nanos < 1_000_000_000:
+        raise CorruptFileError(f"a date is out of bounds: {nanos} ns")
+    return bounded(seconds) * _MICROSECONDS + nanos // 1000
+
+
+def bounded(seconds: int) -> int:
+    """A date of a commit (unix seconds), or the nearest one in the years 1 to 9999. lakeFS takes any number from a
+    client, such as milliseconds."""
+    return min(max(seconds, _FIRST_SECOND), _LAST_SECOND)
 
 
 def _ref_row(key: bytes, value: bytes, entity: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, RefusedError, ServerError
+from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Commit, DumpRefs, PreparedCommits, Ref
 from lakegc_core.marks.artifacts import MarkArtifacts
@@ -258,7 +259,8 @@ def _row(commit: Commit) -> Json:
     return {
         "commit_id": commit.id,
         "metarange_id": commit.metarange_id,
-        "creation_us": (commit.creation_date + 1) * _SECOND,  # REST cuts the fraction off; later keeps more
+        "creation_us": (graveler.bounded(commit.creation_date) + 1)
+        * _SECOND,  # REST cuts the fraction off; later keeps more
         "parents": list(commit.parents),
         "version": commit.version,
     }

@@ -55,7 +55,7 @@ def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, i
     """Record the rules in force if they are new. Returns the rules to judge by, and the number of rules that they
     unite."""
     now = clock.now().timestamp()
-    records = _read(context)
+    records = _read(context, now)
     if not records or records[-1].rules != rules:
         records.append(RulesRecord(now, rules))
         key = f"{context.home}/{FOLDER}/{int(now * _SECOND):020}.json"
@@ -66,25 +66,33 @@ def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, i
     return effective_rules(records, now, memory), len(records)
 
 
-def _read(context: MarkContext) -> list[RulesRecord]:
+def _read(context: MarkContext, now: float) -> list[RulesRecord]:
+    """The records in order of time."""
     store = connect(context.workspace)
     found: list[RulesRecord] = []
     for level in store.list_level(f"{context.home}/{FOLDER}/"):
-        for key in sorted(level.objects["address"].to_pylist()):
+        for each in sorted(level.objects.to_pylist(), key=lambda each: each["address"]):
+            key = each["address"]
             named = _RECORD.fullmatch(key.rpartition("/")[2])
             if named is None:
                 continue  # not lakegc's: a copy by hand, or the marker by which a tool shows a folder
+            at = _dated(int(named[1]) / _SECOND, each["last_modified"].timestamp(), now)
             try:
-                found.append(_record_of(store.read(key), key))
+                found.append(RulesRecord(at, _rules_of(store.read(key), key)))
             except (MarkError, KeyError, TypeError, ValueError):
                 # Its rules are unknown, so every commit counts as long as this record does.
                 context.say(f"{key} is not the record of rules that lakegc wrote: no commit runs out for some days")
-                found.append(RulesRecord(int(named[1]) / _SECOND, None))
+                found.append(RulesRecord(at, None))
     return sorted(found, key=lambda each: each.at)
 
 
-def _record_of(data: bytes, key: str) -> RulesRecord:
-    record = unsealed(decode(data, key), f"{key} was changed after it was written")
-    told = record["rules"]
-    rules = None if told is None else Rules(int(told["default"]), dict(told["branches"]))
-    return RulesRecord(float(record["at"]), rules)
+def _dated(by_collector: float, by_store: float, now: float) -> float:
+    """The time of a record, by the clocks of the collector and of the store that wrote it: the later one, unless it is
+    to come, so that no wrong clock lets a shorter rule count early, or a longer one for ever."""
+    shown = [at for at in (by_collector, by_store) if not clock.is_to_come(at, now)]
+    return max(shown, default=by_collector)
+
+
+def _rules_of(data: bytes, key: str) -> Rules | None:
+    told = unsealed(decode(data, key), f"{key} was changed after it was written")["rules"]
+    return None if told is None else Rules(int(told["default"]), dict(told["branches"]))

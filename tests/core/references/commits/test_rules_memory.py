@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.retention import Rules
 from lakegc_core.references.commits.rules_memory import FOLDER, RulesRecord, effective_rules, remember
 from tests.support.lake import NOW, Lake
@@ -101,3 +103,50 @@ def test_a_record_of_rules_that_somebody_replaced_keeps_every_commit_for_a_week_
     assert remember(context, Rules(3)) == (None, 2)
     monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 9 * DAY))
     assert remember(context, Rules(3)) == (Rules(3), 2)
+
+
+def dated(served: Lake, context: MarkContext, at: float) -> None:
+    """Let the store say that it wrote the newest record of rules then."""
+    newest = max((served.files("lake") / context.home / FOLDER).iterdir())
+    os.utime(newest, (at, at))
+
+
+def test_a_collector_whose_clock_is_behind_cannot_let_a_shorter_rule_count_early(
+    served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = served.begin("lake", "m1", safety_level="full", min_age=timedelta(hours=25))
+    start = NOW.timestamp()
+    remember(context, Rules(365))
+    dated(served, context, start)
+    monkeypatch.setenv("LAKEGC_NOW", str(start + 20 * DAY))  # it is the 30th day by the store's clock
+    remember(context, Rules(7))
+    dated(served, context, start + 30 * DAY)
+    monkeypatch.setenv("LAKEGC_NOW", str(start + 31 * DAY))
+    assert remember(context, Rules(7))[0] == Rules(365)
+    monkeypatch.setenv("LAKEGC_NOW", str(start + 38 * DAY))
+    assert remember(context, Rules(7))[0] == Rules(7)
+
+
+def test_a_collector_whose_clock_was_ahead_lets_a_longer_rule_count_for_a_week_and_not_for_years(
+    served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = served.begin("lake", "m1", safety_level="full", min_age=timedelta(hours=25))
+    start = NOW.timestamp()
+    monkeypatch.setenv("LAKEGC_NOW", str(start + 1000 * DAY))
+    remember(context, Rules(365))
+    dated(served, context, start)
+    monkeypatch.setenv("LAKEGC_NOW", str(start + DAY))
+    assert remember(context, Rules(7)) == (Rules(365), 2)
+    monkeypatch.setenv("LAKEGC_NOW", str(start + 9 * DAY))
+    assert remember(context, Rules(7)) == (Rules(7), 2)
+
+
+def test_a_store_whose_clock_was_ahead_does_so_neither(served: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = served.begin("lake", "m1", safety_level="full", min_age=timedelta(hours=25))
+    start = NOW.timestamp()
+    remember(context, Rules(365))
+    dated(served, context, start + 1000 * DAY)
+    monkeypatch.setenv("LAKEGC_NOW", str(start + DAY))
+    remember(context, Rules(7))
+    monkeypatch.setenv("LAKEGC_NOW", str(start + 9 * DAY))
+    assert remember(context, Rules(7)) == (Rules(7), 2)
