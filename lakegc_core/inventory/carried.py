@@ -184,7 +184,7 @@ _SWEPT = pa.schema(
 
 @dataclass(frozen=True)
 class _Swept:
-    """Makes rows of _SWEPT of what a journal says is gone or there, for carried units. `age`: of the mark that was swept."""
+    """Makes rows of _SWEPT of what a journal says is gone or there, for carried units. `age`: of the swept mark."""
 
     units: Units
     age: int
