@@ -259,8 +259,8 @@ def _row(commit: Commit) -> Json:
     return {
         "commit_id": commit.id,
         "metarange_id": commit.metarange_id,
-        "creation_us": (graveler.bounded(commit.creation_date) + 1)
-        * _SECOND,  # REST cuts the fraction off; later keeps more
+        # REST cuts the fraction off; later keeps more.
+        "creation_us": (graveler.bounded(commit.creation_date) + 1) * _SECOND,
         "parents": list(commit.parents),
         "version": commit.version,
     }
