@@ -74,6 +74,7 @@ class Symptom(StrEnum):
     NO_RULES = "no-rules"
     LOST_OBJECTS = "lost-objects"
     PATHS_DO_NOT_READ = "paths-do-not-read"
+    SWEEP_IS_BLIND = "sweep-is-blind"
     DELETES_FAIL = "deletes-fail"
     SWEEP_GETS_NOWHERE = "sweep-gets-nowhere"
     RETIRE_FAILS = "retire-fails"

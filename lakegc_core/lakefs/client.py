@@ -24,6 +24,7 @@ from lakegc_core.lakefs.models import (
     DumpStatus,
     GcRules,
     GracePeriod,
+    ListedPath,
     Location,
     ObjectStats,
     Page,
@@ -320,6 +321,12 @@ class LakeFSClient:
             if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
                 raise
             return None
+
+    def staged_paths(self, repository: str, branch: str, amount: int) -> list[str]:
+        """The first paths, up to `amount`, in which what is staged on a branch differs from its head."""
+        where = path("repositories", repository, "branches", branch, "diff")
+        asked = Request("GET", where, action=_LIST_OBJECTS)
+        return [each.path for each in self._http.page(asked, Page[ListedPath], after="", amount=amount).results]
 
     def read_byte(self, repository: str, ref: str, object_path: str) -> int:
         """Read the first byte of an object, and return the status alone.

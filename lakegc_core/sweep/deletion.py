@@ -97,6 +97,7 @@ class Deletion:
     `rate`: objects a second, at most, for each task; 0: no ceiling. `unknown_names`: True if objects below data/ may go
     whose names lakeFS never gives.
     `asked_before`: True if an earlier run, which broke off, may have sent these objects without a record.
+    `canaries`: addresses that lakeFS showed while the sweep planned, which no plan may name.
     `ahead`: seconds by which the data's store is at least ahead of the collector's clock, as `run_wave` measures it.
 
     An executor's own clock is never compared with the collector's. A task learns the collector's time from the store,
@@ -115,6 +116,7 @@ class Deletion:
     unknown_names: bool = False
     asked_before: bool = False
     ahead: float = 0.0
+    canaries: tuple[str, ...] = ()
 
     def now(self, *, ask: bool = True) -> float:
         """Unix seconds that the collector's clock has not passed yet, wherever this runs. See `StoreClock.latest`."""
@@ -188,9 +190,10 @@ class Deletion:
         cutoff = pa.scalar(datetime.fromtimestamp(self.cutoff, UTC), _MOMENT)
         named = self.namespace.deletable(batch["address"], unknown_names=self.unknown_names)
         fit = pc.and_(named, pc.less(batch["last_modified"], cutoff))
+        fit = pc.and_not(fit, pc.is_in(batch["address"], pa.array(self.canaries, pa.string())))
         if not pc.all(fit, skip_nulls=False, min_count=0).as_py():
             raise MarkError(
-                "The plan names an object that is not lakeFS's or too young. It was altered: make a new mark."
+                "The plan names an object that is not lakeFS's, too young or in use. It was altered: make a new mark."
             )
 
     def _ask(self, batch: pa.RecordBatch, pace: Pace) -> list[str]:

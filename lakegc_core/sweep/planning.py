@@ -5,7 +5,7 @@ What is planned is written as parts; everything else gets its outcome in the jou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,9 +27,10 @@ from lakegc_core.references.of_neighbours import NEIGHBOURS
 from lakegc_core.references.shown.classes import SIZES
 from lakegc_core.references.shown.remembered import Known, known
 from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
-from lakegc_core.spark.session import Mapped, many, moment
+from lakegc_core.spark.session import Mapped, clear_errors, many, moment
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
+from lakegc_core.sweep.canaries import Canaries, choose
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 _PLANNED = "planned"
 _CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
 _BY_OTHER_MARKS = "elsewhere"  # dataset: the objects that sweeps of other marks deleted
-_JUDGED = PLAN_SCHEMA.append(OUTCOMES_SCHEMA.field("outcome"))
+_JUDGED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("canary", pa.bool_(), nullable=False)])
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
 _SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
 _ROWS_A_PART = 10_000
@@ -55,17 +56,23 @@ _MOST_PARTS = 1_000
 @dataclass(frozen=True)
 class Plan:
     """Objects that may be deleted (PLAN_SCHEMA), as `look` confirmed them. `not_asked`: objects and bytes for which the
-    requests to lakeFS did not suffice, or that compaction may hide; None if nothing had to be asked."""
+    requests to lakeFS did not suffice, or that compaction may hide; None if nothing had to be asked. `canaries`: those
+    that were tried, none of which is planned."""
 
     objects: Dataset
     look: Look
     not_asked: Amount | None
+    canaries: Canaries
 
 
 @dataclass
 class Planner:
-    """Plans the attempts of one sweep. `accepted`: guards that the operator accepted, with the reasons. `resumed`: the
-    sweep was begun by a call that broke off."""
+    """Plans the attempts of one sweep.
+
+    - `accepted`: guards that the operator accepted, with the reasons
+    - `resumed`: the sweep was begun by a call that broke off
+    - `paths`: (branch, path) of objects on heads, for canaries
+    """
 
     spark: SparkSession
     context: MarkContext
@@ -73,6 +80,7 @@ class Planner:
     reads: Reads
     accepted: Mapping[str, str]
     resumed: bool
+    paths: Sequence[tuple[str, str]] = ()
 
     def plan(self, candidates: DataFrame, attempt: int, to_sweep: int) -> Plan:
         """Look until no head moves meanwhile, at most LOOKS times: a head that moved may have hidden from the dump what
@@ -86,13 +94,19 @@ class Planner:
         if self.context.level.gap:
             candidates = with_later_findings(self.spark, self.context, candidates)
         here = self.record.attempt(attempt)
-        judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
+        judged = candidates.withColumn("outcome", F.lit(_PLANNED)).withColumn("canary", F.lit(False))
+        judged = judged.select(*_JUDGED.names)
         by_other_marks = self.record.deleted_by_other_marks()
         if by_other_marks is not None:
             claimed = candidates.join(many(by_other_marks), "address", "left_semi")
             told = self._gone_by_other_marks(claimed, here, attempt)
             judged = judged.drop("outcome").join(many(told), "address", "left")
             judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
+        canaries = choose(self.context, self.paths) if self.context.level.samples else Canaries(self.context)
+        smuggled = canaries.smuggled(self.spark)
+        if smuggled is not None:
+            smuggled = smuggled.withColumn("outcome", F.lit(_PLANNED)).withColumn("canary", F.lit(True))
+            judged = judged.unionByName(smuggled)
         not_asked: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = here.below("look" if number == 1 else f"look-{number}")
@@ -103,9 +117,24 @@ class Planner:
             if number == LOOKS or not look.heads_moved(self.context):
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
+        judged = self._without_canaries(judged, canaries)
         may_be_gone = self.record.may_have_deleted or by_other_marks is not None
         objects = self._write_plan(judged, here, attempt, _parts(to_sweep), may_be_gone=may_be_gone)
-        return Plan(objects, look, not_asked)
+        return Plan(objects, look, not_asked, canaries)
+
+    def _without_canaries(self, judged: DataFrame, canaries: Canaries) -> DataFrame:
+        """The judged candidates alone, of which none is planned that lakeFS has just shown. RefusedError if a canary
+        would be deleted that lakeFS still shows."""
+        from pyspark.sql import functions as F
+
+        if not canaries.found:
+            return judged.drop("canary")
+        shown = F.col("address").isin(*canaries.addresses)
+        planned = (F.col("outcome") == _PLANNED) & shown
+        with clear_errors():
+            canaries.check({row["address"] for row in judged.where(planned).select("address").collect()})
+        outcome = F.when(planned, Outcome.UNCONFIRMED).otherwise(F.col("outcome"))
+        return judged.where(~F.col("canary")).drop("canary").withColumn("outcome", outcome)
 
     def _gone_by_other_marks(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
         """The candidates that are gone, of those that sweeps of other marks deleted (`claimed`): address and outcome,

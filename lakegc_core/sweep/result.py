@@ -28,6 +28,8 @@ class SweepResult:
     waiting: Mapping[str, int] = field(default_factory=dict)
     """Objects and bytes that stay `unconfirmed` because the requests to lakeFS did not suffice to ask about them, or
     because compaction may hide them."""
+    canaries: Mapping[str, int] = field(default_factory=dict)
+    """Objects that lakeFS showed while the sweep planned, by kind (see `sweep.canaries`); none of them was planned."""
     gone_by_sweeps: int = 0  # objects that were `already_gone` and that sweeps of other marks had deleted
     gone_by_others: int | None = None
     """Objects that were `already_gone` and that no sweep deleted; None if a sweep that broke off may have done so."""

@@ -120,9 +120,12 @@ class _Sweep:
         self.spinning = Spinning(self.context)
         self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run, lenient=call.closing)
         self.reads = Reads.below(self.context, f"{self.record.folder}/read")
-        self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted, self.record.is_begun)
+        self.planner = Planner(
+            self.spark, self.context, self.record, self.reads, call.accepted, self.record.is_begun, call.sample.paths
+        )
         self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
         self.not_asked: Mapping[str, int] = {}  # objects and bytes: see `SweepResult.waiting`
+        self.canaries: Mapping[str, int] = {}  # see `SweepResult.canaries`
 
     def run(self) -> SweepResult:
         candidates = (
@@ -144,6 +147,7 @@ class _Sweep:
             plan = self.planner.plan(candidates, attempt, to_sweep)
             if listed is not None and not self.record.is_begun:
                 self._journal(other_tools.refused(self.spark, self.context, listed), attempt)
+            self.canaries = plan.canaries.kinds
             if plan.not_asked is not None and not self.record.is_begun:
                 self.not_asked = asdict(plan.not_asked)
             if self.call.dry_run:
@@ -296,6 +300,7 @@ class _Sweep:
             planned_bytes=0 if self.call.dry_run else None,
             unreadable=dict(unreadable or {}),
             waiting=self.not_asked,
+            canaries=self.canaries,
             price=self.context.settings.price,
         )
 

@@ -84,6 +84,7 @@ class Waves:
             rate=rate,
             unknown_names=unknown_names(self.context),
             asked_before=self.resumed,
+            canaries=plan.canaries.addresses,
         )
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:

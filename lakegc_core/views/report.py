@@ -120,6 +120,7 @@ def sweep_report(result: SweepResult) -> Json:
         "recoverable_until": instant(result.recoverable_until) if result.recoverable_until else None,
         "unreadable": dict(result.unreadable),
         "waiting": dict(result.waiting),
+        "canaries": dict(result.canaries),
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }

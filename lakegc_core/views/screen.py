@@ -169,6 +169,9 @@ def sweep_screen(report: Json) -> str:
             "the requests to lakeFS did not suffice to ask; they come first next time (scale.lakefs_requests). Or "
             "lakeFS may compact what is staged, and something of their size is staged (server.compaction)."
         )
+    if tried := report["canaries"]:
+        named = ", ".join(f"{count:,} {kind}" for kind, count in tried.items())
+        lines.append(f"  {'canaries':<18} {sum(tried.values()):>14,} objects   in use ({named}): none was planned")
     for path, status in report["unreadable"].items():
         lines.append(f"  {shown(path)} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:

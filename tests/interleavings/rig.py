@@ -29,6 +29,7 @@ from lakegc_core.policy.namespace import Namespace
 from lakegc_core.stages import MARKING, swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep import look, planning
+from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_sandbox import Layout, PageLimits, Sandbox, SandboxServer
@@ -354,6 +355,8 @@ class Story:
         self._judged = {}
         try:
             with pytest.MonkeyPatch.context() as patch:
+                if off:  # canaries find out that a look is blind
+                    patch.setattr(planning, "choose", lambda context, paths: Canaries(context))
                 for mechanism in {each for _, each in self.setups.values() if each.name in off}:
                     mechanism.off(patch)
                 self.tell(off)

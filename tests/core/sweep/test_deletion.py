@@ -282,6 +282,13 @@ def test_an_executor_that_begins_after_the_time_is_up_deletes_nothing_whatever_i
     assert waves(Executor(monkeypatch, ahead, late=50)) == [], "the next wave has its own time"
 
 
+def test_a_plan_that_names_a_canary_deletes_nothing(bench: Bench) -> None:
+    work = replace(bench.work(lambda: None), canaries=("data/elsewhere", ADDRESSES[7]))
+    with pytest.raises(MarkError, match="or in use. It was altered"):
+        list(work.run(Piece(bench.source)))
+    assert bench.left() == ADDRESSES
+
+
 @pytest.mark.parametrize("odd", ["_lakefs/settings", "young"])
 def test_a_plan_that_names_what_is_not_lakefs_or_too_young_deletes_nothing(bench: Bench, odd: str) -> None:
     rows = [{"address": each, "size": 1, "last_modified": OLD, "etag": None, "since": OLD} for each in ADDRESSES]

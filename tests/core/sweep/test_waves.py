@@ -14,6 +14,7 @@ import pytest
 from lakegc_core.errors import RefusedError
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.sweep import deletion, waves
+from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.spinning import Spinning
@@ -100,7 +101,7 @@ class Bench:
         look: Any = SimpleNamespace(began_at=began_at)
         objects = [Part(name, 3, 1, "0") for name in "ab"]
         folder = DatasetFolder(self.context.workspace, "plan")
-        plan = Plan(folder.dataset("", objects, PLAN_SCHEMA), look, None)
+        plan = Plan(folder.dataset("", objects, PLAN_SCHEMA), look, None, Canaries(self.context))
         record: Any = SimpleNamespace(journal=DatasetFolder(self.context.workspace, "outcomes"))
         every = waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
         with self.patch.context() as patch:
