@@ -355,8 +355,8 @@ class Story:
         self._judged = {}
         try:
             with pytest.MonkeyPatch.context() as patch:
-                if off:  # canaries find out that a look is blind
-                    patch.setattr(planning, "choose", lambda context, paths: Canaries(context))
+                if off:
+                    without_canaries(patch)
                 for mechanism in {each for _, each in self.setups.values() if each.name in off}:
                     mechanism.off(patch)
                 self.tell(off)
@@ -379,6 +379,11 @@ def without_guards(*names: str) -> Off:
         patch.setattr(guards, "GUARDS", tuple(each for each in guards.GUARDS if each.name not in names))
 
     return off
+
+
+def without_canaries(patch: pytest.MonkeyPatch) -> None:
+    """No sweep is refused because it is blind."""
+    patch.setattr(planning, "choose", lambda context, paths: Canaries(context))
 
 
 def look_is_blind(patch: pytest.MonkeyPatch) -> None:

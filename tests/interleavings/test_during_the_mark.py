@@ -27,7 +27,17 @@ from lakegc_core.references.commits import commit_walk, retained
 from lakegc_core.references.commits.retained import find_retained
 from lakegc_core.references.staged import dump_staged
 from lakegc_sandbox.api import wire
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, look_is_blind, row, stopped_by, without_guards
+from tests.interleavings.rig import (
+    Lake,
+    Mechanism,
+    Row,
+    Story,
+    look_is_blind,
+    row,
+    stopped_by,
+    without_canaries,
+    without_guards,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -349,6 +359,7 @@ class DuringTheMark(Story):
         found.rewind(self.saved)
         with pytest.MonkeyPatch.context() as patch:
             look_is_blind(patch)
+            without_canaries(patch)
             patch.setattr(wire, "MAX_PER_PAGE", 7)
             self.fire("begins")
             if ORDER.name in off:

@@ -11,7 +11,7 @@ import pytest
 
 from lakegc_core.references import staged
 from lakegc_sandbox import ScanError
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, look_is_blind, row, stopped_by
+from tests.interleavings.rig import Lake, Mechanism, Row, Story, look_is_blind, row, stopped_by, without_canaries
 
 LISTED = Mechanism(
     "branches are listed",
@@ -64,6 +64,7 @@ class OnLocal(Story):
         self.lake.rewind(self.saved)
         with pytest.MonkeyPatch.context() as patch:
             look_is_blind(patch)
+            without_canaries(patch)
             self.lake.mark("m1")
             self.lake.wait(minutes=20)
             self.lake.sweep("m1")
