@@ -32,7 +32,12 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
         return BackupFacts(place, problem=str(error))
     if manifest is None or manifest["mark_digest"] != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
         return BackupFacts(place, problem="it is not there any more, or belongs to another mark")
-    return BackupFacts(place, sum(manifest["objects"].get(outcome, 0) for outcome in SAVED))
+    return BackupFacts(place, saved(manifest))
+
+
+def saved(manifest: Json) -> int:
+    """The number of objects that are in a backup as they must be, by its manifest."""
+    return sum(manifest["objects"].get(outcome, 0) for outcome in SAVED)
 
 
 def place_of(context: MarkContext, place: str) -> StoreConfig:

@@ -60,6 +60,28 @@ def test_a_repository_swept_by_mistake_is_brought_back_whole(
         assert contents(found, garbage) == before and found.files() == files
 
 
+def test_a_backup_taken_again_after_the_sweep_keeps_its_list_also_where_an_object_of_it_was_lost(
+    replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path
+) -> None:
+    found = replay("local_rich")
+    with environment(found.variables()):
+        context, place = found.begin("m1"), tmp_path / "backup"
+        pipeline.mark(spark, context)
+        before = contents(found, found.right())
+        backup(spark, context, str(place))
+        connect(context.data).delete_many(sorted(before))
+
+        assert backup(spark, context, str(place)).outcomes["already_there"] == len(before)
+        lost = min(before)
+        (place / lost).unlink()
+        with pytest.raises(MarkError, match=f"had {len(before)} objects, and some of them are neither there nor in"):
+            backup(spark, context, str(place))
+        assert backup_facts(context) == BackupFacts(str(place), len(before))
+        assert restore(spark, context, str(place)).outcomes["missing"] == 1, "who restores is told"
+        del before[lost]
+        assert contents(found, set(before)) == before
+
+
 def test_what_differs_is_left_alone_and_said(
     replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path
 ) -> None:
