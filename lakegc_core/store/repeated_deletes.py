@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lakegc_core.errors import LakegcError, ObjectNotFoundError
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
 from lakegc_core.store.base import BACKOFF, NOT_ASKED, Deletes
-from lakegc_core.store.pace import Gate
+from lakegc_core.store.pace import Gate, May
 
 
 class DeleteAnswer(NamedTuple):
@@ -40,6 +40,11 @@ class DeleteAnswer(NamedTuple):
     def not_together(cls) -> DeleteAnswer:
         """The store refused to take the keys in one request, and did nothing."""
         return cls(NOT_ASKED, alone=True)
+
+    @classmethod
+    def not_sent(cls) -> DeleteAnswer:
+        """The gate was shut before the request that deletes could be sent."""
+        return cls(NOT_ASKED)
 
     @classmethod
     def failed(cls, code: str, *, again: bool = False, throttled: bool = False) -> DeleteAnswer:
@@ -156,19 +161,20 @@ class BatchDeletes:
         outcomes: dict[str, str] = {}
         alone: list[str] = []
         together: list[str] = []
+        single = partial(self.ask_one, may=gate.may)
         for key in dict.fromkeys(keys):
             if not self.can_be_named(key):
                 outcomes[key] = FAILED + "InvalidKey"
             else:
                 (alone if self.goes_alone(key) else together).append(key)
-        outcomes |= delete_singly(alone, self.ask_one, attempts=self.attempts, gate=gate, singles=self.singles)
+        outcomes |= delete_singly(alone, single, attempts=self.attempts, gate=gate, singles=self.singles)
         for start in range(0, len(together), self.best.batch):
             outcomes |= delete_all(
                 together[start : start + self.best.batch],
-                self.ask_batch,
+                partial(self.ask_batch, may=gate.may),
                 attempts=self.attempts,
                 gate=gate,
-                single=self.ask_one,
+                single=single,
                 look=self.look,
                 singles=self.singles,
             )
@@ -182,12 +188,13 @@ class BatchDeletes:
         """True if no batch can name the key, or the store takes no batch."""
         return False
 
-    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        """One request for some keys: see `Ask`."""
+    def ask_batch(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+        """One request for some keys: see `Ask`. Who sends others before it, or more than one, asks `may` before each
+        that deletes; the first question was asked before the call."""
         raise NotImplementedError
 
-    def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        """One request for one key."""
+    def ask_one(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+        """One request for one key. `may`: see `ask_batch`."""
         raise NotImplementedError
 
     def look(self, key: str) -> object:
