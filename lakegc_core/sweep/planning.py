@@ -87,7 +87,7 @@ class Planner:
             candidates = with_later_findings(self.spark, self.context, candidates)
         here = self.record.attempt(attempt)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).select(*_JUDGED.names)
-        by_other_marks = self.record.deleted_by_other_marks()
+        by_other_marks = self.record.deleted_by_other_marks(ever=True)
         if by_other_marks is not None:
             claimed = candidates.join(many(by_other_marks), "address", "left_semi")
             told = self._gone_by_other_marks(claimed, here, attempt)
