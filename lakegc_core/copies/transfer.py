@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakegc_core.errors import ObjectNotFoundError, StoreError
+from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.names import Json
 from lakegc_core.spark.session import run_on_rows
@@ -130,7 +130,7 @@ class _Transfer:
                 raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
         except ObjectNotFoundError:
             return row | self._lacking(target, address, size)
-        except StoreError as error:
+        except LakegcError as error:
             return row | {"problem": str(error)[:500]}
         return row | {"outcome": COPIED}
 
@@ -139,7 +139,7 @@ class _Transfer:
         if self.may_be_gone:
             try:
                 there = head_if_there(target, address)
-            except StoreError as error:
+            except LakegcError as error:
                 return {"problem": str(error)[:500]}
             if there is not None and there.size == size:
                 return {"outcome": ALREADY_THERE}

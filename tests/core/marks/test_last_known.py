@@ -39,9 +39,7 @@ def events(record: Record, rows: Rows, but: str = "", ever: bool = False) -> pa.
     return pa.table({name: pa.array(each) for name, each in zip(EVENTS.names, arrays, strict=True)}).cast(EVENTS)
 
 
-def sweep(
-    mark_id: str, *rows: tuple[str, str, int], number: int = 1, but: str = "", ever: bool = False
-) -> pa.Table:
+def sweep(mark_id: str, *rows: tuple[str, str, int], number: int = 1, but: str = "", ever: bool = False) -> pa.Table:
     return events(Record(Kind.SWEPT, mark_id, number, NO_ROWS), list(rows), but, ever)
 
 
