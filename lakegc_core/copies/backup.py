@@ -17,7 +17,17 @@ from lakegc_core import clock
 from lakegc_core.copies.transfer import DIFFERENT, FAILED, MISSING, SCHEMA, Copied, Limits, copy_objects
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import RESTORES, STAMP
-from lakegc_core.marks.backups import ALREADY_THERE, BACKUP, COPIED, SAVED, backup_manifest, folder_of, place_of, saved
+from lakegc_core.marks.backups import (
+    ALREADY_THERE,
+    BACKUP,
+    COPIED,
+    SAVED,
+    backup_manifest,
+    folder_of,
+    new_place,
+    place_of,
+    saved,
+)
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import encode, sealed
@@ -67,9 +77,10 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
     the same. MarkError if an earlier backup of the mark at this place had saved more: its list stays.
     """
     started = time.monotonic()
-    target = place_of(context, place)
+    target = new_place(context, place)
     with context.lease("backup"):
         stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
+        had = _had(context, target, stage.digest)
         copied = copy_objects(
             spark,
             _spread(_expired(spark, context)),
@@ -81,14 +92,22 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
         )
         result = _result("backup", context, target, copied, started)
         if not result.failed:
-            digest = _write_manifest(context, target, copied, stage.digest)
+            digest = _write_manifest(context, target, copied, stage.digest, had)
             record = {"place": place, "manifest_digest": digest, "mark_digest": stage.digest}
             connect(context.workspace).write(f"{context.mark.folder}/{BACKUP}", encode(record))
     return result
 
 
-def _write_manifest(context: MarkContext, target: StoreConfig, copied: Copied, mark_digest: str) -> str:
-    """Write the list of what the backup holds, and return its digest. A list that named more objects stays."""
+def _had(context: MarkContext, target: StoreConfig, mark_digest: str) -> int:
+    """The number of objects that the list of an earlier backup of this very mark names."""
+    with suppress(MarkError):  # one that does not read names none
+        before = backup_manifest(context, target) or {}
+        return saved(before) if before.get("mark_digest") == mark_digest else 0
+    return 0
+
+
+def _write_manifest(context: MarkContext, target: StoreConfig, copied: Copied, mark_digest: str, had: int) -> str:
+    """Write the list of what the backup holds, and return its digest. A list that named more objects (`had`) stays."""
     manifest = sealed(
         {
             "repository": context.header.repository,
@@ -101,10 +120,6 @@ def _write_manifest(context: MarkContext, target: StoreConfig, copied: Copied, m
             "parts": [asdict(part) for part in copied.journal.parts],
         }
     )
-    had = 0
-    with suppress(MarkError):  # one that does not read names none
-        before = backup_manifest(context, target) or {}
-        had = saved(before) if before.get("mark_digest") == mark_digest else 0
     if saved(manifest) < had:
         raise MarkError(
             f"The backup of mark {context.header.mark_id} in {target.root} had {had:,} objects, and some of them are "
@@ -184,9 +199,19 @@ def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -
         )
     if manifest is None:
         return _expired(spark, context)
+    if context.mark.header() is not None:  # of a retired mark only the namespace is known
+        _check_mark(context, source, manifest["mark_digest"])
     parts = [Part.from_json(part) for part in manifest["parts"]]
     rows = DatasetFolder(source, f"{folder_of(context)}/objects").dataset("", parts, SCHEMA).frame(spark)
     return rows.where(rows["outcome"].isin(*SAVED)).select("address", "size")
+
+
+def _check_mark(context: MarkContext, source: StoreConfig, mark_digest: str) -> None:
+    if mark_digest != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
+        raise MarkError(
+            f"The backup in {source.root}/{folder_of(context)} belongs to another mark than this one of the same id. "
+            "Look at what lies there. Without its manifest.json, restore takes the list of this mark."
+        )
 
 
 def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths: Sequence[str]) -> DataFrame:
