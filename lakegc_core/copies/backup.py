@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,17 @@ from lakegc_core import clock
 from lakegc_core.copies.transfer import DIFFERENT, FAILED, MISSING, SCHEMA, Copied, Limits, copy_objects
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import RESTORES, STAMP
-from lakegc_core.marks.backups import ALREADY_THERE, BACKUP, COPIED, SAVED, backup_manifest, folder_of, place_of
+from lakegc_core.marks.backups import (
+    ALREADY_THERE,
+    BACKUP,
+    COPIED,
+    SAVED,
+    backup_manifest,
+    folder_of,
+    new_place,
+    place_of,
+    saved,
+)
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import encode, sealed
@@ -61,40 +72,62 @@ class CopyResult:
 def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits | None = None) -> CopyResult:
     """Copy every expired object of a mark to `place` (a URI or an absolute folder), and record that it lies there.
 
-    An object that the namespace lacks by now counts as `missing`: there is nothing to lose any more. The guard over
-    backups wants all objects saved, though: a store that hides them answers the same.
+    An object that the namespace lacks by now counts as `already_there` if the backup has it, else as `missing`: there
+    is nothing to lose any more. The guard over backups wants all objects saved, though: a store that hides them answers
+    the same. MarkError if an earlier backup of the mark at this place had saved more: its list stays.
     """
     started = time.monotonic()
-    target = place_of(context, place)
+    target = new_place(context, place)
     with context.lease("backup"):
         stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
-        folder = folder_of(context)
+        had = _had(context, target, stage.digest)
         copied = copy_objects(
             spark,
             _spread(_expired(spark, context)),
             context.data,
             target,
-            DatasetFolder(target, f"{folder}/objects"),
+            DatasetFolder(target, f"{folder_of(context)}/objects"),
             limits or Limits(),
+            may_be_gone=True,
         )
         result = _result("backup", context, target, copied, started)
         if not result.failed:
-            manifest = sealed(
-                {
-                    "repository": context.header.repository,
-                    "mark_id": context.header.mark_id,
-                    "storage_namespace": context.header.storage_namespace,
-                    "mark_digest": stage.digest,
-                    "finished_at": clock.now().timestamp(),
-                    "objects": copied.objects,
-                    "bytes": copied.bytes,
-                    "parts": [asdict(part) for part in copied.journal.parts],
-                }
-            )
-            connect(target).write(f"{folder}/manifest.json", encode(manifest))
-            record = {"place": place, "manifest_digest": manifest["digest"], "mark_digest": stage.digest}
+            digest = _write_manifest(context, target, copied, stage.digest, had)
+            record = {"place": place, "manifest_digest": digest, "mark_digest": stage.digest}
             connect(context.workspace).write(f"{context.mark.folder}/{BACKUP}", encode(record))
     return result
+
+
+def _had(context: MarkContext, target: StoreConfig, mark_digest: str) -> int:
+    """The number of objects that the list of an earlier backup of this very mark names."""
+    with suppress(MarkError):  # one that does not read names none
+        before = backup_manifest(context, target) or {}
+        return saved(before) if before.get("mark_digest") == mark_digest else 0
+    return 0
+
+
+def _write_manifest(context: MarkContext, target: StoreConfig, copied: Copied, mark_digest: str, had: int) -> str:
+    """Write the list of what the backup holds, and return its digest. A list that named more objects (`had`) stays."""
+    manifest = sealed(
+        {
+            "repository": context.header.repository,
+            "mark_id": context.header.mark_id,
+            "storage_namespace": context.header.storage_namespace,
+            "mark_digest": mark_digest,
+            "finished_at": clock.now().timestamp(),
+            "objects": copied.objects,
+            "bytes": copied.bytes,
+            "parts": [asdict(part) for part in copied.journal.parts],
+        }
+    )
+    if saved(manifest) < had:
+        raise MarkError(
+            f"The backup of mark {context.header.mark_id} in {target.root} had {had:,} objects, and some of them are "
+            "neither there nor in the repository any more. The list of the backup stays. Find out who deletes "
+            f"in {target.root}. If the backup is given up, delete {folder_of(context)}/manifest.json there."
+        )
+    connect(target).write(f"{folder_of(context)}/manifest.json", encode(manifest))
+    return str(manifest["digest"])
 
 
 def restore(
@@ -166,9 +199,19 @@ def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -
         )
     if manifest is None:
         return _expired(spark, context)
+    if context.mark.header() is not None:  # of a retired mark only the namespace is known
+        _check_mark(context, source, manifest["mark_digest"])
     parts = [Part.from_json(part) for part in manifest["parts"]]
     rows = DatasetFolder(source, f"{folder_of(context)}/objects").dataset("", parts, SCHEMA).frame(spark)
     return rows.where(rows["outcome"].isin(*SAVED)).select("address", "size")
+
+
+def _check_mark(context: MarkContext, source: StoreConfig, mark_digest: str) -> None:
+    if mark_digest != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
+        raise MarkError(
+            f"The backup in {source.root}/{folder_of(context)} belongs to another mark than this one of the same id. "
+            "Look at what lies there. Without its manifest.json, restore takes the list of this mark."
+        )
 
 
 def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths: Sequence[str]) -> DataFrame:

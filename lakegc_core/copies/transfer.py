@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakegc_core.errors import ObjectNotFoundError, StoreError
+from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.names import Json
 from lakegc_core.spark.session import run_on_rows
@@ -69,12 +69,15 @@ def copy_objects(
     target: StoreConfig,
     journal: DatasetFolder,
     limits: Limits,
+    *,
+    may_be_gone: bool = False,
 ) -> Copied:
     """Copy `objects` (columns address, size) on the executors, and write the outcomes (SCHEMA) to the folder `journal`.
 
     What is at the target already and the same is not copied again, so that a broken copy is simply run once more.
+    `may_be_gone`: a copy of the size asked for is `already_there` also if the source holds the object no longer.
     """
-    work = _Transfer(source, target, journal, limits)
+    work = _Transfer(source, target, journal, limits, may_be_gone)
     results = run_on_rows(objects.select("address", "size"), work.run)
     parts = parts_of(results, [FAILED])[FAILED]
     counted: dict[str, dict[str, int]] = {"objects": {}, "bytes": {}}
@@ -94,6 +97,7 @@ class _Transfer:
     target: StoreConfig
     journal: DatasetFolder
     limits: Limits
+    may_be_gone: bool = False
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         writer = PartWriter(self.journal.config, self.journal.path, SCHEMA, _count)
@@ -125,10 +129,21 @@ class _Transfer:
             if not _same(found, target.head(address)):
                 raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
         except ObjectNotFoundError:
-            return row | {"outcome": MISSING, "problem": f"{self.source.root} does not hold it"}
-        except StoreError as error:
+            return row | self._lacking(target, address, size)
+        except LakegcError as error:
             return row | {"problem": str(error)[:500]}
         return row | {"outcome": COPIED}
+
+    def _lacking(self, target: Store, address: str, size: int) -> Json:
+        """The outcome of an object that the source does not hold."""
+        if self.may_be_gone:
+            try:
+                there = head_if_there(target, address)
+            except LakegcError as error:
+                return {"problem": str(error)[:500]}
+            if there is not None and there.size == size:
+                return {"outcome": ALREADY_THERE}
+        return {"outcome": MISSING, "problem": f"{self.source.root} does not hold it"}
 
     def _carry(self, source: Store, target: Store, found: ObjectInfo) -> None:
         """Between stores that cannot copy from each other: down and up again."""

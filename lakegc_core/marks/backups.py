@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from lakegc_core.errors import LakegcError, ObjectNotFoundError, SettingsError
-from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.context import MarkContext, other_roots
 from lakegc_core.marks.json_files import decode, unsealed
+from lakegc_core.marks.workspaces import overlap
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.store.base import StoreConfig, connect
@@ -32,15 +33,31 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
         return BackupFacts(place, problem=str(error))
     if manifest is None or manifest["mark_digest"] != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
         return BackupFacts(place, problem="it is not there any more, or belongs to another mark")
-    return BackupFacts(place, sum(manifest["objects"].get(outcome, 0) for outcome in SAVED))
+    return BackupFacts(place, saved(manifest))
+
+
+def saved(manifest: Json) -> int:
+    """The number of objects that are in a backup as they must be, by its manifest."""
+    return sum(manifest["objects"].get(outcome, 0) for outcome in SAVED)
 
 
 def place_of(context: MarkContext, place: str) -> StoreConfig:
     """The store of a backup. It must lie outside the namespace: there it would be listed, and could be collected."""
     config = config_at(place, context.settings)
-    inside, outside = f"{config.root.rstrip('/')}/", f"{context.data.root.rstrip('/')}/"
-    if inside.startswith(outside) or outside.startswith(inside):
+    if overlap(config, context.data):
         raise SettingsError(f"A backup in {config.root} would overlap with the repository's own {context.data.root}.")
+    return config
+
+
+def new_place(context: MarkContext, place: str) -> StoreConfig:
+    """`place_of` a backup that is to be made: outside the namespaces of all other repositories, too."""
+    config = place_of(context, place)
+    for name, root in other_roots(context):
+        if overlap(config, root):
+            raise SettingsError(
+                f"A backup in {config.root} would overlap with {root.root}, the namespace of repository {name}, whose "
+                "collector takes it for garbage. Choose a place of its own."
+            )
     return config
 
 
@@ -49,10 +66,17 @@ def folder_of(context: MarkContext) -> str:
 
 
 def backup_manifest(context: MarkContext, place: StoreConfig) -> Json | None:
-    """The manifest of a mark's backup; None where there is none."""
+    """The manifest of a mark's backup; None where there is none. SettingsError if the backup of another repository lies
+    there: servers may have repositories of one name."""
     key = f"{folder_of(context)}/manifest.json"
     try:
         manifest = decode(connect(place).read(key), key)
     except ObjectNotFoundError:
         return None
-    return unsealed(manifest, f"{place.root}/{key} was changed after it was written. Look at what lies there.")
+    found = unsealed(manifest, f"{place.root}/{key} was changed after it was written. Look at what lies there.")
+    if (of := found.get("storage_namespace")) != context.header.storage_namespace:
+        raise SettingsError(
+            f"{place.root}/{key} belongs to a repository of the same name in {of}, and this one lies in "
+            f"{context.header.storage_namespace}. Give the backups of each a place of their own."
+        )
+    return found

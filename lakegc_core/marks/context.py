@@ -116,7 +116,7 @@ def open_repository(
     )
     if policy.workspace:
         workspace = workspace_at(policy.workspace, settings)
-        check_workspace(policy.workspace, workspace, name, data, _other_roots(context))
+        check_workspace(policy.workspace, workspace, name, data, other_roots(context))
         context = replace(context, workspace=workspace, home=name)
     return context
 
@@ -136,7 +136,7 @@ def workspace_at(uri: str, settings: Settings) -> StoreConfig:
     return config_for(place, settings, local_folder=f"/{place.path}")
 
 
-def _other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]]:
+def other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]]:
     """The places of all other repositories' namespaces, as far as they are in stores of a kind that lakegc knows."""
     namespace, folder = context.namespace, ""
     if isinstance(context.data, LocalConfig):  # all of one server lie below its folder

@@ -65,10 +65,13 @@ def readable_records(spark: SparkSession, records: Records) -> Records:
     return Records(found, records.whole and found == records.found)
 
 
-def gone(spark: SparkSession, records: Records, sought: Wanted | None = None, *, but: str = "") -> Mapped:
+def gone(
+    spark: SparkSession, records: Records, sought: Wanted | None = None, *, but: str = "", ever: bool = False
+) -> Mapped:
     """Rows of GONE, of all objects or of those that may be sought (by the hash of the address, so that others are among
-    them). `records` must read: see `readable_records`. `but`: a mark whose own deletes do not count."""
-    feeds = [feed for record in records.found for feed in record.rows.feeds(make=Events(record, sought, but))]
+    them). `records` must read: see `readable_records`. `but`: a mark whose own deletes do not count. `ever`: also of
+    objects that were brought back or seen again since."""
+    feeds = [feed for record in records.found for feed in record.rows.feeds(make=Events(record, sought, but, ever))]
     return gather(spark, feeds, EVENTS, last_known, GONE, partitions_for(rows_in(feeds)))
 
 
@@ -79,6 +82,7 @@ class Events:
     record: Record
     sought: Wanted | None = None
     but: str = ""
+    ever: bool = False
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
         if self.sought is not None:
@@ -94,6 +98,8 @@ class Events:
             flags["back"] = _is_in(outcomes, SAVED)
         else:
             flags["back"] = pa.repeat(True, rows.num_rows)
+        if self.ever:
+            flags["back"] = pa.repeat(False, rows.num_rows)
         found = {
             "hash": hash_strings(rows["address"]),
             "address": rows["address"],

@@ -1,4 +1,5 @@
-"""Refuses places of workspaces in the data of a repository, whose collector would list lakegc's own artifacts.
+"""Places of lakegc's own beside those of repositories: refuses workspaces in the data of a repository, whose collector
+would list lakegc's own artifacts, and tells where two places overlap.
 
 Objects below `data/` to which nothing refers are garbage to a collector, lakegc's or another; others would turn up in
 listings. Nothing is asked here.
@@ -37,6 +38,12 @@ def check_workspace(
                 "collector takes them for garbage. Set `workspace` in lakegc.yaml to a place of its own, or leave it "
                 f"out: artifacts then lie below {own.root.rstrip('/')}/{_METADATA}/."
             )
+
+
+def overlap(one: StoreConfig, other: StoreConfig) -> bool:
+    """True if one place lies in the other, or both are one."""
+    places = _place(one), _place(other)
+    return places[0].startswith(places[1]) or places[1].startswith(places[0])
 
 
 def _in_data(place: str, namespace: str) -> bool:

@@ -116,6 +116,10 @@ def shared(config: Hashable, most: int, rate: float) -> Pace:
     return Pace(most, rate, PATIENCE)
 
 
+May = Callable[[], bool]
+"""The question whether a request may still be sent."""
+
+
 def always() -> bool:
     """Allow every request."""
     return True
@@ -126,4 +130,4 @@ class Gate:
     """The gate that each request passes: a pace, then, just before it is sent, the question whether it still may be."""
 
     pace: Pace = field(default_factory=lambda: Pace(64))
-    may: Callable[[], bool] = always
+    may: May = always

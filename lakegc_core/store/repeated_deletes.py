@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lakegc_core.errors import LakegcError, ObjectNotFoundError
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
 from lakegc_core.store.base import BACKOFF, NOT_ASKED, Deletes
-from lakegc_core.store.pace import Gate
+from lakegc_core.store.pace import Gate, May
 
 
 class DeleteAnswer(NamedTuple):
@@ -25,6 +25,12 @@ class DeleteAnswer(NamedTuple):
     again: bool = False
     throttled: bool = False
     alone: bool = False
+
+    @property
+    def unsure(self) -> bool:
+        """True if the store may have deleted the object all the same: who puts a request off does not carry it out, but
+        who breaks down or takes too long may have."""
+        return self.outcome == NO_ANSWER or (self.again and not self.throttled)
 
     @classmethod
     def lost(cls) -> DeleteAnswer:
@@ -40,6 +46,11 @@ class DeleteAnswer(NamedTuple):
     def not_together(cls) -> DeleteAnswer:
         """The store refused to take the keys in one request, and did nothing."""
         return cls(NOT_ASKED, alone=True)
+
+    @classmethod
+    def not_sent(cls) -> DeleteAnswer:
+        """The gate was shut before the request that deletes could be sent."""
+        return cls(NOT_ASKED)
 
     @classmethod
     def failed(cls, code: str, *, again: bool = False, throttled: bool = False) -> DeleteAnswer:
@@ -79,9 +90,9 @@ def delete_all(
 ) -> dict[str, str]:
     """Ask for the deletion of different keys until each has an outcome, `attempts` times at most; outcomes by key.
 
-    A throttled request has the pace's patience as well. A key found gone after an answer was lost is `deleted`: that
-    request may have done it. A key that the gate no longer lets through is `not_asked`. `single` makes a request for
-    one key, `singles` of them side by side. `look`: see `judge_unclear`.
+    A throttled request has the pace's patience as well. A key found gone after an unsure answer (lost, or 500, 502,
+    504) is `deleted`: that request may have done it. A key that the gate no longer lets through is `not_asked`.
+    `single` makes a request for one key, `singles` of them side by side. `look`: see `judge_unclear`.
     """
     outcomes = dict.fromkeys(keys, NOT_ASKED)
     doubtful: set[str] = set()
@@ -101,29 +112,35 @@ def delete_all(
             found = delete_singly(alone, single, attempts=attempts, gate=gate, singles=singles)
             outcomes |= {key: _divided(key, told[key].outcome, found[key], key in doubtful, look) for key in alone}
         for key in pending:
-            gone = told[key].outcome == Outcome.ALREADY_GONE and key in doubtful
-            outcomes[key] = Outcome.DELETED if gone else told[key].outcome
-        doubtful.update(key for key in pending if told[key].outcome == NO_ANSWER)
+            outcomes[key] = _outcome(told[key].outcome, key in doubtful)
+        doubtful.update(key for key in pending if told[key].unsure)
         patient = gate.pace.now() - began < gate.pace.patience
         tried = attempt >= attempts
         pending = [key for key in pending if told[key].again and (not tried or (told[key].throttled and patient))]
         if pending:
             gate.pace.sleep(BACKOFF.wait(attempt))
             for key in pending:
-                if told[key].throttled:
-                    outcomes[key] = NOT_ASKED  # until it is asked once more: a throttled request was not carried out
+                if told[key].throttled:  # until it is asked once more: a throttled request was not carried out
+                    outcomes[key] = _outcome(NOT_ASKED, key in doubtful)
     return outcomes
+
+
+_IN_DOUBT = {Outcome.ALREADY_GONE: Outcome.DELETED, NOT_ASKED: NO_ANSWER}
+
+
+def _outcome(said: str, doubtful: bool) -> str:
+    """The outcome of a key by its last answer. `doubtful`: a request before that may have deleted it."""
+    return _IN_DOUBT.get(said, said) if doubtful else said
 
 
 def _divided(key: str, before: str, found: str, doubtful: bool, look: Callable[[str], object] | None) -> str:
     """The outcome of a key that was asked for alone, and `found`, after a request for many had ended in `before`."""
     if found == NOT_ASKED:
-        return before
+        return _outcome(before, doubtful)
     if look is not None and before == NO_ANSWER and found in _IS_GONE:
         # Who took a request for many and did not carry it out may do the same with one for this key.
         found = judge_unclear(partial(look, key)).outcome
-    ours = doubtful or before == NO_ANSWER  # a request for many may have done it
-    return Outcome.DELETED if ours and found == Outcome.ALREADY_GONE else found
+    return _outcome(found, doubtful or before == NO_ANSWER)  # a request for many may have done it
 
 
 def delete_singly(keys: Sequence[str], ask: Ask, *, attempts: int, gate: Gate, singles: int) -> dict[str, str]:
@@ -156,19 +173,20 @@ class BatchDeletes:
         outcomes: dict[str, str] = {}
         alone: list[str] = []
         together: list[str] = []
+        single = partial(self.ask_one, may=gate.may)
         for key in dict.fromkeys(keys):
             if not self.can_be_named(key):
                 outcomes[key] = FAILED + "InvalidKey"
             else:
                 (alone if self.goes_alone(key) else together).append(key)
-        outcomes |= delete_singly(alone, self.ask_one, attempts=self.attempts, gate=gate, singles=self.singles)
+        outcomes |= delete_singly(alone, single, attempts=self.attempts, gate=gate, singles=self.singles)
         for start in range(0, len(together), self.best.batch):
             outcomes |= delete_all(
                 together[start : start + self.best.batch],
-                self.ask_batch,
+                partial(self.ask_batch, may=gate.may),
                 attempts=self.attempts,
                 gate=gate,
-                single=self.ask_one,
+                single=single,
                 look=self.look,
                 singles=self.singles,
             )
@@ -182,12 +200,13 @@ class BatchDeletes:
         """True if no batch can name the key, or the store takes no batch."""
         return False
 
-    def ask_batch(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        """One request for some keys: see `Ask`."""
+    def ask_batch(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+        """One request for some keys: see `Ask`. Who sends others before it, or more than one, asks `may` before each
+        that deletes; the first question was asked before the call."""
         raise NotImplementedError
 
-    def ask_one(self, keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
-        """One request for one key."""
+    def ask_one(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+        """One request for one key. `may`: see `ask_batch`."""
         raise NotImplementedError
 
     def look(self, key: str) -> object:

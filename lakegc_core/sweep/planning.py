@@ -96,7 +96,7 @@ class Planner:
         here = self.record.attempt(attempt)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).withColumn("canary", F.lit(False))
         judged = judged.select(*_JUDGED.names)
-        by_other_marks = self.record.deleted_by_other_marks()
+        by_other_marks = self.record.deleted_by_other_marks(ever=True)
         if by_other_marks is not None:
             claimed = candidates.join(many(by_other_marks), "address", "left_semi")
             told = self._gone_by_other_marks(claimed, here, attempt)

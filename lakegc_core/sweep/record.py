@@ -121,13 +121,14 @@ class SweepRecord:
         self._reads |= {_key(source): source in good.sources for source in new.sources}
         return replace(rows, sources=tuple(source for source in rows.sources if self._reads[_key(source)]))
 
-    def deleted_by_other_marks(self) -> DataFrame | None:
+    def deleted_by_other_marks(self, *, ever: bool = False) -> DataFrame | None:
         """Addresses that sweeps of other marks deleted after this mark began to list, by the last event of each. The
-        mark may still name them. None if there was no such sweep, or if another version made this mark, which
-        need not say when it listed. Damaged records are passed over; then two sweeps may count one object."""
+        mark may still name them. `ever`: also of objects that came back since, which may be others than the mark
+        listed. None if there was no such sweep, or if another version made this mark, which need not say when it
+        listed. Damaged records are passed over; then two sweeps may count one object."""
         if self._records_since is None:
             return None
-        found = gone(self._spark, self._records_since, but=self._context.header.mark_id).as_frame()
+        found = gone(self._spark, self._records_since, but=self._context.header.mark_id, ever=ever).as_frame()
         # By the clock of another machine, so that the store is asked before this is believed.
         is_since = found["at"] >= moment(self._listed_at - clock.APART)
         return found.where(found["mark_id"].isNotNull() & is_since).select("address")
@@ -148,7 +149,7 @@ class SweepRecord:
         return self._context.mark.require(Stage.NAMESPACE_LISTING).started_at
 
     def taken_back(self) -> list[dict[str, Any]]:
-        """Objects and bytes, by sweep of another mark, that it recorded as deleted and that this sweep found there."""
+        """Objects and bytes, by earlier sweep, that it recorded as deleted and that this sweep found there."""
         if not self._is_taken_up and self._records_since is None:
             return []  # nobody looked for such objects
         rows = self._readable(self.journal.listed(OUTCOMES_SCHEMA)).frame(self._spark)
@@ -156,8 +157,9 @@ class SweepRecord:
         with clear_errors():
             if not seen.limit(1).count():
                 return []
+        own = (Kind.SWEPT, self._context.header.mark_id, self.number)
         records = records_of(self._context)
-        others = tuple(each for each in records.found if each.mark_id != self._context.header.mark_id)
+        others = tuple(each for each in records.found if (each.kind, each.mark_id, each.number) != own)
         records = readable_records(self._spark, Records(others))
         return taken_back(gone(self._spark, records).as_frame().join(many(seen), "address"))
 

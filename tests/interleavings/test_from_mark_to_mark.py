@@ -11,13 +11,16 @@ from datetime import timedelta
 
 import pytest
 
+from lakegc_core.copies.backup import backup, restore
 from lakegc_core.judging import since
-from lakegc_core.marks import sweeps
+from lakegc_core.marks import last_known, sweeps
 from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.previous import LaterMarks
 from lakegc_core.names import Stage
 from lakegc_core.policy import safety
+from lakegc_core.sweep import record
 from lakegc_core.tables.dataset import Dataset
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
@@ -41,6 +44,10 @@ LATER = Mechanism(
     "a sweep knows what later marks found",
     lambda patch: patch.setattr(since, "later_marks", lambda context: LaterMarks(None, False)),
 )
+STORE_ASKED = Mechanism(
+    "a sweep asks the store for all that other sweeps deleted",
+    lambda patch: patch.setattr(record, "gone", lambda *args, ever=False, **more: last_known.gone(*args, **more)),
+)
 GAP = Mechanism(
     "the gap, for what was held", lambda patch: patch.setitem(safety.LEVELS, "full", replace(safety.FULL, gap=0 * DAY))
 )
@@ -48,6 +55,7 @@ DAY = timedelta(days=1)
 GROUPS = {
     LATER.name: "sweep of the first mark",
     JOURNAL_AT_SWEEP.name: "sweep of the second mark",
+    STORE_ASKED.name: "sweep of the second mark",
     GAP.name: "sweep of the second mark, too early",
     JOURNAL.name: "third mark",
     SERIES.name: "third mark",
@@ -84,6 +92,21 @@ def test_a_hold_is_lifted_and_put_back_within_the_gap(lake: Lake) -> Row:
         "legal/a",
         first_mark_over=lambda: lake.holds.remove(hold),
         second_sweep_over=lambda: lake.holds.append(hold),
+    )
+
+
+@stopped_by(STORE_ASKED)
+def test_what_a_mark_names_was_deleted_by_the_sweep_of_another_one_and_restored(lake: Lake) -> Row:
+    commit, place = lake.expired("restored/a"), str(lake.folder / "backup")
+
+    def bring_back() -> None:
+        restore(lake.spark, open_mark(lake.open(), "m1"), place, paths=["restored/*"])
+
+    return row(
+        commit,
+        "restored/a",
+        second_mark_over=lambda: backup(lake.spark, open_mark(lake.open(), "m1"), place),
+        first_sweep_over=bring_back,
     )
 
 
@@ -130,7 +153,7 @@ class FromMarkToMark(Story):
         if LATER.name in off:
             found.rewind(self.before_first_sweep)
             found.sweep("m1")
-        elif off & {JOURNAL_AT_SWEEP.name, GAP.name}:
+        elif off & {JOURNAL_AT_SWEEP.name, STORE_ASKED.name, GAP.name}:
             found.rewind(self.before_second_sweep)
             found.sweep("m2")
         else:

@@ -317,13 +317,13 @@ STORES = (
         ),
         (
             "what a lost answer took counts as somebody else's",
-            "if told[key].outcome == NO_ANSWER)",
-            "if told[key].outcome == Outcome.DELETED)",
+            "return self.outcome == NO_ANSWER or (self.again and not self.throttled)",
+            "return False",
         ),
         (
             "a throttled delete that was not sent again passes for failed",
-            "if told[key].throttled:\n                    outcomes[key] = NOT_ASKED",
-            "if not told[key].throttled:\n                    outcomes[key] = NOT_ASKED",
+            "if told[key].throttled:  # until",
+            "if not told[key].throttled:  # until",
         ),
     ),
 )

@@ -8,7 +8,9 @@ Not here: which file a key names (`files`).
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -20,6 +22,8 @@ from lakegc_core.store.local.files import HIDDEN, Files, etag_of
 
 LOCK = HIDDEN + b"lock"
 """The file by which writers of one folder wait for each other."""
+_TEMPORARY = re.compile(re.escape(HIDDEN) + rb"[0-9a-f]{32}")
+_ABANDONED = 3600.0  # seconds without a change after which nobody writes a file any more
 
 
 def put(files: Files, key: str, data: IO[bytes], *, if_absent: bool = False, if_match: str | None = None) -> str:
@@ -28,6 +32,7 @@ def put(files: Files, key: str, data: IO[bytes], *, if_absent: bool = False, if_
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with temporary(path, data) as (written, etag):
+            _tidy(os.path.dirname(path))
             if if_match is not None:
                 _replace_matching(files, written, path, key, if_match)
             elif if_absent:
@@ -53,6 +58,22 @@ def temporary(path: bytes, data: IO[bytes]) -> Iterator[tuple[bytes, str]]:
     finally:
         with suppress(FileNotFoundError):  # renamed: it is the object now
             os.unlink(name)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _tidy(folder: bytes) -> None:
+    """Remove files that writers left here when they were killed; once for each folder and process. By the dates of the
+    file system: whoever calls this has just written a file here."""
+    found: dict[bytes, float] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _TEMPORARY.fullmatch(entry.name):
+                with suppress(FileNotFoundError):  # renamed since the folder was read
+                    found[entry.path] = entry.stat(follow_symlinks=False).st_mtime
+    for path, at in found.items():
+        if at < max(found.values()) - _ABANDONED:
+            with suppress(OSError):  # somebody else removes it, or must
+                os.unlink(path)
 
 
 def _link(files: Files, written: bytes, path: bytes, key: str) -> None:

@@ -21,6 +21,7 @@ from botocore.httpsession import get_cert_path
 from botocore.loaders import Loader, create_loader
 from botocore.parsers import ResponseParserError
 from botocore.utils import calculate_md5
+from s3transfer import exceptions as transfer
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.delete_results import GONE, refused
@@ -38,6 +39,14 @@ BATCH_REFUSED = {"MalformedXML", "KeyTooLongError", "InvalidArgument", "InvalidR
 # No answer, or one nobody can read: what was asked for may have happened.
 LOST = (ConnectionError, HTTPClientError, ResponseParserError)
 SDK_ERRORS = (ClientError, BotoCoreError, ResponseParserError)  # the last is not one of BotoCoreError
+# Of objects that go in parts.
+BROKEN_OFF = (
+    transfer.RetriesExceededError,
+    transfer.S3CopyFailedError,
+    transfer.S3DownloadFailedError,
+    transfer.S3UploadFailedError,
+    transfer.S3ValidationError,
+)
 
 _WRITES = ("PutObject", "CopyObject", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload")
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")

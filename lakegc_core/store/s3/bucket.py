@@ -28,7 +28,7 @@ from lakegc_core.errors import (
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.store.etags import digest_by_etag
 from lakegc_core.store.remote import bare, date_of
-from lakegc_core.store.s3.access import ABSENT, CONDITION_FAILED, SDK_ERRORS, attempts_of, code_of, hint
+from lakegc_core.store.s3.access import ABSENT, BROKEN_OFF, CONDITION_FAILED, SDK_ERRORS, attempts_of, code_of, hint
 from lakegc_core.store.s3.listing import utc
 
 _DATE = re.compile("[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
@@ -53,6 +53,8 @@ class Bucket:
             return getattr(self.client, operation)(Bucket=self.name, **arguments)
         except SDK_ERRORS as error:
             raise self.error(error, operation, key) from None  # a trace would quote the server
+        except BROKEN_OFF as error:
+            raise IncompleteError(f"{self.root}: the transfer of {key!r} broke off: {code_of(error)}") from None
         except UnicodeError as error:
             raise UnusableKeyError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
         except ValueError:  # as boto3 has it of a date that does not read

@@ -7,6 +7,7 @@ Not here: what errors mean and what HEAD tells (`bucket`), the reading of list p
 from __future__ import annotations
 
 import builtins
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -192,6 +193,7 @@ class S3Store(RemoteStore):
         """Fetch the object into a file, in parts if it is large."""
         announced, start = self.head(key).size, file.tell()
         self._bucket.call("download_fileobj", key, Key=self._base + key, Fileobj=file)
+        file.seek(0, os.SEEK_END)  # parts come in any order
         check_whole(announced, file.tell() - start, key, self.root)
 
     def upload(self, key: str, file: IO[bytes]) -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.copies.backup import backup, restore
+from lakegc_core.copies.backup import _backed_up, _had, backup, restore
 from lakegc_core.errors import MarkError, SettingsError
-from lakegc_core.marks.backups import backup_facts
+from lakegc_core.marks.backups import backup_facts, folder_of
+from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalConfig
 from tests.support import servers
+from tests.support.lake import NO_SPARK
+from tests.support.old_marks import maker
 from tests.support.replays import Replay, environment
 from tests.support.waiting import STARTS
 
@@ -60,6 +64,28 @@ def test_a_repository_swept_by_mistake_is_brought_back_whole(
         assert contents(found, garbage) == before and found.files() == files
 
 
+def test_a_backup_taken_again_after_the_sweep_keeps_its_list_also_where_an_object_of_it_was_lost(
+    replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path
+) -> None:
+    found = replay("local_rich")
+    with environment(found.variables()):
+        context, place = found.begin("m1"), tmp_path / "backup"
+        pipeline.mark(spark, context)
+        before = contents(found, found.right())
+        backup(spark, context, str(place))
+        connect(context.data).delete_many(sorted(before))
+
+        assert backup(spark, context, str(place)).outcomes["already_there"] == len(before)
+        lost = min(before)
+        (place / lost).unlink()
+        with pytest.raises(MarkError, match=f"had {len(before)} objects, and some of them are neither there nor in"):
+            backup(spark, context, str(place))
+        assert backup_facts(context) == BackupFacts(str(place), len(before))
+        assert restore(spark, context, str(place)).outcomes["missing"] == 1, "who restores is told"
+        del before[lost]
+        assert contents(found, set(before)) == before
+
+
 def test_what_differs_is_left_alone_and_said(
     replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -77,6 +103,24 @@ def test_what_differs_is_left_alone_and_said(
         assert backup_facts(context) is None, "a backup that is not whole counts as none"
         with pytest.raises(SettingsError, match="overlap"):
             backup(spark, context, str(found.root))
+
+
+def test_the_backup_of_another_repository_or_mark_of_the_same_name_is_neither_replaced_nor_restored(
+    tmp_path: Path,
+) -> None:
+    context: Any = maker(tmp_path / "marks")("m1", 0)
+    target = LocalConfig(str(tmp_path / "backup"))
+    told = {"storage_namespace": context.header.storage_namespace, "mark_digest": "0" * 64, "objects": {}, "parts": []}
+    key = f"{folder_of(context)}/manifest.json"
+    connect(target).write(key, encode(sealed(told)))
+    with pytest.raises(MarkError, match="belongs to another mark than this one of the same id"):
+        _backed_up(NO_SPARK, context, target)
+    connect(target).write(key, encode(sealed(told | {"storage_namespace": "s3://elsewhere"})))
+    for ask in (lambda: _backed_up(NO_SPARK, context, target), lambda: _had(context, target, "0" * 64)):
+        with pytest.raises(
+            SettingsError, match="a repository of the same name in s3://elsewhere, and this one lies in"
+        ):
+            ask()
 
 
 def rclone_copies(source: Path, target: Path, lists: Path) -> None:

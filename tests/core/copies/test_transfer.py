@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
 from lakegc_core.tables.dataset import DatasetFolder
 from tests.support.disguise import Disguise
-from tests.support.proxy import Proxy, proxy
+from tests.support.proxy import Answer, Forward, Hook, Proxy, Request, cut_off, pass_on, proxy
 from tests.support.servers import seaweedfs
+from tests.support.waiting import STARTS
 
 KEY = "data/a"
 BYTES = b"the same bytes"
@@ -40,9 +43,17 @@ def s3(request: pytest.FixtureRequest, behind: tuple[S3Config, Proxy]) -> Iterat
     between.hook = plain
 
 
-def outcome(source: StoreConfig, target: StoreConfig) -> str:
+@contextmanager
+def hooked(between: Proxy, hook: Hook) -> Iterator[None]:
+    """The proxy has this hook until the block ends."""
+    before, between.hook = between.hook, hook
+    yield
+    between.hook = before
+
+
+def outcome(source: StoreConfig, target: StoreConfig, size: int = len(BYTES)) -> str:
     work = _Transfer(source, target, DatasetFolder(target, "journal"), Limits())
-    return str(work._copy(KEY, len(BYTES))["outcome"])
+    return str(work._copy(KEY, size)["outcome"])
 
 
 def test_a_copy_within_the_store_and_one_between_stores_count_and_are_found_again(s3: S3Config, tmp_path: Path) -> None:
@@ -69,3 +80,35 @@ def test_other_bytes_of_the_same_size_are_seen_where_both_stores_prove_what_they
     connect(s3).write(KEY, BYTES)
     connect(target).write(KEY, BYTES.swapcase())
     assert outcome(s3, target) == "different"
+
+
+@pytest.mark.parametrize("s3", ["plain"], indirect=True)
+def test_an_object_that_comes_in_parts_comes_whole_in_whatever_order(
+    s3: S3Config, behind: tuple[S3Config, Proxy], tmp_path: Path
+) -> None:
+    whole, last_sent = bytes(range(256)) * (17 << 12), threading.Event()  # 17 MiB: parts of 8, 8 and 1
+    connect(s3).write(KEY, whole)
+
+    def last_part_first(request: Request, forward: Forward) -> Answer:
+        begin = (request.header("Range") or "").removeprefix("bytes=").partition("-")[0]
+        assert begin != str(8 << 20) or last_sent.wait(STARTS)
+        answer = forward(request)
+        if begin == str(16 << 20):
+            last_sent.set()
+        return answer
+
+    with hooked(behind[1], last_part_first):
+        assert outcome(s3, LocalConfig(str(tmp_path)), len(whole)) == "copied"
+    assert last_sent.is_set() and connect(LocalConfig(str(tmp_path))).read(KEY) == whole
+
+
+@pytest.mark.parametrize("s3", ["plain"], indirect=True)
+def test_an_object_that_breaks_off_on_the_way_has_failed_and_stops_no_other(
+    s3: S3Config, behind: tuple[S3Config, Proxy], tmp_path: Path
+) -> None:
+    connect(s3).write(KEY, BYTES)
+    with hooked(
+        behind[1], lambda request, forward: (cut_off if request.method == "GET" else pass_on)(request, forward)
+    ):
+        assert outcome(s3, LocalConfig(str(tmp_path))) == "failed"
+    assert outcome(s3, LocalConfig(str(tmp_path))) == "copied"

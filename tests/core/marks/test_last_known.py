@@ -16,7 +16,7 @@ NO_ROWS = Dataset(pa.schema([]))
 Rows = list[tuple[str, str, int]]
 
 
-def events(record: Record, rows: Rows, but: str = "") -> pa.Table:
+def events(record: Record, rows: Rows, but: str = "", ever: bool = False) -> pa.Table:
     """Rows of (address, outcome, at) of a record, as events."""
     at = [datetime.fromtimestamp(each[2], UTC) for each in rows]
     told = pa.RecordBatch.from_pydict(
@@ -28,7 +28,7 @@ def events(record: Record, rows: Rows, but: str = "") -> pa.Table:
         }
     )
     columns = [["address", "size", "outcome", "at"], ["address", "outcome"], ["address", "at"]]
-    found = Events(record, None, but)(told.select(columns[list(Kind).index(record.kind)]))
+    found = Events(record, None, but, ever)(told.select(columns[list(Kind).index(record.kind)]))
     rows_left = len(found["address"])
     arrays = [
         found[name]
@@ -39,12 +39,12 @@ def events(record: Record, rows: Rows, but: str = "") -> pa.Table:
     return pa.table({name: pa.array(each) for name, each in zip(EVENTS.names, arrays, strict=True)}).cast(EVENTS)
 
 
-def sweep(mark_id: str, *rows: tuple[str, str, int], number: int = 1, but: str = "") -> pa.Table:
-    return events(Record(Kind.SWEPT, mark_id, number, NO_ROWS), list(rows), but)
+def sweep(mark_id: str, *rows: tuple[str, str, int], number: int = 1, but: str = "", ever: bool = False) -> pa.Table:
+    return events(Record(Kind.SWEPT, mark_id, number, NO_ROWS), list(rows), but, ever)
 
 
-def restore(at: int, *rows: tuple[str, str]) -> pa.Table:
-    return events(Record(Kind.RESTORED, "m0", 0, NO_ROWS, float(at)), [(*row, 0) for row in rows])
+def restore(at: int, *rows: tuple[str, str], ever: bool = False) -> pa.Table:
+    return events(Record(Kind.RESTORED, "m0", 0, NO_ROWS, float(at)), [(*row, 0) for row in rows], ever=ever)
 
 
 def seen(*rows: tuple[str, int]) -> pa.Table:
@@ -110,3 +110,9 @@ def test_of_a_mark_that_is_left_out_only_what_it_saw_counts() -> None:
     other = sweep("m1", ("a", "deleted", 5), ("b", "deleted", 5))
     own = sweep("m2", ("a", "seen_again", 6), ("a", "deleted", 7), ("c", "deleted", 7), but="m2")
     assert known(other, own) == {"b": ("m1/1", False, 10)}
+
+
+def test_what_was_ever_gone_is_so_whatever_came_after() -> None:
+    swept = [("a", "deleted", 5), ("b", "deleted", 5), ("b", "seen_again", 6), ("c", "seen_again", 6)]
+    tables = sweep("m1", *swept, ever=True), restore(7, ("a", "copied"), ever=True)
+    assert known(*tables) == dict.fromkeys("ab", ("m1/1", False, 10))

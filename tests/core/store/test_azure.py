@@ -148,6 +148,14 @@ def test_errors_of_single_blobs_are_theirs_alone_and_only_they_are_asked_for_aga
     assert [request.body.count(b"\r\nDELETE ") for request in batches(faulty_azure)] == [3, 1]
 
 
+def test_a_blob_that_is_gone_after_the_service_ran_out_of_time_was_deleted_by_that_request(
+    faulty_azure: Faulty,
+) -> None:
+    faulty_azure.direct.write("data/a", b"")
+    faulty_azure.proxy.hook = failing(1, in_batch(spoil(0, b"500 Oh", b"OperationTimedOut")))
+    assert faulty_azure.store.delete_many(["data/a"]) == ["deleted"]
+
+
 def asked_alone(faulty: Faulty) -> list[str]:
     """The blobs whose delete was asked for by a request of its own."""
     return [each.path.partition("?")[0][-6:] for each in faulty.proxy.requests if each.method == "DELETE"]

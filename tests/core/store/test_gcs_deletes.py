@@ -199,6 +199,10 @@ def test_a_request_whose_effect_nobody_knows_does_not_count_as_done(faulty_gcs: 
     assert faulty_gcs.store.delete_many(["data/a"]) == [NO_ANSWER if fault is answer_lost else "failed:500"]
     faulty_gcs.proxy.hook = pass_on
     assert faulty_gcs.store.delete_many(["data/a"]) == ["already_gone"]
+    for key in ("data/a", ALONE):
+        faulty_gcs.direct.write(key, b"")
+        faulty_gcs.proxy.hook = failing(1, fault)
+        assert faulty_gcs.store.delete_many([key]) == ["deleted"], "the first request did it"
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,17 @@ def test_files_of_a_write_under_way_are_no_objects(tmp_path: Path) -> None:
     assert place.store.delete_many(["data/.lakegc-0123"]) == ["failed:InvalidKey"]
 
 
+def test_a_write_removes_what_a_killed_one_left_beside_it_and_no_file_of_a_write_under_way(tmp_path: Path) -> None:
+    store, names = local(tmp_path).store, [f".lakegc-{digit * 32}" for digit in "ab"]
+    for name in (*names, ".lakegc-lock", "data"):
+        (tmp_path / name).write_bytes(b"half")
+    left = (tmp_path / names[0]).stat().st_mtime - 3700
+    for name in (names[0], ".lakegc-lock", "data"):
+        os.utime(tmp_path / name, (left, left))
+    store.write("a", b"1")
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([names[1], ".lakegc-lock", "a", "data"])
+
+
 def test_empty_folders_are_removed_and_what_holds_a_file_or_lies_behind_a_link_stays(tmp_path: Path) -> None:
     root = tmp_path / "root"
     for folder in ("gone/a/b", "stays/empty", "stays/full", "beside"):

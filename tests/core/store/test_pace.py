@@ -176,6 +176,14 @@ def test_what_is_found_gone_after_a_lost_answer_was_deleted_by_it(clock: Clock) 
     assert len(asked) == 3, "patience is for stores that throttle"
 
 
+def test_what_is_found_gone_after_the_store_broke_down_was_deleted_by_it_and_after_throttling_was_not(
+    clock: Clock,
+) -> None:
+    for first, outcome in ((DeleteAnswer.failed("500", again=True), Outcome.DELETED), (BUSY, Outcome.ALREADY_GONE)):
+        ask, _ = answers(first, GONE)
+        assert delete_all(["a"], ask, attempts=3, gate=Gate(clock.pace())) == {"a": outcome}
+
+
 def test_a_batch_that_the_store_does_not_take_is_divided(clock: Clock) -> None:
     ask, _ = answers(DeleteAnswer.not_together())
     single, asked = answers(BUSY, DONE, DONE, GONE)
@@ -199,6 +207,14 @@ def test_a_key_that_no_request_was_let_through_for_alone_keeps_what_the_batch_le
         gate = Gate(clock.pace(), lambda once=once: next(once, True) is None)  # type: ignore[misc]
         assert delete_all(["a"], ask, attempts=2, gate=gate, single=single) == {"a": outcome}
         assert alone == []
+
+
+def test_a_gate_that_shuts_does_not_make_sure_what_was_in_doubt(clock: Clock) -> None:
+    for second in (BUSY, DeleteAnswer.not_together(), DeleteAnswer.not_sent()):
+        (ask, asked), (single, alone), left = answers(DeleteAnswer.lost(), second), answers(DONE), iter(range(2))
+        gate = Gate(clock.pace(), lambda left=left: next(left, None) is not None)  # type: ignore[misc]
+        assert delete_all(["a"], ask, attempts=5, gate=gate, single=single) == {"a": NO_ANSWER}
+        assert len(asked) == 2 and not alone
 
 
 def test_a_gate_that_shuts_leaves_what_was_not_carried_out_without_an_outcome(clock: Clock) -> None:

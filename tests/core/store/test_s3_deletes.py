@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from lakegc_core.names import NO_ANSWER
-from lakegc_core.store.base import Store
+from lakegc_core.store.base import NOT_ASKED, Store
+from lakegc_core.store.pace import Gate
+from lakegc_core.store.s3 import versions
 from tests.support.proxy import Answer, Forward, Request, answer_lost, failing, pass_on
 from tests.support.servers import S3Server
 from tests.support.store_faults import NO_RESULT, Faulty, answering, delete_result
@@ -170,6 +172,22 @@ def test_versions_whose_delete_was_not_answered_are_asked_for_one_by_one(
     assert store.delete_many(["data/a"]) == ["deleted"]
     faulty_s3.proxy.hook = pass_on
     assert store.delete_many(["data/a"]) == ["already_gone"]
+
+
+@pytest.mark.parametrize("sent_by", ["POST", "DELETE"])
+def test_no_version_is_deleted_once_the_gate_has_shut_while_versions_were_listed_or_deleted(
+    faulty_s3: Faulty, seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, sent_by: str
+) -> None:
+    store: Any = versioned_behind(faulty_s3, seaweed)
+    monkeypatch.setattr(versions, "_MOST", 1)
+    monkeypatch.setattr(store._deletes, "goes_alone", lambda key: sent_by == "DELETE")
+    asked = faulty_s3.proxy.requests
+    for last, outcome, sent in (("GET", NOT_ASKED, []), (sent_by, NO_ANSWER, [sent_by])):
+        asked.clear()
+        gate = Gate(may=lambda last=last: not any(each.method == last for each in asked))  # type: ignore[misc]
+        assert store.delete_many(["data/a"], gate) == [outcome]
+        assert [each.method for each in asked if each.method in ("POST", "DELETE")] == sent
+    assert store.delete_many(["data/a"]) == ["deleted"]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,19 @@ def test_what_a_restore_brought_back_is_deleted_again_by_the_next_sweep_and_is_c
     assert town.lying() == set() and town.told() == (4, 46)
 
 
+def test_what_came_back_is_not_deleted_by_the_sweep_of_a_mark_that_listed_what_was_there_before(town: Town) -> None:
+    first, second = town.mark("m1"), town.mark("m2")
+    town.backup(first)
+    town.backup(second)
+    town.sweep(first)
+    town.restore(first, key(0))
+    town.restore(second, key(1))
+    for _ in range(2):
+        found = town.sweep(second)
+        assert (found.outcomes["deleted"], found.outcomes["unconfirmed"]) == (0, 2)
+        assert town.lying() == {key(0), key(1)} and town.told() == (2, 25)
+
+
 def test_a_restore_from_the_wrong_place_is_none_and_its_message_says_that_nothing_was_copied(
     town: Town, tmp_path: Path
 ) -> None:
