@@ -144,10 +144,12 @@ def over_budget(report: Json) -> str:
 
 
 def time_it_takes(report: Json) -> list[str]:
-    """How long what a dry run planned would take, in sentences. `report`: of a dry run."""
+    """How long what a dry run planned would take, in sentences; none if it planned nothing. `report`: of a dry run."""
     found, planned = report["estimate"], report["planned"]
+    if not planned:
+        return []
     if found is None:
-        return ["how long that would take is not known: no earlier sweep of this repository is on record"]
+        return ["nobody knows yet how long that would take: no earlier sweep of this repository is on record"]
     sweeps, rate = counted(round(found["sweeps"]), "earlier sweep"), found["objects_a_second"]
     said = [f"would take about {roughly(found['seconds'])}, at the {rate:,.0f} objects a second of {sweeps}"]
     if found.get("objects_until", planned) < planned:
