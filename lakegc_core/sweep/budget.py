@@ -7,7 +7,7 @@ requests. An object that is left has the outcome `over_budget`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -54,7 +54,7 @@ class Budget:
         """The budget of a call that begins at `now`. What is `given` for this call counts instead of the settings."""
         given = given or BudgetSettings()
         told = {each.name: getattr(given, each.name) for each in fields(given)}
-        wanted = BudgetSettings(**{name: told[name] or getattr(settings, name) for name in told})
+        wanted = replace(settings, **{name: value for name, value in told.items() if value is not None})
         until = None if wanted.until is None else next_time(wanted.until, now).timestamp()
         return cls(wanted.most_bytes, wanted.most_objects, until, wanted.most_requests)
 
@@ -118,7 +118,9 @@ class Cut:
     def within(self, spark: SparkSession, planned: Dataset, budget: Budget) -> Dataset:
         """The rows of a plan that fit into the budget, those with the most bytes first; the others are journalled as
         `over_budget`. Each object alone fits. The driver handles parts only."""
-        room: Room | None = Room(budget.most_objects or _NO_LIMIT, budget.most_bytes or _NO_LIMIT)
+        room: Room | None = Room(
+            *(_NO_LIMIT if most is None else most for most in (budget.most_objects, budget.most_bytes))
+        )
         whole: list[Source] = []
         rest: list[tuple[Source, Room]] = []
         for source in largest_first(planned.sources):

@@ -6,7 +6,6 @@ came back. No wave is sent once the budget's time or requests are spent.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,7 +89,8 @@ class Waves:
                 self.context.say(f"{Stage.SWEPT_REPORT}: the look is too old; looking again")
                 return False
             until = min(expires, now + self.context.level.watch_interval.total_seconds())
-            pieces = self._wave(plan, attempt, pieces, min(until, self.budget.until or math.inf))
+            ends = until if self.budget.until is None else min(until, self.budget.until)
+            pieces = self._wave(plan, attempt, pieces, ends)
             number += 1
         return True
 
