@@ -186,7 +186,9 @@ def _sweep(spark: SparkSession, data: StoreConfig, artifacts: StoreConfig, found
     )
     _warm(spark, data)
     left: list[Piece] = []
-    rate = _rate(len(found), lambda: left.extend(run_wave(spark, [Piece(source) for source in plan.sources], work)))
+    rate = _rate(
+        len(found), lambda: left.extend(run_wave(spark, [Piece(source) for source in plan.sources], work).left)
+    )
     told = sum(part.rows for part in list_parts(artifacts, f"{home}/outcomes"))
     lease.give_back()
     if left or told != len(found):

@@ -36,6 +36,7 @@ class Outcome(StrEnum):
     UNCONFIRMED = "unconfirmed"  # not deleted yet: no two askings a gap apart have found it unreferenced
     LOST = "lost"  # referenced, and gone from the store
     LEFT = "left"  # not deleted: the sweep that planned it was closed
+    OVER_BUDGET = "over_budget"  # not deleted: the budget of the sweep was spent
 
 
 FAILED = "failed:"

@@ -30,6 +30,7 @@ from lakegc_core.spark.session import clear_errors
 from lakegc_core.stages import MARKING, swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge
+from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.sweep import close_sweep
@@ -98,9 +99,10 @@ def sweep(
     dry_run: bool = False,
     accepted: Mapping[str, str] | None = None,
     only: OtherMark | None = None,
+    budget: Budget | None = None,
 ) -> SweepResult:
     """Run `swept_report`, and write the mark's page with what came of it."""
-    result = swept_report(spark, context, dry_run=dry_run, accepted=accepted, only=only)
+    result = swept_report(spark, context, dry_run=dry_run, accepted=accepted, only=only, budget=budget)
     if not dry_run:
         publish(context)
     return result

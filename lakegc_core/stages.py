@@ -19,6 +19,7 @@ from lakegc_core.references.commits.retained import find_retained
 from lakegc_core.references.ranges.committed import read_committed
 from lakegc_core.references.staged import dump_staged
 from lakegc_core.sweep import sweep
+from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.result import SweepResult
 
@@ -92,6 +93,7 @@ def swept_report(
     dry_run: bool = False,
     accepted: Mapping[str, str] | None = None,
     only: OtherMark | None = None,
+    budget: Budget | None = None,
 ) -> SweepResult:
     """Sweep a mark, see `sweep.sweep.run`."""
-    return sweep.run(spark, context, dry_run=dry_run, accepted=accepted, only=only)
+    return sweep.run(spark, context, dry_run=dry_run, accepted=accepted, only=only, budget=budget)

@@ -17,6 +17,7 @@ from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.stages import MARKING
+from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster.resources import LakegcResource
 
@@ -41,7 +42,7 @@ class Workplace(Protocol):
         """Copy what the mark would delete to `place`, a URI or an absolute folder."""
         ...
 
-    def sweep(self, step: Step, *, dry_run: bool, accepted: Mapping[str, str]) -> SweepResult:
+    def sweep(self, step: Step, *, dry_run: bool, accepted: Mapping[str, str], budget: Budget) -> SweepResult:
         """Sweep the mark. `accepted`: reasons by guard."""
         ...
 
@@ -57,6 +58,6 @@ class Here:
         """Copy what the mark would delete to `place`."""
         return copies.backup(step.lakegc.spark, step.mark, place)
 
-    def sweep(self, step: Step, *, dry_run: bool, accepted: Mapping[str, str]) -> SweepResult:
+    def sweep(self, step: Step, *, dry_run: bool, accepted: Mapping[str, str], budget: Budget) -> SweepResult:
         """Sweep the mark."""
-        return pipeline.sweep(step.lakegc.spark, step.mark, dry_run=dry_run, accepted=accepted)
+        return pipeline.sweep(step.lakegc.spark, step.mark, dry_run=dry_run, accepted=accepted, budget=budget)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from lakegc_core import clock, pipeline
 from lakegc_core.cli.against import review_against
+from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
 from lakegc_core.cli.metrics import metered, metrics_file
 from lakegc_core.cli.opening import named_mark, opened, own_mark, spark_of
 from lakegc_core.cli.options import STDOUT, page_file, show, write_page
@@ -23,7 +25,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.previous import unfinished_mark
 from lakegc_core.marks.sweeps import finished_sweeps, sweeps_of
-from lakegc_core.names import FAILED, Json, Stage
+from lakegc_core.names import FAILED, Json, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import ready_at
@@ -33,6 +35,9 @@ from lakegc_core.sweep.what_counts import check_level
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
 from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_minute
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def _marked(
@@ -108,6 +113,8 @@ def _swept(context: MarkContext) -> str:
         lines.append(f"next: {again}   (a sweep broke off: this goes on with it, and --close ends it)")
     elif over and any(count and outcome.startswith(FAILED) for outcome, count in over[-1]["outcomes"].items()):
         lines.append(f"next: {again}   (deletes failed: this tries them again)")
+    elif over and over[-1]["outcomes"].get(Outcome.OVER_BUDGET):
+        lines.append(f"next: {again}   (its budget was spent: this deletes more)")
     return "".join(f"\n{line}" for line in lines)
 
 
@@ -147,7 +154,9 @@ def _write_addresses(options: argparse.Namespace, context: MarkContext, out: IO[
 
 def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
+    given = budget_given(options)
     repository, accepted = opened(options, reporter), _accepted(options)
+    budget = budget_of(repository, given)
     options.mark_id = named_mark(repository, options.mark_id)  # an interrupted command names it
     if options.close:
         own = own_mark(repository, options.mark_id)
@@ -161,7 +170,9 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         _confirm(options, context, review)
         spark = spark_of(context.settings, quick=layers.is_little(context.mark))
         with reporter.watch(spark, Stage.SWEPT_REPORT):
-            result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted, only=only)
+            result = pipeline.sweep(
+                spark, context, dry_run=options.dry_run, accepted=accepted, only=only, budget=budget
+            )
         return _show_sweep(options, result, told)
 
 
@@ -196,14 +207,16 @@ def _judge_of(options: argparse.Namespace, repository: RepositoryContext, report
 
 def run_run(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
+    given = budget_given(options)
     repository = opened(options, reporter)
-    accepted = _accepted(options)
+    accepted, budget = _accepted(options), budget_of(repository, given)  # `until` is counted from here
     if not options.dry_run and not options.yes and not sys.stdin.isatty():
         raise SettingsError("`run` deletes: without a terminal it needs --yes (or --dry-run).")
     with metered(options, repository) as told:
         context, review = _marked(options, repository, reporter)
         told.append(review.report)
-        return _sweep_marked(options, context, review, reporter, accepted, told)
+        sweep = partial(pipeline.sweep, dry_run=options.dry_run, accepted=accepted, budget=budget)
+        return _sweep_marked(options, context, review, reporter, sweep, told)
 
 
 def _sweep_marked(
@@ -211,7 +224,7 @@ def _sweep_marked(
     context: MarkContext,
     review: pipeline.Review,
     reporter: Reporter,
-    accepted: Mapping[str, str],
+    sweep: Callable[[SparkSession, MarkContext], SweepResult],
     told: list[Json],
 ) -> int:
     """The second half of `run`: the sweep of the mark that was just made, if it may be swept by now."""
@@ -228,7 +241,7 @@ def _sweep_marked(
         _confirm(options, context, review)
         spark = spark_of(context.settings)  # the one of the mark
         with reporter.watch(spark, Stage.SWEPT_REPORT):
-            result = pipeline.sweep(spark, context, dry_run=options.dry_run, accepted=accepted)
+            result = sweep(spark, context)
     except RefusedError as error:
         sys.stderr.write(f"lakegc: {error}\n")
         if options.json:
@@ -244,7 +257,8 @@ def _end(result: SweepResult) -> int:
     """The exit code of a sweep; trouble is said on stderr as well."""
     if result.trouble:
         sys.stderr.write(f"lakegc: {result.trouble}\n")
-    return 1 if result.trouble else 0
+        return 1
+    return EXIT_CODE if result.over_budget and not result.dry_run else 0
 
 
 def _accepted(options: argparse.Namespace) -> dict[str, str]:

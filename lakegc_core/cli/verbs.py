@@ -75,6 +75,10 @@ def _sweeping_options(to: argparse.ArgumentParser) -> None:
     flag(to, "--dry-run", "do everything but delete")
     to.add_argument("--accept", metavar="GUARD", action="append", default=[], help="sweep although this guard refused")
     option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
+    option(to, "--most-bytes", metavar="SIZE", help="delete at most so much, e.g. 2TB; the largest objects first")
+    option(to, "--most-objects", metavar="N", help="delete at most so many objects; the largest first")
+    option(to, "--until", metavar="HH:MM", help="delete nothing from this time of day on, UTC")
+    option(to, "--most-requests", metavar="N", help="send at most so many requests for deletes to the store")
 
 
 def _marks_arguments(to: argparse.ArgumentParser) -> None:

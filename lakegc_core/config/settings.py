@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from lakegc_core.config import strict_yaml
+from lakegc_core.config.budget import BudgetSettings
 from lakegc_core.config.credentials import AzureAccess, S3Access
 from lakegc_core.config.fields import Duration, Flag, Items, Seconds, SparkConf, Text, WaitingTime, flag_by, told
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
@@ -224,6 +225,8 @@ class RepositoryPolicy:
     """Whether marks find out under which paths garbage was last shown. false: no logical path is stored."""
     collect_unknown_names: Flag = False
     """Whether what lies below data/ under a name that lakeFS never gives is collected like its own data."""
+    budget: BudgetSettings = field(default_factory=BudgetSettings)
+    """The most that one sweep does."""
 
 
 class _Section(BaseModel):

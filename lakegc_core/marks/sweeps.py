@@ -68,10 +68,12 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
 
 def reads(report: dict[str, Any]) -> bool:
     """True if the report of a sweep or of a restore has the form that lakegc gives it, as far as others read it."""
-    told = report.get("taken_back", [])
+    told, sent = report.get("taken_back", []), report.get("sent", {})
     return (
         isinstance(report.get("finished_at", 0.0), int | float)
         and isinstance(report.get("outcomes", {}), dict)
+        and isinstance(sent, dict)
+        and all(isinstance(each, int | float) for each in sent.values())
         and isinstance(told, list)
         and all(isinstance(each, dict) and isinstance(each.get("mark_id"), str) for each in told)
         and all(isinstance(each.get(name), int) for each in told for name in ("sweep", "objects", "bytes"))

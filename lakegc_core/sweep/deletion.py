@@ -10,9 +10,10 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -72,10 +73,16 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows that are left of one part of a plan: ranges of them, in order; None for all."""
+    """Rows that are left of one part of a plan: ranges of them, in order; None for all.
+
+    `most_requests`: the most that one task may send for them; None: no limit. `asked_before`: a task that died may have
+    sent them without a record.
+    """
 
     source: Source
     left: tuple[Range, ...] | None = None
+    most_requests: int | None = None
+    asked_before: bool = False
 
     @property
     def ranges(self) -> tuple[Range, ...]:
@@ -123,30 +130,35 @@ class Deletion:
         return shared_clock(self.data).latest(ask=ask) - self.ahead
 
     def run(self, piece: Piece) -> Iterator[Json]:
-        """Delete one piece, batch by batch, until it is done or the time is up. Yields the rows that are left.
+        """Delete one piece, batch by batch, until it is done, the time is up or its requests are spent. Yields the rows
+        that are left, and the number of requests.
 
         Batches are under way side by side, as many as the store takes, while outcomes are journalled. RefusedError if
         another collector has taken over: the process that sent this task may be dead.
         """
-        left = list(piece.ranges)
-        if self.now() < self.until:
-            left = self._delete(piece)
+        left, is_repeated = list(piece.ranges), _is_repeated()
+        requests = Requests(piece.most_requests)
+        if is_repeated and piece.most_requests is not None:
+            requests.spend()  # nobody knows how many the run before sent
+        elif self.now() < self.until:
+            left = self._delete(piece, requests)
             if left and not self._is_alone():
                 raise lost("somebody else took it")
-        yield {"part": piece.source.part.name, "left": left}
+        asked = is_repeated or piece.asked_before
+        yield {"part": piece.source.part.name, "left": left, "requests": requests.sent, "asked": asked}
 
-    def _delete(self, piece: Piece) -> list[Range]:
+    def _delete(self, piece: Piece, requests: Requests) -> list[Range]:
         """Send the piece's batches and journal their outcomes. Returns the rows that were not sent."""
         deletes = connect(self.data).deletes
         pace = shared(self.data, deletes.requests, self.rate)
         size = min(BATCH, deletes.batch, max(1, int(self.rate)) if self.rate else BATCH)
         under_way: deque[tuple[int, pa.RecordBatch, Future[list[str]]]] = deque()
-        journal = _Journal(self, piece.source.part.rows)
+        journal = _Journal(self, piece)
         reached = 0
         with ThreadPoolExecutor(deletes.calls) as pool:
             try:
                 for row, batch in self._batches(piece, size):
-                    under_way.append((row, batch, pool.submit(self._ask, batch, pace)))
+                    under_way.append((row, batch, pool.submit(self._ask, batch, pace, requests)))
                     reached = row + batch.num_rows
                     if len(under_way) > 2 * deletes.calls:  # each call has another that waits for its place
                         self._settle(under_way, journal)
@@ -196,19 +208,21 @@ class Deletion:
                 "The plan names an object that is not lakeFS's, too young or in use. It was altered: make a new mark."
             )
 
-    def _ask(self, batch: pa.RecordBatch, pace: Pace) -> list[str]:
-        """Send one batch. Keys are not sent once the time is up or another collector has the lease; both are checked
-        before each request, because a machine may sleep and a collector may die in between."""
+    def _ask(self, batch: pa.RecordBatch, pace: Pace, requests: Requests) -> list[str]:
+        """Send one batch. Keys are not sent once the time is up, another collector has the lease, or the requests are
+        spent; all are checked before each request, because a machine may sleep and a collector may die in between."""
         proved = float("-inf")
 
         def may() -> bool:
             nonlocal proved
             if self.now() >= self.until:
                 return False
-            if time.monotonic() - proved < _PROOF:
-                return True
-            proved = time.monotonic()
-            return self._is_alone()
+            now = time.monotonic()
+            if now - proved >= _PROOF:
+                if not self._is_alone():
+                    return False
+                proved = now
+            return requests.take()
 
         return connect(self.data).delete_many(batch["address"].to_pylist(), Gate(pace, may))
 
@@ -216,13 +230,35 @@ class Deletion:
         return self.lease is None or self.lease.stands()
 
 
+@dataclass
+class Requests:
+    """Counts the requests of one task, up to `most` (None: no limit). Safe to share between threads."""
+
+    most: int | None
+    sent: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def take(self) -> bool:
+        """Count one more. False, and not counted, if there is none left."""
+        with self._lock:
+            if self.most is not None and self.sent >= self.most:
+                return False
+            self.sent += 1
+            return True
+
+    def spend(self) -> None:
+        """Count all that there are."""
+        self.sent = self.most or 0
+
+
 class _Journal:
     """Puts outcomes on record, many together; remembers the rows that have none."""
 
-    def __init__(self, work: Deletion, rows: int) -> None:
+    def __init__(self, work: Deletion, piece: Piece) -> None:
         self._work = work
-        self._most = max(_JOURNAL, rows // 8)  # so that a large piece does not make many more parts than others
-        self._asked_before = work.asked_before or _is_repeated()
+        # So that a large piece does not make many more parts than others.
+        self._most = max(_JOURNAL, piece.source.part.rows // 8)
+        self._asked_before = work.asked_before or piece.asked_before or _is_repeated()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._written_at = time.monotonic()
@@ -284,18 +320,27 @@ def _is_repeated() -> bool:
     return task is not None and task.attemptNumber() > 0
 
 
-def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> list[Piece]:
-    """Delete pieces of a plan on the executors, `tasks` side by side at most. Returns what is left when time is up."""
+class Wave(NamedTuple):
+    """What a wave left of its pieces, and the requests that it sent."""
+
+    left: list[Piece]
+    requests: int
+
+
+def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> Wave:
+    """Delete pieces of a plan on the executors, `tasks` side by side at most, until it is done or time is up."""
     # Ask the store before the collector's clock. The time between makes `ahead` too small, so tasks stop too early,
     # never too late.
     reached = earliest(work.data)
     work = replace(work, ahead=reached - clock.now().timestamp())
-    left = {each["part"]: each["left"] for each in run_tasks(spark, pieces, work.run, width=tasks)}
-    missing = [piece.source.part.name for piece in pieces if piece.source.part.name not in left]
+    told = {each["part"]: each for each in run_tasks(spark, pieces, work.run, width=tasks)}
+    missing = [piece.source.part.name for piece in pieces if piece.source.part.name not in told]
     if missing:
         raise IncompleteError(f"No task tells what became of {missing[0]}. Run the same sweep again; it goes on.")
-    return [
-        Piece(piece.source, tuple((start, stop) for start, stop in left[piece.source.part.name]))
-        for piece in pieces
-        if left[piece.source.part.name]
+    found = [(piece, told[piece.source.part.name]) for piece in pieces]
+    left = [
+        replace(piece, left=tuple((start, stop) for start, stop in each["left"]), asked_before=each["asked"])
+        for piece, each in found
+        if each["left"]
     ]
+    return Wave(left, sum(each["requests"] for _, each in found))

@@ -70,11 +70,11 @@ def _outcomes(row: dict[str, Any], found: ObjectInfo | None) -> list[str]:
     return [SEEN_AGAIN] if is_same else [SEEN_AGAIN, Outcome.UNCONFIRMED.value]
 
 
-def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
+def settled(rows: DataFrame, config: StoreConfig, there: Outcome) -> DataFrame:
     """Add the column `outcome` to planned objects that have none (columns address, size), by asking the store.
 
     A gone object gets two rows, NO_ANSWER and `already_gone`, so that the totals count it as deleted by this sweep. One
-    that is there gets `left`.
+    that is there gets the outcome `there`.
     """
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,7 +83,7 @@ def settled(rows: DataFrame, config: StoreConfig) -> DataFrame:
             for chosen, outcome in (
                 (gone, NO_ANSWER),
                 (gone, Outcome.ALREADY_GONE),
-                (pc.invert(gone), Outcome.LEFT),
+                (pc.invert(gone), there),
             ):
                 found = batch.filter(chosen)
                 yield found.append_column("outcome", pa.repeat(str(outcome), found.num_rows))
@@ -107,18 +107,19 @@ def mark_lost(table: pa.Table, config: StoreConfig) -> pa.Table:
 
 
 def mark_gone(table: pa.Table, config: StoreConfig, *, asked: bool) -> pa.Table:
-    """The rows (columns `address`, `outcome`), in which unconfirmed objects that are gone are `already_gone`: no mark
-    will find them again. `asked`: a sweep that broke off had planned all of them. Then each gets a second row,
-    NO_ANSWER, because a delete of that sweep may have had no answer."""
-    unconfirmed = pc.equal(table["outcome"], Outcome.UNCONFIRMED)
-    rows = table.filter(unconfirmed)
+    """The rows (columns `address`, `outcome`), in which objects that wait for a later sweep (unconfirmed, or over the
+    budget) and that are gone are `already_gone`: no mark will find them again. `asked`: a sweep that broke off had
+    planned all of them. Then each gets a second row, NO_ANSWER, because a delete of that sweep may have had no
+    answer."""
+    waiting = pc.is_in(table["outcome"], pa.array([Outcome.UNCONFIRMED, Outcome.OVER_BUDGET], pa.string()))
+    rows = table.filter(waiting)
     gone = pa.array(_are_absent(config, rows["address"].to_pylist()), pa.bool_())
     found, place = rows.filter(gone), table.schema.get_field_index("outcome")
     told = [
         found.set_column(place, table.schema.field(place), pa.array([str(outcome)] * found.num_rows, pa.string()))
         for outcome in ((NO_ANSWER, Outcome.ALREADY_GONE) if asked else (Outcome.ALREADY_GONE,))
     ]
-    return pa.concat_tables([table.filter(pc.invert(unconfirmed)), rows.filter(pc.invert(gone)), *told])
+    return pa.concat_tables([table.filter(pc.invert(waiting)), rows.filter(pc.invert(gone)), *told])
 
 
 def _are_absent(config: StoreConfig, addresses: Sequence[str]) -> list[bool]:

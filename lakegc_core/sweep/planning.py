@@ -6,7 +6,8 @@ What is planned is written as parts; everything else gets its outcome in the jou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
 from lakegc_core.spark.session import Mapped, clear_errors, many, moment
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
+from lakegc_core.sweep.budget import Budget, Cut, bytes_of
 from lakegc_core.sweep.canaries import Canaries, choose
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.look import Look, Reads, take_look
@@ -71,6 +73,7 @@ class Planner:
 
     - `accepted`: guards that the operator accepted, with the reasons
     - `resumed`: the sweep was begun by a call that broke off
+    - `budget`: what does not fit into it is not planned
     - `paths`: (branch, path) of objects on heads, for canaries
     """
 
@@ -80,6 +83,7 @@ class Planner:
     reads: Reads
     accepted: Mapping[str, str]
     resumed: bool
+    budget: Budget = field(default_factory=Budget)
     paths: Sequence[tuple[str, str]] = ()
 
     def plan(self, candidates: DataFrame, attempt: int, to_sweep: int) -> Plan:
@@ -181,17 +185,10 @@ class Planner:
     def _write_plan(
         self, judged: DataFrame, here: DatasetFolder, attempt: int, partitions: int, *, may_be_gone: bool
     ) -> Dataset:
-        from pyspark.sql import functions as F
-
-        stamped = _stamped(judged, attempt)
-        ordered = (
-            # By unit, so that a batch stays within few prefixes of the store; enough parts to keep all tasks busy.
-            stamped.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
-            .sortWithinPartitions("address")
-            .select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since")
-        )
+        at = clock.now().timestamp()
+        ordered = self._ordered(_stamped(judged, attempt, at), partitions)
         parts = write(
-            ordered,
+            ordered.select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since"),
             here.config,
             {
                 PLAN: here.at(PLAN),
@@ -204,9 +201,26 @@ class Planner:
                 MinimumAge.of(self.context, xid_times),
                 None if unknown_names(self.context) else self.context.namespace.unknown,
                 self.resumed,
+                self.budget.most_bytes,
             ),
+            summarise=bytes_of,
         )
-        return here.dataset(PLAN, parts[PLAN], PLAN_SCHEMA)
+        planned = here.dataset(PLAN, parts[PLAN], PLAN_SCHEMA)
+        if not self.budget.limits_plans:
+            return planned
+        store = self.context.data if self.resumed else None
+        cut = Cut(here.below(PLAN), self.record.journal, attempt, datetime.fromtimestamp(at, UTC), store)
+        return cut.within(self.spark, planned, self.budget)
+
+    def _ordered(self, rows: DataFrame, partitions: int) -> DataFrame:
+        """The rows in partitions, enough of them to keep all tasks busy."""
+        from pyspark.sql import functions as F
+
+        if self.budget.is_any:  # the largest objects first
+            spread = rows.repartitionByRange(partitions, F.desc("size"), "address")
+        else:  # by unit, so that a batch stays within few prefixes of the store
+            spread = rows.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
+        return spread.sortWithinPartitions("address")
 
     def _check_neighbours(self, look: Look) -> None:
         """Judge what the look read of neighbours, which no guard does. RefusedError if a neighbour must be known and is
@@ -216,11 +230,12 @@ class Planner:
             raise RefusedError(f"{said} Nothing more was deleted. {see('neighbours')}")
 
 
-def _stamped(rows: DataFrame, attempt: int) -> DataFrame:
-    """The rows with the columns `attempt` and `at` of the journal."""
+def _stamped(rows: DataFrame, attempt: int, at: float | None = None) -> DataFrame:
+    """The rows with the columns `attempt` and `at` of the journal: `at`, unix seconds, or now."""
     from pyspark.sql import functions as F
 
-    return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(clock.now().timestamp()))
+    at = clock.now().timestamp() if at is None else at
+    return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(at))
 
 
 def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
@@ -244,20 +259,22 @@ class _SplitPlan:
     Objects that are too young by `age` are not planned: lakegc.yaml may ask for more than the mark did. `store`: given
     if objects may have been deleted already; a rescued object that it lacks is lost, an unconfirmed one is gone.
     `unknown`: finds addresses with unknown names, which are refused, and counted as foreign; None if none is refused.
-    `resumed`: a call that broke off had planned all rows, and not all that it did is on record.
+    `resumed`: a call that broke off had planned all rows, and not all that it did is on record. `most_bytes`: an object
+    of more is over the budget by itself.
     """
 
     store: StoreConfig | None
     age: MinimumAge
     unknown: Names | None
     resumed: bool = False
+    most_bytes: int | None = None
 
     def __call__(self, table: pa.Table) -> dict[str, pa.Table]:
         table = self._without_young(table)
         if self.unknown is not None:
-            refused = pc.and_(pc.equal(table["outcome"], _PLANNED), self.unknown(table["address"]))
-            outcomes = pc.if_else(refused, other_tools.FOREIGN, table["outcome"])
-            table = table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
+            table = _instead(table, self.unknown(table["address"].combine_chunks()), other_tools.FOREIGN)
+        if self.most_bytes is not None:
+            table = _instead(table, pc.greater(table["size"].combine_chunks(), self.most_bytes), Outcome.OVER_BUDGET)
         if self.store is not None:
             table = mark_gone(mark_lost(table, self.store), self.store, asked=self.resumed)
         planned = pc.equal(table["outcome"], _PLANNED)
@@ -270,6 +287,11 @@ class _SplitPlan:
 
     def _without_young(self, table: pa.Table) -> pa.Table:
         young = self.age.young(table["address"].combine_chunks(), table["last_modified"].combine_chunks())
-        waits = pc.and_(young, pc.equal(table["outcome"].combine_chunks(), _PLANNED))
-        outcomes = pc.if_else(waits, Outcome.UNCONFIRMED, table["outcome"].combine_chunks())
-        return table.set_column(table.schema.get_field_index("outcome"), "outcome", outcomes)
+        return _instead(table, young, Outcome.UNCONFIRMED)
+
+
+def _instead(table: pa.Table, chosen: pa.Array, outcome: str) -> pa.Table:
+    """The rows, in which those that are planned and chosen have this outcome instead."""
+    told = table["outcome"].combine_chunks()
+    told = pc.if_else(pc.and_(chosen, pc.equal(told, _PLANNED)), str(outcome), told)
+    return table.set_column(table.schema.get_field_index("outcome"), "outcome", told)

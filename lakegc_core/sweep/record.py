@@ -6,7 +6,7 @@ the sweep. Other modules decide what is planned and what is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -98,8 +98,13 @@ class SweepRecord:
         return [number for number in sweeps_of(self._store, self._context.mark.folder) if number < self.number]
 
     def left(self) -> DataFrame:
-        """Objects of this sweep's first plan that its journal does not call finished."""
-        return self._without_finished(self.planned().frame(self._spark), self.outcomes())
+        """Objects of this sweep's first plan that its journal does not call finished, without those that were over the
+        budget of a call: they stay for the next sweep."""
+        return self._without_finished(self.planned().frame(self._spark), self.outcomes(), (*FINAL, Outcome.OVER_BUDGET))
+
+    def untold(self) -> DataFrame:
+        """Objects of this sweep's first plan of which its journal says nothing."""
+        return self.planned().frame(self._spark).join(many(self.outcomes().select("address")), "address", "left_anti")
 
     def planned(self) -> Dataset:
         """The first plan of this sweep. Later plans, and so all of its deletes, are among these objects."""
@@ -287,12 +292,12 @@ class SweepRecord:
             )
         return planned
 
-    def _without_finished(self, frame: DataFrame, outcomes: DataFrame) -> DataFrame:
+    def _without_finished(self, frame: DataFrame, outcomes: DataFrame, final: Sequence[Outcome] = FINAL) -> DataFrame:
         from pyspark.sql import functions as F
 
         attempt = F.col("attempt")
         last = outcomes.groupBy("address").agg(
-            F.max(F.when(F.col("outcome").isin(*FINAL), attempt)).alias("done"),
+            F.max(F.when(F.col("outcome").isin(*final), attempt)).alias("done"),
             F.max(F.when(F.col("outcome") == STILL_THERE, attempt)).alias("there"),
         )
         done = last.where("done IS NOT NULL AND (there IS NULL OR done > there)").select("address")

@@ -30,6 +30,11 @@ class SweepResult:
     because compaction may hide them."""
     canaries: Mapping[str, int] = field(default_factory=dict)
     """Objects that lakeFS showed while the sweep planned, by kind (see `sweep.canaries`); none of them was planned."""
+    over_budget: Mapping[str, int] = field(default_factory=dict)
+    """Objects and bytes that stay `over_budget`, if any do: the sweep was stopped by its budget."""
+    budget: Mapping[str, int | str | None] = field(default_factory=dict)  # the limits of this call, by their names
+    estimate: Mapping[str, float] = field(default_factory=dict)
+    """How long a dry run's plan would take, see `rates`; empty if nobody knows, or if it is no dry run."""
     gone_by_sweeps: int = 0  # objects that were `already_gone` and that sweeps of other marks had deleted
     gone_by_others: int | None = None
     """Objects that were `already_gone` and that no sweep deleted; None if a sweep that broke off may have done so."""

@@ -26,11 +26,13 @@ from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import Store, connect
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
+from lakegc_core.sweep.budget import BYTES, Budget
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import absent, present, settled
 from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.planning import Plan, Planner
+from lakegc_core.sweep.rates import estimate
 from lakegc_core.sweep.read_sample import Sample, read_again, take_sample
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.result import SweepResult
@@ -53,13 +55,16 @@ def run(
     dry_run: bool = False,
     accepted: Mapping[str, str] | None = None,
     only: OtherMark | None = None,
+    budget: Budget | None = None,
 ) -> SweepResult:
     """Sweep a mark. Deletes nothing when a guard refuses (RefusedError) or with `dry_run`.
 
     `only`: another tool's mark; addresses of it that this mark found expired are swept, the others refused.
-    Each object of the plan gets exactly one outcome; those that fail stay for the next call.
+    `budget`: the most that this call does; None: as lakegc.yaml says.
+    Each object of the plan gets exactly one outcome; those that fail, or are over the budget, stay for the next call.
     """
     started = time.monotonic()
+    budget = Budget.of(context.policy.budget, clock.now()) if budget is None else budget
     check_level(context)
     strict = as_swept(context)
     with strict.lease("sweep") as lease:
@@ -79,7 +84,7 @@ def run(
             raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             check_look_delay(context)
-        call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, accepted or {})
+        call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, accepted or {}, budget)
         return _Sweep(call).run()
 
 
@@ -93,7 +98,7 @@ def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
     started = time.monotonic()
     strict = as_swept(context)
     with strict.lease("sweep") as lease:
-        call = _Call(spark, strict, [], Sample(), lease, False, started, None, {}, closing=True)
+        call = _Call(spark, strict, [], Sample(), lease, False, started, None, {}, Budget(), closing=True)
         return _Sweep(call).close()
 
 
@@ -111,6 +116,7 @@ class _Call:
     started: float
     only: OtherMark | None
     accepted: Mapping[str, str]
+    budget: Budget
     closing: bool = False
 
 
@@ -120,10 +126,9 @@ class _Sweep:
         self.spinning = Spinning(self.context)
         self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run, lenient=call.closing)
         self.reads = Reads.below(self.context, f"{self.record.folder}/read")
-        self.planner = Planner(
-            self.spark, self.context, self.record, self.reads, call.accepted, self.record.is_begun, call.sample.paths
-        )
-        self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, self.record.is_begun)
+        resumed, budget, paths = self.record.is_begun, call.budget, call.sample.paths
+        self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted, resumed, budget, paths)
+        self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, resumed, budget)
         self.not_asked: Mapping[str, int] = {}  # objects and bytes: see `SweepResult.waiting`
         self.canaries: Mapping[str, int] = {}  # see `SweepResult.canaries`
 
@@ -151,11 +156,13 @@ class _Sweep:
             if plan.not_asked is not None and not self.record.is_begun:
                 self.not_asked = asdict(plan.not_asked)
             if self.call.dry_run:
-                totals = self.record.totals()
-                return replace(self._result(totals.outcomes, 0, plan.objects.rows), planned_bytes=self._bytes_of(plan))
+                return self._preview(plan)
             if not self.record.is_begun:
                 self._begin(plan, attempt)
             if self.waves.delete(plan, attempt):
+                return self._conclude(self._look_again(attempt + 1))
+            if self.waves.is_spent:
+                self._leave_the_rest(attempt)
                 return self._conclude(self._look_again(attempt + 1))
             candidates, before = self.record.left(), to_sweep
             to_sweep = _count(candidates)
@@ -168,16 +175,28 @@ class _Sweep:
                 "nothing to close."
             )
         attempt, is_known = self.record.next_attempt(), self.context.header.format == FORMAT
-        self._journal(settled(self._spread(self.record.left()), self.context.data), attempt)
+        self._journal(settled(self._spread(self.record.left()), self.context.data, Outcome.LEFT), attempt)
         look = self._look_again(attempt + 1) if is_known else None
         return self._conclude(look, closed=True)
 
-    def _bytes_of(self, plan: Plan) -> int:
+    def _preview(self, plan: Plan) -> SweepResult:
+        """The result of a dry run: what would be deleted, and how long that would take."""
+        totals, rows = self.record.totals(), plan.objects.rows
+        result = replace(self._result(totals.outcomes, 0, rows), planned_bytes=plan.objects.sum(BYTES))
+        found = estimate(self.context, rows, result.seconds, self.call.budget.until)
+        return replace(result, estimate=found, over_budget=_over_budget(totals))
+
+    def _leave_the_rest(self, attempt: int) -> None:
+        """Put on record that the budget was spent before the other objects of the plan were deleted. If a delete can
+        lack its record, the store is asked."""
         from pyspark.sql import functions as F
 
-        rows = plan.objects.frame(self.spark, "size")
-        with clear_errors():
-            return int(rows.agg(F.sum("size")).collect()[0][0] or 0)
+        rest = self.record.untold()
+        if self.waves.is_unsure:
+            told = settled(self._spread(rest), self.context.data, Outcome.OVER_BUDGET)
+        else:
+            told = rest.select("address", "size").withColumn("outcome", F.lit(str(Outcome.OVER_BUDGET)))
+        self._journal(told, attempt)
 
     def _begin(self, plan: Plan, attempt: int) -> None:
         """Publish and seal the plan of an attempt."""
@@ -187,6 +206,7 @@ class _Sweep:
             "guards": [asdict(each) for each in self.call.verdicts],
             "look_began_at": plan.look.began_at,
             "only": self.only.name if self.only else None,
+            "budget": self.call.budget.as_json(),
         }
         self.record.begin(plan.objects, attempt, more)
 
@@ -232,7 +252,8 @@ class _Sweep:
         totals = self.record.totals()
         planned = self.record.check_sums(totals)
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
-        result = replace(result, **_keeps(connect(self.context.data)), **self._gone_by(totals))
+        result = replace(result, over_budget=_over_budget(totals), **_keeps(connect(self.context.data)))
+        result = replace(result, **self._gone_by(totals))
         for key in self.record.unread:
             self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
         self.record.close(
@@ -243,6 +264,7 @@ class _Sweep:
                 "look": look and asdict(look.facts) | {"began_at": look.began_at, "finished_at": look.finished_at},
                 "finished_at": clock.now().timestamp(),
                 "closed": closed,
+                "sent": {"objects": self.waves.objects, "requests": self.waves.requests, "seconds": self.waves.seconds},
                 "taken_back": self.record.taken_back(),
                 "unread": self.record.unread,
             }
@@ -301,8 +323,15 @@ class _Sweep:
             unreadable=dict(unreadable or {}),
             waiting=self.not_asked,
             canaries=self.canaries,
+            budget=self.call.budget.as_json() if self.call.budget.is_any else {},
             price=self.context.settings.price,
         )
+
+
+def _over_budget(totals: Totals) -> dict[str, int]:
+    """Objects and bytes that the budget left; nothing if it left none."""
+    objects = totals.outcomes.get(Outcome.OVER_BUDGET, 0)
+    return {"objects": objects, "bytes": totals.bytes_over_budget} if objects else {}
 
 
 def _count(rows: DataFrame) -> int:

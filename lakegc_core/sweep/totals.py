@@ -28,12 +28,13 @@ _OURS = f"sent AND outcome = '{Outcome.ALREADY_GONE}'"
 class Totals:
     """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: number
     of objects that were `already_gone` because sweeps of other marks had deleted them. `untold`: number of planned
-    objects without an outcome."""
+    objects without an outcome. `bytes_over_budget`: of the objects that are `over_budget`."""
 
     outcomes: Mapping[str, int]
     bytes_deleted: int
     gone_by_sweeps: int = 0
     untold: int = 0
+    bytes_over_budget: int = 0
 
 
 def totals_of(outcomes: DataFrame) -> Totals:
@@ -62,6 +63,7 @@ def totals_of(outcomes: DataFrame) -> Totals:
             .agg(
                 F.count("*").alias("objects"),
                 F.sum("bytes").alias("bytes"),
+                F.sum("size").alias("size"),
                 F.count_if("gone_by_others").alias("gone_by_others"),
             )
             .collect()
@@ -69,7 +71,9 @@ def totals_of(outcomes: DataFrame) -> Totals:
     counts = {row["outcome"]: row["objects"] for row in rows}
     untold = counts.pop(None, 0)
     found = {each.value: 0 for each in ALWAYS_SHOWN} | counts
-    return Totals(found, sum(row["bytes"] or 0 for row in rows), sum(row["gone_by_others"] for row in rows), untold)
+    over = sum(row["size"] or 0 for row in rows if row["outcome"] == Outcome.OVER_BUDGET)
+    freed, others = sum(row["bytes"] or 0 for row in rows), sum(row["gone_by_others"] for row in rows)
+    return Totals(found, freed, others, untold, over)
 
 
 def _final(outcomes: DataFrame) -> DataFrame:

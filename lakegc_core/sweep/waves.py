@@ -1,12 +1,14 @@
 """The waves of a sweep: a plan is deleted piece by piece, and right before each wave a glance looks for objects that
-came back.
+came back. No wave is sent once the budget's time or requests are spent.
 
 `deletion` deletes a piece.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
@@ -14,7 +16,9 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.lease import Lease
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import clear_errors
-from lakegc_core.sweep.deletion import Deletion, Piece, run_wave
+from lakegc_core.store.base import connect
+from lakegc_core.sweep.budget import Budget, dealt, largest_first
+from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
 from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
@@ -29,7 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Waves:
-    """Deletes the plans of one sweep. `resumed`: the sweep was begun by a call that broke off."""
+    """Deletes the plans of one sweep. `resumed`: the sweep was begun by a call that broke off.
+
+    Counts what this call sent: `objects`, `requests`, and the `seconds` that its waves took. `is_unsure`: objects may
+    have been sent without a record.
+    """
 
     spark: SparkSession
     context: MarkContext
@@ -37,21 +45,38 @@ class Waves:
     lease: Lease | None
     spinning: Spinning
     resumed: bool
+    budget: Budget = field(default_factory=Budget)
+    objects: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    is_unsure: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_unsure = self.resumed
+
+    @property
+    def is_spent(self) -> bool:
+        """True if the budget allows no further delete."""
+        until, most = self.budget.until, self.budget.most_requests
+        late = until is not None and clock.now().timestamp() >= until
+        return late or (most is not None and self.requests >= most)
 
     def delete(self, plan: Plan, attempt: int) -> bool:
-        """Delete a plan in waves, each right after a glance. False when a whole look is due before all is done.
+        """Delete a plan in waves, each right after a glance. False when a whole look is due before all is done, or the
+        budget is spent.
 
         After the last wave there is no glance: `_Sweep._look_again` takes a whole look.
         """
-        pieces = [Piece(source) for source in plan.objects.sources]
+        sources = largest_first(plan.objects.sources) if self.budget.is_any else plan.objects.sources
+        pieces = [Piece(source) for source in sources]
         glance = Glance(self.spark, self.context, plan.look)
         expires = plan.look.began_at + self.context.level.look_validity.total_seconds()
         number = 0
-        scale = self.context.settings.scale
-        # Tasks that run side by side share the ceiling of deletes, so their number is fixed.
-        tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
         self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.objects.rows:,} objects")
         while pieces:
+            if self.is_spent:
+                self.context.say(f"{Stage.SWEPT_REPORT}: the budget is spent")
+                return False
             if self._came_back(glance, plan):
                 self.context.say(f"{Stage.SWEPT_REPORT}: refs or rules have changed; looking again")
                 return False
@@ -64,12 +89,46 @@ class Waves:
                 self.context.say(f"{Stage.SWEPT_REPORT}: the look is too old; looking again")
                 return False
             until = min(expires, now + self.context.level.watch_interval.total_seconds())
-            work = self._work(plan, attempt, until, scale.delete_rate / min(tasks or 1, len(pieces)))
-            before = sum(piece.rows for piece in pieces)
-            pieces = run_wave(self.spark, pieces, work, tasks)
-            self.spinning.wave(before, sum(piece.rows for piece in pieces))
+            ends = until if self.budget.until is None else min(until, self.budget.until)
+            pieces = self._wave(plan, attempt, pieces, ends)
             number += 1
         return True
+
+    def _wave(self, plan: Plan, attempt: int, pieces: Sequence[Piece], until: float) -> list[Piece]:
+        """Send one wave. Returns the pieces that are left, in their order. `until`: unix seconds."""
+        scale = self.context.settings.scale
+        # Tasks that run side by side share the ceiling of deletes, so their number is fixed.
+        tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
+        sent, later = self._allowed(pieces)
+        work = self._work(plan, attempt, until, scale.delete_rate / min(tasks or 1, len(sent)))
+        began = time.monotonic()
+        wave = run_wave(self.spark, dealt(sent, tasks) if self.budget.is_any else sent, work, tasks)
+        self.seconds += time.monotonic() - began
+        self.requests += wave.requests
+        self.is_unsure |= any(piece.asked_before for piece in wave.left)
+        found = {piece.source.part.name: piece for piece in (*wave.left, *later)}
+        before, after = _rows(pieces), _rows(found.values())
+        self.objects += before - after
+        self.spinning.wave(before, after)
+        return [found[piece.source.part.name] for piece in pieces if piece.source.part.name in found]
+
+    def _allowed(self, pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
+        """Divide the requests that are left among pieces, the first ones first. Returns pieces with requests, and
+        pieces for which none are left."""
+        most = self.budget.most_requests
+        if most is None:
+            return list(pieces), []
+        room, batch = most - self.requests, min(BATCH, connect(self.context.data).deletes.batch)
+        sent: list[Piece] = []
+        later: list[Piece] = []
+        for piece in pieces:
+            wanted = min(room, 2 * -(-piece.rows // batch) + 2)  # some take fewer keys, or are repeated
+            if wanted:
+                sent.append(replace(piece, most_requests=wanted))
+                room -= wanted
+            else:
+                later.append(piece)
+        return sent, later
 
     def _work(self, plan: Plan, attempt: int, until: float, rate: float) -> Deletion:
         """The work of each task of a wave. `until`: unix seconds; `rate`: objects a second."""
@@ -100,3 +159,7 @@ class Waves:
         planned = plan.objects.mapped(self.spark)
         with clear_errors():
             return bool(among(self.spark, planned, seen.keys()).as_frame().limit(1).count())
+
+
+def _rows(pieces: Iterable[Piece]) -> int:
+    return sum(piece.rows for piece in pieces)

@@ -16,7 +16,9 @@ from lakegc_core.views.words import (
     human_bytes,
     kept_by,
     monthly,
+    over_budget,
     shown,
+    time_it_takes,
     to_the_minute,
 )
 
@@ -149,6 +151,7 @@ def sweep_screen(report: Json) -> str:
     if report["dry_run"]:
         size = human_bytes(report["planned_bytes"])
         lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects {size:>10}")
+        lines += [f"  {said}" for said in time_it_takes(report)]
     remarks = {
         Outcome.DELETED: freed(report),
         Outcome.ALREADY_GONE: gone_by(report),
@@ -157,6 +160,7 @@ def sweep_screen(report: Json) -> str:
         "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them from a backup, and report this",
         Outcome.HELD: "kept: a hold keeps them now",
         Outcome.LEFT: "not deleted: the sweep was closed",
+        Outcome.OVER_BUDGET: over_budget(report),
         STILL_THERE: "the store confirmed these deletes, and still shows the objects: find out why",
         "failed": "run the same sweep again to finish them",
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from lakegc_core import clock
+from lakegc_core.clock import roughly
 from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.holds import PATH
 
@@ -130,6 +131,31 @@ def deleted(report: Json) -> str:
     """Deleted objects and what their deletion gained, as a part of a sentence. `report`: of a sweep."""
     count = counted(report["outcomes"].get(Outcome.DELETED, 0), "object")
     return ": ".join(filter(None, [f"{count} deleted", freed(report)]))
+
+
+def over_budget(report: Json) -> str:
+    """What the budget of a sweep left, in words; "" if it left nothing. `report`: of a sweep."""
+    if not report["stopped_by_budget"]:
+        return ""
+    size = human_bytes(report["over_budget"]["bytes"])
+    if report["dry_run"]:
+        return f"{size}, which the budget would leave to a later sweep"
+    return f"{size} are left: stopped by its budget; run the same sweep again, or sweep the next mark"
+
+
+def time_it_takes(report: Json) -> list[str]:
+    """How long what a dry run planned would take, in sentences; none if it planned nothing. `report`: of a dry run."""
+    found, planned = report["estimate"], report["planned"]
+    if not planned:
+        return []
+    if found is None:
+        return ["nobody knows yet how long that would take: no earlier sweep of this repository is on record"]
+    sweeps, rate = counted(round(found["sweeps"]), "earlier sweep"), found["objects_a_second"]
+    said = [f"would take about {roughly(found['seconds'])}, at the {rate:,.0f} objects a second of {sweeps}"]
+    if found.get("objects_until", planned) < planned:
+        until = to_the_minute(report["budget"]["until"])
+        said.append(f"until {until} there is time for about {counted(round(found['objects_until']), 'object')}")
+    return said
 
 
 def comes_back(versioned: bool | None, soft_delete: timedelta | None) -> str:

@@ -5,10 +5,14 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
+from lakegc_core import clock
+from lakegc_core.config.budget import BudgetSettings
+from lakegc_core.config.sizes import parse_size, parse_time_of_day
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster.authorization import authorize_sweep
@@ -34,6 +38,23 @@ class SweepConfig(dg.Config):
         description="Sweep although these guards refused: name of the guard, and why that is right. The reason goes "
         "into the report.",
     )
+
+    most_bytes: str | None = Field(
+        default=None,
+        description="Delete at most so much, such as 2TB, the largest objects first. By default as lakegc.yaml says.",
+    )
+    most_objects: int | None = Field(default=None, ge=1, description="Delete at most so many objects.")
+    until: str | None = Field(default=None, description="Delete nothing from this time of day on, UTC, such as 06:00.")
+    most_requests: int | None = Field(default=None, ge=1, description="Send at most so many requests for deletes.")
+
+    def budget(self) -> BudgetSettings:
+        """The budget of this run; what it leaves out is as lakegc.yaml says. SettingsError if it does not read."""
+        return BudgetSettings(
+            None if self.most_bytes is None else parse_size(self.most_bytes),
+            self.most_objects,
+            None if self.until is None else parse_time_of_day(self.until),
+            self.most_requests,
+        )
 
     def accepted(self) -> dict[str, str]:
         """Reasons by guard; SettingsError for a guard that cannot be accepted, or without a reason."""
@@ -68,13 +89,15 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         """
         lakegc = resource_of(options, context)
         with told_as_failures():
-            accepted = config.accepted()
+            accepted, given, now = config.accepted(), config.budget(), clock.now()
             cell = GcCell.of(context)
             if _BACKFILL in context.run.tags:
                 _check_backfill(options, context, config)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
             authorize_sweep(context.instance, options, cell, mark, accepted)
-            result = workplace.sweep(Step(context, lakegc, mark), dry_run=config.dry_run, accepted=accepted)
+            budget = Budget.of(mark.policy.budget, now, given)
+            step = Step(context, lakegc, mark)
+            result = workplace.sweep(step, dry_run=config.dry_run, accepted=accepted, budget=budget)
         show_sweep(context, options, mark, result)
         yield from _told(options, cell, mark, result)
 

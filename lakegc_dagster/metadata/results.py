@@ -13,7 +13,7 @@ from lakegc_core.marks.retire import Retirement
 from lakegc_core.names import FAILED, Json, Outcome
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
-from lakegc_core.views.words import counted, deleted, gone_by, human_bytes
+from lakegc_core.views.words import counted, deleted, gone_by, human_bytes, over_budget, time_it_takes
 from lakegc_dagster.metadata.shown import Metadata, cost, place, records
 
 _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
@@ -23,6 +23,7 @@ _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
     Outcome.UNCONFIRMED.value: "not yet unreferenced for long enough: kept for a later sweep",
     Outcome.HELD.value: "kept: a hold keeps it now",
     Outcome.LEFT.value: "not deleted: the sweep was closed",
+    Outcome.OVER_BUDGET.value: "not deleted: the budget of the sweep was spent; left to a later sweep",
     Outcome.LOST.value: "found referenced after it was deleted: restore it from a backup, and report this",
 }
 
@@ -48,6 +49,8 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "outcomes": records(("outcome", "objects", "size", "meaning"), rows, ("string", "int")),
         "planned": result.planned,
         **_would_free(result, report),
+        "stopped_by_budget": bool(result.over_budget),
+        **({"over_budget_bytes": result.over_budget["bytes"]} if result.over_budget else {}),
         **{name: result.outcomes.get(name, 0) for name in _OUTCOMES},
         "failed": result.failed,
         "bytes_deleted": result.bytes_deleted,
@@ -62,8 +65,12 @@ def sweep_metadata(result: SweepResult) -> Metadata:
 def _in_short(result: SweepResult, report: Json) -> str:
     if result.dry_run:
         size, objects = human_bytes(result.planned_bytes or 0), counted(result.planned, "object")
-        return f"Dry run: nothing was deleted. {size} in {objects} would be."
-    return f"{deleted(report)}."
+        said = [f"Dry run: nothing was deleted. {size} in {objects} would be", *time_it_takes(report)]
+    else:
+        said = [deleted(report)]
+    if result.over_budget:
+        said.append(f"{counted(result.over_budget['objects'], 'object')}, {over_budget(report)}")
+    return ". ".join(each[:1].upper() + each[1:] for each in said) + "."
 
 
 def _would_free(result: SweepResult, report: Json) -> Metadata:
@@ -71,7 +78,8 @@ def _would_free(result: SweepResult, report: Json) -> Metadata:
     if result.planned_bytes is None:
         return {}
     size = result.planned_bytes
-    return {"planned_bytes": size, **cost("would_free_per_month", size, report["price"])}
+    found = {"would_take_seconds": round(result.estimate["seconds"])} if result.estimate else {}
+    return {"planned_bytes": size, **found, **cost("would_free_per_month", size, report["price"])}
 
 
 def copy_metadata(result: CopyResult) -> Metadata:

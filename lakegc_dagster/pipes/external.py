@@ -24,7 +24,8 @@ from lakegc_core.marks.context import MarkContext, open_mark, open_repository
 from lakegc_core.names import STAGES, Json
 from lakegc_core.spark.session import session
 from lakegc_core.stages import MARKING
-from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Order, failed
+from lakegc_core.sweep.budget import Budget
+from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Order, failed, value_of
 
 
 def main(**pipes: Any) -> int:
@@ -61,7 +62,8 @@ def carry_out(order: Order, say: Callable[[str], None]) -> Json:
         raise SettingsError(f"This version of lakegc knows no order {order.verb!r}.")
     spark = session(settings.spark.master, settings.spark.conf)
     if order.verb == SWEEP:
-        return asdict(pipeline.sweep(spark, mark, dry_run=order.dry_run, accepted=order.accepted))
+        budget = value_of(Budget, dict(order.budget))
+        return asdict(pipeline.sweep(spark, mark, dry_run=order.dry_run, accepted=order.accepted, budget=budget))
     if order.verb == BACKUP:
         return asdict(backup(spark, mark, order.place))
     result = MARKING[order.verb](spark, mark)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import takewhile
 
 import dagster as dg
@@ -19,6 +19,7 @@ from lakegc_core.copies.backup import CopyResult
 from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.marks.stage_run import StageResult, standing
 from lakegc_core.names import STAGES, Json
+from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Order, value_of
 from lakegc_dagster.resources import LakegcResource
@@ -58,10 +59,10 @@ class Elsewhere:
         """Copy what the mark would delete to `place`."""
         return value_of(CopyResult, self._carry_out(step.context, _order(step, BACKUP, place=place)))
 
-    def sweep(self, step: Step, *, dry_run: bool, accepted: Mapping[str, str]) -> SweepResult:
+    def sweep(self, step: Step, *, dry_run: bool, accepted: Mapping[str, str], budget: Budget) -> SweepResult:
         """Sweep the mark, which must have been authorised. The process judges it again, and sweeps no other one."""
         digest = step.mark.mark.require(STAGES[-1]).digest
-        order = _order(step, SWEEP, digest=digest, dry_run=dry_run, accepted=dict(accepted))
+        order = _order(step, SWEEP, digest=digest, dry_run=dry_run, accepted=dict(accepted), budget=asdict(budget))
         return value_of(SweepResult, self._carry_out(step.context, order))
 
     def _carry_out(self, context: dg.AssetExecutionContext, order: Order) -> Json:

@@ -38,6 +38,7 @@ class Order:
     place: str = ""  # where the backup goes: a URI or an absolute folder
     dry_run: bool = True
     accepted: Mapping[str, str] = field(default_factory=dict)  # reasons by guard
+    budget: Mapping[str, int | float | None] = field(default_factory=dict)  # of a sweep, as `asdict` makes it
 
     def as_extras(self) -> Json:
         """The extras of a Pipes session. They hold no secret."""

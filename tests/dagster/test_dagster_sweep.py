@@ -17,6 +17,7 @@ from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster import failures
 from lakegc_dagster.metadata.shown import SHOWN
@@ -161,6 +162,27 @@ def test_objects_that_could_not_be_deleted_fail_the_sweep_and_what_was_done_stay
     (observed,) = result.get_asset_observation_events()
     assert observed.asset_observation_data.asset_observation.metadata["deleted"].value == 4
     assert "1 objects were found referenced after" in failure_of(result, "swept_report")
+
+
+def test_the_budget_of_a_run_is_part_of_its_config_and_a_sweep_that_it_stops_does_not_fail(
+    marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = {"objects": 2, "bytes": 5_000_000}
+    stopped = SweepResult(
+        marked.lake.repository, "m1", 1, {"deleted": 4, "over_budget": 2}, 40, 4, 1.0, None, over_budget=left
+    )
+    given: list[Budget] = []
+
+    def swept(*_: Any, budget: Budget, **__: Any) -> SweepResult:
+        given.append(budget)
+        return stopped
+
+    monkeypatch.setattr("lakegc_core.pipeline.swept_report", swept)
+    result = marked.lake.run("gc_sweep", "m1", sweep={"dry_run": False, "most_bytes": "2TB", "most_objects": 4})
+    assert result.success and given == [Budget(2 * 10**12, 4)]
+    found = _metadata(result, "swept_report")
+    assert found["stopped_by_budget"] is True and (found["over_budget"], found["over_budget_bytes"]) == (2, 5_000_000)
+    assert "2 objects, 5.0 MB are left: stopped by its budget" in found["in_short"]
 
 
 def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_nothing(marked: Marked) -> None:

@@ -317,7 +317,9 @@ def test_the_external_process_sweeps_no_other_mark_than_the_authorised_one(twice
 
 @pytest.mark.slow
 def test_a_sweep_by_pipes_deletes_exactly_the_garbage_and_shows_it(twice: Twice) -> None:
+    some = twice.lake.run("gc_sweep", "m2", sweep={"dry_run": False, "most_objects": 2})
+    assert some.success and shown(some, "swept_report")["deleted"].value == 2, "within its budget"
     swept = twice.lake.run("gc_sweep", "m2", sweep={"dry_run": False})
     assert swept.success, failure_of(swept, "swept_report")
     assert twice.before - twice.lake.objects() == twice.lake.garbage
-    assert shown(swept, "swept_report")["deleted"].value == len(twice.lake.garbage)
+    assert shown(swept, "swept_report")["deleted"].value == len(twice.lake.garbage) - 2

@@ -201,13 +201,42 @@ DELETES = (
         ),
         (
             "a task that Spark repeats finds gone what it deleted itself",
-            "work.asked_before or _is_repeated()",
-            "work.asked_before",
+            "piece.asked_before or _is_repeated()",
+            "piece.asked_before",
         ),
         (
             "what the store was not asked for has an outcome",
             "found = found.filter(pc.not_equal(told, NOT_ASKED))",
             "pc.not_equal(told, NOT_ASKED)",
+        ),
+    ),
+    *of(
+        "lakegc_core/sweep/deletion.py",
+        f"{_SWEPT}/test_sweep_budget.py -k throttles",
+        (
+            "a task that Spark repeats has all its requests again",
+            "if is_repeated and piece.most_requests is not None:",
+            "if is_repeated and piece.most_requests == 0:",
+        ),
+        (
+            "requests are not counted",
+            "if self.most is not None and self.sent >= self.most:",
+            "if self.most is not None and self.sent > self.most:",
+        ),
+    ),
+    *of(
+        "lakegc_core/sweep/budget.py",
+        f"{_SWEPT}/test_sweep_budget.py -k beyond_its_budget",
+        ("each part of a plan has the whole budget", "                room = left\n", ""),
+        ("more bytes than the budget has are planned", 'room.bytes, side="right")', 'room.bytes, side="right") + 1'),
+    ),
+    *of(
+        "lakegc_core/sweep/waves.py",
+        f"{_SWEPT}/test_sweep_budget.py -k from_the_instant_on",
+        (
+            "deletes are sent after the time of the budget",
+            "ends = until if self.budget.until is None else min(until, self.budget.until)",
+            "ends = until",
         ),
     ),
     *of(

@@ -16,7 +16,7 @@ from lakegc_core.store.base import StoreProbe
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
 from lakegc_core.sweep import planning, waves
-from lakegc_core.sweep.deletion import Deletion, Piece
+from lakegc_core.sweep.deletion import Deletion, Piece, Wave
 from lakegc_core.sweep.record import SweepRecord
 from tests.support.towns import Clock, Crash
 
@@ -46,8 +46,8 @@ def _die(*arguments: object) -> None:
     raise Crash
 
 
-def _half_a_wave(run_wave: Callable[..., list[Piece]]) -> Callable[..., list[Piece]]:
-    def half(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> list[Piece]:
+def _half_a_wave(run_wave: Callable[..., Wave]) -> Callable[..., Wave]:
+    def half(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> Wave:
         run_wave(spark, [Piece(piece.source, ((0, (piece.rows + 1) // 2),)) for piece in pieces], work, tasks)
         raise Crash
 

@@ -14,7 +14,7 @@ from lakegc_core.stages import swept_report
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
 from lakegc_core.sweep import planning, sweep, waves
-from lakegc_core.sweep.deletion import Piece
+from lakegc_core.sweep.deletion import Wave
 from lakegc_core.sweep.result import SweepResult
 from tests.support.lake import Lake, leave
 
@@ -58,10 +58,10 @@ class Swept:
     def left(self) -> list[str]:
         return [key for key in GARBAGE if (self.lake.files("lake") / key).exists()]
 
-    def each_wave(self, wave: Callable[..., list[Piece]]) -> None:
+    def each_wave(self, wave: Callable[..., Wave]) -> None:
         """Replace what sends a wave."""
 
-        def counted(*arguments: Any) -> list[Piece]:
+        def counted(*arguments: Any) -> Wave:
             self.waves += 1
             return wave(*arguments)
 

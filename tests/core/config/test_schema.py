@@ -42,7 +42,14 @@ WHOLE: dict[str, Any] = {
     "neighbours": {"within": "7d", "strict": True, "ignore": ["a-*"]},
     "repositories": [
         {"match": "prod", "safety": "standard", "min_age": "1h30m", "holds": ["tag:v*", "path:a/**", "commit:9f2c"]},
-        {"match": "*", "backup": "required", "keep_marks": 2, "clean_every": 1, "rules": "keep-all-commits"},
+        {
+            "match": "*",
+            "backup": "required",
+            "keep_marks": 2,
+            "clean_every": 1,
+            "rules": "keep-all-commits",
+            "budget": {"most_bytes": "2TB", "most_objects": 10, "until": "06:00", "most_requests": 5},
+        },
     ],
 }
 VALUES: list[Any] = [
@@ -50,6 +57,7 @@ VALUES: list[Any] = [
     *("25h", "0s", "-1h", "1h30m", " 7d ", "soon", "4g", "4gb", "lots", "s3://a", "local://", "tag:v1", "tag: v1"),
     *("branch:main", "path:/a", "path:a/", "path:**", "md5", "commit:AB", "commit:main", "commit:", "name:x", "path: "),
     *([], ["text"], [1], [None], {}, {"match": "x"}, {"no_such_key": 1}, {"currency": "EUR"}, {"currency": None}),
+    *("06:00", "24:00", " 7 GiB", "0TB", "00", "2 tb "),
     *({"per_gb_month": 1}, {"per_gb_month": None}, [{"match": "s3://a", "root": "/b"}], [{"match": "s3://a"}]),
 ]
 

@@ -116,7 +116,7 @@ def test_a_task_whose_machine_slept_sends_no_further_batch_until_there_was_anoth
         os.environ["LAKEGC_NOW"] = str(clock.now().timestamp() + 3600)
 
     (told,) = bench.work(sleep).run(Piece(bench.source))
-    assert told == {"part": bench.source.part.name, "left": [(4, 10)]}
+    assert told == {"part": bench.source.part.name, "left": [(4, 10)], "requests": 2, "asked": False}
     assert bench.left() == ADDRESSES[4:]
     (told,) = bench.work(sleep).run(Piece(bench.source, ((4, 10),)))
     assert told["left"] == [] and bench.left() == []
@@ -254,7 +254,7 @@ def waves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[Executor],
     def wave(executor: Executor) -> list[Piece]:
         monkeypatch.setattr(deletion, "run_tasks", executor.run_tasks)
         work = replace(bench.work(lambda: None), data=SharedConfig(str(bench.folder)))
-        return deletion.run_wave(NO_SPARK, [Piece(bench.source)], work)
+        return deletion.run_wave(NO_SPARK, [Piece(bench.source)], work).left
 
     return wave
 

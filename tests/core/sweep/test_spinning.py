@@ -11,7 +11,7 @@ from lakegc_core import clock
 from lakegc_core.errors import IncompleteError
 from lakegc_core.marks.lease import Lease
 from lakegc_core.sweep import deletion, spinning, waves
-from lakegc_core.sweep.deletion import Piece
+from lakegc_core.sweep.deletion import Piece, Wave
 from lakegc_core.sweep.planning import Planner
 from tests.support.swept import Swept
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_waves_that_delete_nothing_end_the_sweep_with_an_error(swept: Swept) -> None:
-    swept.each_wave(lambda spark, pieces, work, tasks: list(pieces))
+    swept.each_wave(lambda spark, pieces, work, tasks: Wave(list(pieces), 0))
     with pytest.raises(IncompleteError, match=r"5 waves of deletes in a row deleted nothing.* 3 objects are left"):
         swept.sweep()
     assert swept.waves == spinning.MOST
@@ -29,7 +29,7 @@ def test_waves_that_delete_nothing_end_the_sweep_with_an_error(swept: Swept) -> 
 
 def test_the_next_sweep_goes_on_where_one_that_got_nowhere_stopped(swept: Swept) -> None:
     with swept.patch.context() as patch:
-        patch.setattr(waves, "run_wave", lambda spark, pieces, work, tasks: list(pieces))
+        patch.setattr(waves, "run_wave", lambda spark, pieces, work, tasks: Wave(list(pieces), 0))
         with pytest.raises(IncompleteError, match="lakegc sweep lake m1"):
             swept.sweep()
     assert swept.sweep().outcomes["deleted"] == 3
@@ -45,14 +45,14 @@ def test_looks_that_lead_to_nothing_end_the_sweep_with_an_error(swept: Swept) ->
 
 
 def test_a_wave_that_deletes_something_begins_the_count_anew(swept: Swept) -> None:
-    def one_row_every_other_time(spark: Any, pieces: list[Piece], work: Any, tasks: Any) -> list[Piece]:
+    def one_row_every_other_time(spark: Any, pieces: list[Piece], work: Any, tasks: Any) -> Wave:
         if swept.waves % 3:
-            return list(pieces)
+            return Wave(list(pieces), 0)
         (start, stop), *more = pieces[0].ranges
         first = Piece(pieces[0].source, ((start, start + 1),))
-        assert deletion.run_wave(spark, [first], work, tasks) == []
+        assert deletion.run_wave(spark, [first], work, tasks) == ([], 1)
         left = tuple(each for each in ((start + 1, stop), *more) if each[0] < each[1])
-        return [*([Piece(pieces[0].source, left)] if left else []), *pieces[1:]]
+        return Wave([*([Piece(pieces[0].source, left)] if left else []), *pieces[1:]], 1)
 
     swept.each_wave(one_row_every_other_time)
     assert swept.sweep().outcomes["deleted"] == 3

@@ -21,7 +21,7 @@ from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep import sweep
-from lakegc_core.sweep.deletion import Deletion, Piece, run_wave
+from lakegc_core.sweep.deletion import Deletion, Piece, Wave, run_wave
 from lakegc_core.sweep.sweep import _keeps, close_sweep
 from lakegc_core.views.history import history_of
 from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
@@ -97,7 +97,7 @@ def test_what_two_marks_name_is_freed_once_even_where_the_store_calls_every_dele
     other = swept.lake.begin("lake", "m2")
     pipeline.mark(swept.spark, other)
 
-    def wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None) -> list[Piece]:
+    def wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None) -> Wave:
         forgetful = ForgetfulConfig(cast(LocalConfig, work.data).path)
         return run_wave(spark, pieces, replace(work, data=forgetful), tasks)
 

@@ -15,7 +15,7 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.sweep import deletion, waves
 from lakegc_core.sweep.canaries import Canaries
-from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece
+from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, Wave
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.tables.dataset import DatasetFolder
@@ -91,10 +91,10 @@ class Bench:
     sent: list[int] = field(default_factory=list)
 
     def delete(self, glances: Glances, *, lease: Lease | None = None, began_at: float = NOW.timestamp()) -> bool:
-        def run_wave(spark: object, pieces: list[Piece], work: Deletion, tasks: object) -> list[Piece]:
+        def run_wave(spark: object, pieces: list[Piece], work: Deletion, tasks: object) -> Wave:
             self.sent.append(sum(piece.rows for piece in pieces))
             assert work.until <= NOW.timestamp() + self.context.level.watch_interval.total_seconds()
-            return pieces[1:]
+            return Wave(pieces[1:], 1)
 
         self.patch.setattr(waves, "Glance", glances)
         self.patch.setattr(waves, "run_wave", run_wave)

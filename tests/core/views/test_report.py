@@ -69,6 +69,26 @@ def test_a_sweep_that_deletes_nothing_says_nothing_of_what_the_store_keeps() -> 
     assert words.deleted(report.sweep_report(SWEPT)) == "3 objects deleted: 2.0 TB freed: about 40.00 EUR a month"
 
 
+def test_a_sweep_that_its_budget_stopped_says_so_and_how_much_is_left() -> None:
+    left = {"objects": 2, "bytes": 5_000_000}
+    stopped = replace(SWEPT, outcomes={"deleted": 3, "over_budget": 2}, over_budget=left)
+    found = report.sweep_report(stopped)
+    assert (found["stopped_by_budget"], found["over_budget"]) == (True, left)
+    assert "2 objects   5.0 MB are left: stopped by its budget" in screen.sweep_screen(found)
+    whole = report.sweep_report(SWEPT)
+    assert (whole["stopped_by_budget"], whole["over_budget"]) == (False, {"objects": 0, "bytes": 0})
+
+
+def test_a_dry_run_says_how_long_the_sweep_would_take_or_that_nobody_knows() -> None:
+    dry = replace(SWEPT, outcomes={}, dry_run=True, planned=9_000, planned_bytes=9)
+    assert "no earlier sweep of this repository is on record" in screen.sweep_screen(report.sweep_report(dry))
+    known = {"seconds": 7_200.0, "objects_a_second": 1_234.0, "sweeps": 1, "objects_until": 800}
+    told = replace(dry, estimate=known, budget={"until": "2026-11-27T06:00:00.000Z"})
+    text = screen.sweep_screen(report.sweep_report(told))
+    assert "would take about 2h, at the 1,234 objects a second of 1 earlier sweep\n" in text
+    assert "until 2026-11-27 06:00 UTC there is time for about 800 objects" in text
+
+
 @pytest.mark.parametrize("confirmed", [0, 4, 10])
 def test_the_screen_of_a_mark_names_a_time_only_for_objects_that_there_are(confirmed: int) -> None:
     told = {"objects": MARK["objects"] | {"confirmed": confirmed}, "bytes": MARK["bytes"] | {"confirmed": confirmed}}

@@ -1,0 +1,48 @@
+"""How long a sweep will take, by the reports of earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import encode
+from lakegc_core.names import STAGES, Json
+from lakegc_core.store.base import connect
+from lakegc_core.sweep.rates import Rate, estimate, rate_so_far
+from tests.support.lake import NOW, lake
+from tests.support.marks import finish
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[MarkContext]:
+    with lake(tmp_path) as served:
+        served.create("lake")
+        found = served.begin("lake", "m1")
+        for stage in STAGES:
+            finish(found, stage)
+        yield found
+
+
+def report(context: MarkContext, number: int, sent: Json | None) -> None:
+    told = {"outcomes": {}, "finished_at": 1.0} | ({} if sent is None else {"sent": sent})
+    connect(context.workspace).write(f"{context.mark.folder}/sweeps/{number}/report.json", encode(told))
+
+
+def test_earlier_sweeps_tell_the_rate_and_the_large_ones_most_of_it(context: MarkContext) -> None:
+    assert rate_so_far(context) == Rate() and estimate(context, 10, 1.0) == {}
+    report(context, 1, None)  # by an earlier version
+    report(context, 2, {"objects": 0, "requests": 0, "seconds": 0.0})
+    report(context, 3, {"objects": 990, "requests": 1, "seconds": 8.0})
+    report(context, 4, {"objects": 10, "requests": 1, "seconds": 2.0})
+    report(context, 5, {"objects": "many"})  # does not read
+    assert rate_so_far(context) == Rate(2, 1_000, 10.0)
+    now = NOW.timestamp()
+    assert estimate(context, 500, 20.0, now + 22) == {
+        "seconds": 45.0,
+        "objects_a_second": 100.0,
+        "sweeps": 2,
+        "objects_until": 200,
+    }, "a look before and one after, each as long as the dry run"
