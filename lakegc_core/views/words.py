@@ -58,6 +58,15 @@ def ago(instant: str) -> str:
     return f"{counted(round(hours), 'hour')} ago" if hours < 48 else f"{counted(round(hours / 24), 'day')} ago"
 
 
+def too_young(first: Json | None) -> str:
+    """When the first of the young objects may go, in words; "" if the mark found garbage, or nothing too young.
+    `first`: as `report.first_young_json` has it."""
+    if not first:
+        return ""
+    found, deleted = to_the_minute(first["old_enough_at"]), to_the_minute(first["deletable_from"])
+    return f"the first is old enough at {found}, and may be deleted from {deleted}"
+
+
 def kept_by(commits: Json) -> str:
     """The number of commits that each reason keeps, in words."""
     return ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
