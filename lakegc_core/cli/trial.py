@@ -61,9 +61,9 @@ def _tried(trial: Trial, options: argparse.Namespace, reporter: Reporter) -> int
     tell(doctor_screen(diagnosis))
 
     tell("\n3. lakegc mark. The waiting times are lifted, for this repository alone\n")
-    spark = spark_of(trial.settings, quick=True)
+    context, spark = trial.begin_mark(), spark_of(trial.settings, quick=True)
     with reporter.watch(spark, "mark"):
-        context, review = trial.mark(lambda: spark)
+        review = trial.mark(spark, context)
     tell(mark_screen(review.report, every_guard=True).rstrip())
 
     tell("\n4. lakegc backup, then lakegc sweep\n")

@@ -106,21 +106,23 @@ class Trial:
         found = examine(self.settings, self.grounds.name, client=self.client, say=self.say)
         return replace(found, findings=tuple(each for each in found.findings if each.name != NO_MARK))
 
-    def mark(self, session: Callable[[], SparkSession]) -> tuple[MarkContext, pipeline.Review]:
-        """Mark the repository. TrialFailedError unless the mark finds what is garbage, all of it and nothing else."""
+    def begin_mark(self) -> MarkContext:
+        """Begin a mark without a minimum age, once every object is older than now. RefusedError if clocks differ too
+        much."""
         repository = open_repository(self.settings, self.grounds.name, client=self.client, say=self.say)
         _await_age(connect(repository.data), self.say)
-        context = begin_mark(
-            repository, new_mark_id(clock.now()), min_age=timedelta(0), safety_level=NONE.name, rules="required"
-        )
-        review = pipeline.mark(session(), context)
+        return begin_mark(repository, new_mark_id(clock.now()), min_age=timedelta(0), safety_level=NONE.name)
+
+    def mark(self, spark: SparkSession, context: MarkContext) -> pipeline.Review:
+        """Mark the repository. TrialFailedError unless the mark finds what is garbage, all of it and nothing else."""
+        review = pipeline.mark(spark, context)
         found, right = set(pipeline.expired_of(context)), self.history.garbage
         if found != right:
             raise TrialFailedError(
                 f"The mark found {len(found):,} objects of garbage where there are {len(right):,}; it has "
                 f"{len(found - right):,} that are not garbage, and lacks {len(right - found):,}. Please report this."
             )
-        return context, review
+        return review
 
     def back_up(self, spark: SparkSession, context: MarkContext) -> CopyResult:
         """Copy the garbage away. TrialFailedError unless all of it is copied."""

@@ -40,6 +40,14 @@ class OnStore(Sandbox):
         return super().create_repository(name, namespace, store=self._at(namespace), **more)
 
 
+STRICT = {
+    "repositories": [
+        {"match": "*", "safety": "full", "min_age": "48h", "holds": ["branch:*"], "backup": "required"},
+    ],
+    "neighbours": {"strict": True},
+}
+
+
 @dataclass(frozen=True)
 class Stand:
     """`place`: a prefix of its own, with its scheme. `store`: rooted there."""
@@ -78,10 +86,11 @@ class Stand:
 def standing(
     sandbox: Sandbox, place: str, store: StoreConfig, home: Path, capsys: Any, **lakegc_yaml: Any
 ) -> Iterator[Stand]:
-    """A stand without a word of the operator that anything may be unsafe."""
+    """A stand without a word of the operator that anything may be unsafe. lakegc.yaml has what would stop any other
+    sweep, or let it wait."""
     home.mkdir(exist_ok=True)
     file = home / "lakegc.yaml"
-    file.write_text(yaml.safe_dump(lakegc_yaml))
+    file.write_text(yaml.safe_dump(STRICT | lakegc_yaml))
     with SandboxServer(sandbox) as server, pytest.MonkeyPatch.context() as patch:
         asks_again_at_once(patch)
         variables = {
@@ -95,9 +104,9 @@ def standing(
             yield Stand(server, place, store, capsys)
 
 
-@pytest.fixture
-def on_local(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Stand]:
-    """In a folder."""
+@contextmanager
+def in_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Stand]:
+    """On blockstore local."""
     root = tmp_path / "lakefs"
     (root / "eval").mkdir(parents=True)
     stores = [{"match": "local://", "root": str(root)}]
@@ -108,14 +117,12 @@ def on_local(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Sta
 
 @contextmanager
 def on_s3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Stand]:
-    """On SeaweedFS. lakegc.yaml has what would stop any other sweep, or let it wait."""
-    strict = {"match": "*", "safety": "full", "min_age": "48h", "holds": ["branch:*"], "backup": "required"}
+    """On SeaweedFS."""
     prefix = f"{uuid.uuid4().hex}/eval"
     with seaweedfs(tmp_path) as weed, environment(weed.environment()):
         sandbox = OnStore(tmp_path, "s3", lambda uri: weed.config(uri.removeprefix(f"s3://{weed.bucket}/")))
-        more: dict[str, Any] = {"repositories": [strict], "neighbours": {"strict": True}}
         place = f"s3://{weed.bucket}/{prefix}"
-        with standing(sandbox, place, weed.config(prefix), tmp_path / "home", capsys, **more) as found:
+        with standing(sandbox, place, weed.config(prefix), tmp_path / "home", capsys) as found:
             yield found
 
 
@@ -130,13 +137,13 @@ def on_azure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Sta
             yield found
 
 
-STORES = {"s3": on_s3, "azure": on_azure}
+STORES = {"local": in_folder, "s3": on_s3, "azure": on_azure}
 
 
 @pytest.fixture
 def stand(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Stand]:
-    """On a real store: `s3`, or as a test asks."""
-    with STORES[getattr(request, "param", "s3")](tmp_path, capsys) as found:
+    """On a real store, as a test asks; else on blockstore local."""
+    with STORES[getattr(request, "param", "local")](tmp_path, capsys) as found:
         yield found
 
 

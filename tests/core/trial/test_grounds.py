@@ -33,23 +33,23 @@ def refused(stand: Stand, *arguments: str) -> str:
 
 
 @pytest.mark.usefixtures("named")
-def test_a_repository_of_the_same_name_is_refused(on_local: Stand) -> None:
-    on_local.server.sandbox.create_repository(NAME, "local://elsewhere")
-    assert f"Repository {NAME} exists already" in refused(on_local, on_local.place)
+def test_a_repository_of_the_same_name_is_refused(stand: Stand) -> None:
+    stand.server.sandbox.create_repository(NAME, "local://elsewhere")
+    assert f"Repository {NAME} exists already" in refused(stand, stand.place)
 
 
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize("key", [MARKER, "x", "repository/_lakefs/dummy"])
-def test_a_place_that_is_not_empty_is_refused(on_local: Stand, key: str) -> None:
-    on_local.write(f"{NAME}/{key}")
-    assert "is not empty" in refused(on_local, on_local.place)
+def test_a_place_that_is_not_empty_is_refused(stand: Stand, key: str) -> None:
+    stand.write(f"{NAME}/{key}")
+    assert "is not empty" in refused(stand, stand.place)
 
 
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize("namespace", ["local://eval", f"local://eval/{NAME}", f"local://eval/{NAME}/repository/x"])
-def test_a_place_around_or_inside_another_repository_is_refused(on_local: Stand, namespace: str) -> None:
-    on_local.server.sandbox.create_repository("big", namespace)
-    assert "the storage namespace of big" in refused(on_local, on_local.place)
+def test_a_place_around_or_inside_another_repository_is_refused(stand: Stand, namespace: str) -> None:
+    stand.server.sandbox.create_repository("big", namespace)
+    assert "the storage namespace of big" in refused(stand, stand.place)
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_a_place_around_or_inside_another_repository_is_refused(on_local: Stand,
         ("s3://", "no plain place"),
     ],
 )
-def test_what_is_no_plain_place_is_refused_before_anything_is_asked(on_local: Stand, place: str, says: str) -> None:
-    code, _, err = on_local.run(place)
-    assert code == 2 and says in err and "secret@" not in err and on_local.server.requests == []
+def test_what_is_no_plain_place_is_refused_before_anything_is_asked(stand: Stand, place: str, says: str) -> None:
+    code, _, err = stand.run(place)
+    assert code == 2 and says in err and "secret@" not in err and stand.server.requests == []
 
 
 @pytest.fixture
-def left(on_local: Stand) -> str:
+def left(stand: Stand) -> str:
     """The place of a trial that broke off with a repository and commits."""
-    on_local.server.fault = refusing("POST", "/commits", 3)
-    found = on_local.left()
-    on_local.server.fault = None
+    stand.server.fault = refusing("POST", "/commits", 3)
+    found = stand.left()
+    stand.server.fault = None
     return found
 
 
@@ -82,15 +82,15 @@ def name_of(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-def test_what_has_no_name_of_a_trial_is_not_removed(on_local: Stand) -> None:
-    on_local.write(f"tables/{MARKER}")
-    code, _, err = on_local.run("--remove", "local://eval/tables")
-    assert code == 2 and "was not made by `lakegc try`" in err and on_local.keys == {f"tables/{MARKER}"}
+def test_what_has_no_name_of_a_trial_is_not_removed(stand: Stand) -> None:
+    stand.write(f"tables/{MARKER}")
+    code, _, err = stand.run("--remove", "local://eval/tables")
+    assert code == 2 and "was not made by `lakegc try`" in err and stand.keys == {f"tables/{MARKER}"}
 
 
-def test_what_has_no_marker_is_not_removed(on_local: Stand, left: str) -> None:
-    connect(on_local.store).delete_many([f"{name_of(left)}/{MARKER}"])
-    assert "nothing proves" in refused(on_local, "--remove", left)
+def test_what_has_no_marker_is_not_removed(stand: Stand, left: str) -> None:
+    connect(stand.store).delete_many([f"{name_of(left)}/{MARKER}"])
+    assert "nothing proves" in refused(stand, "--remove", left)
 
 
 @pytest.mark.parametrize(
@@ -104,25 +104,25 @@ def test_what_has_no_marker_is_not_removed(on_local: Stand, left: str) -> None:
     ],
 )
 def test_what_has_the_marker_of_something_else_is_not_removed(
-    on_local: Stand, left: str, spoil: Callable[[dict[str, str]], bytes]
+    stand: Stand, left: str, spoil: Callable[[dict[str, str]], bytes]
 ) -> None:
     key = f"{name_of(left)}/{MARKER}"
-    on_local.write(key, spoil(json.loads(connect(on_local.store).read(key))))
-    assert "is not the marker" in refused(on_local, "--remove", left)
+    stand.write(key, spoil(json.loads(connect(stand.store).read(key))))
+    assert "is not the marker" in refused(stand, "--remove", left)
 
 
-def test_a_repository_of_that_name_that_lies_elsewhere_is_not_removed(on_local: Stand, left: str) -> None:
-    sandbox, name = on_local.server.sandbox, name_of(left)
+def test_a_repository_of_that_name_that_lies_elsewhere_is_not_removed(stand: Stand, left: str) -> None:
+    sandbox, name = stand.server.sandbox, name_of(left)
     sandbox.delete_repository(name)
     sandbox.create_repository(name, "local://elsewhere")
-    assert "no trial made it" in refused(on_local, "--remove", left)
+    assert "no trial made it" in refused(stand, "--remove", left)
 
 
-def test_nothing_is_removed_where_another_repository_lies(on_local: Stand, left: str) -> None:
-    on_local.server.sandbox.create_repository("guest", f"{left}/repository/data/guest")
-    assert "the storage namespace of guest" in refused(on_local, "--remove", left)
+def test_nothing_is_removed_where_another_repository_lies(stand: Stand, left: str) -> None:
+    stand.server.sandbox.create_repository("guest", f"{left}/repository/data/guest")
+    assert "the storage namespace of guest" in refused(stand, "--remove", left)
 
 
-def test_nothing_is_removed_where_something_strange_lies(on_local: Stand, left: str) -> None:
-    on_local.write(f"{name_of(left)}/mine.txt")
-    assert "mine.txt is nothing that a trial makes" in refused(on_local, "--remove", left)
+def test_nothing_is_removed_where_something_strange_lies(stand: Stand, left: str) -> None:
+    stand.write(f"{name_of(left)}/mine.txt")
+    assert "mine.txt is nothing that a trial makes" in refused(stand, "--remove", left)
