@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,11 +67,11 @@ class Trial:
             raise SettingsError("LAKEGC_NOW replaces the clock, and a trial needs the real one. Unset it.")
         return cls(settings, Grounds.below(place, settings), say)
 
-    @property
+    @cached_property
     def client(self) -> LakeFSClient:
         return LakeFSClient(self.settings.server)
 
-    @property
+    @cached_property
     def writer(self) -> LakeFSWriter:
         return LakeFSWriter(self.settings.server, self.grounds.name)
 
@@ -83,7 +84,11 @@ class Trial:
         except RefusedError:
             self.is_left = False
             raise
-        self.writer.create(self.grounds.namespace)
+        made = self.writer.create(self.grounds.namespace)
+        if (made.id, made.storage_namespace.rstrip("/")) != (self.grounds.name, self.grounds.namespace):
+            raise TrialFailedError(
+                f"lakeFS has created {made.id} in {made.storage_namespace}, not what it was asked for."
+            )
         self._lift_waiting()
         self.history = make_history(self.writer, Namespace(self.grounds.namespace))
         connect(self.grounds.store).write(_NOTE, b"Nobody but its owner may delete this.\n")

@@ -115,7 +115,7 @@ def _figures(report: Json) -> str:
     remarks = {
         "committed": f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})",
         "held": held_by(report),
-        "young": too_young(report.get("first_young")),
+        "young": too_young(report.get("first_young"), day_and_time),
         "expired": monthly(size["expired"], price) if price else "",
         "unknown": UNKNOWN_REMARK,
         "confirmed": f"the rest may be swept after {day_and_time(report['confirmed_at'])}",
