@@ -27,10 +27,13 @@ from lakegc_core.trial.writer import LakeFSWriter
 MARKER = "lakegc-try.json"
 """The marker, directly below the prefix."""
 
+REPOSITORY = "repository"
+"""The storage namespace, relative to the prefix."""
+
 _BEGINNING = "lakegc-try-"
 _NAME = re.compile(rf"{_BEGINNING}[0-9a-f]{{12}}")
 _PLAIN = re.compile(r"[a-z0-9]+://[\w.:-]*(/[\w.-]+)*", re.ASCII)
-_REPOSITORY, _BACKUP = "repository", "backup"  # below the prefix
+_BACKUP = "backup"  # below the prefix
 _GONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
 
 
@@ -69,7 +72,7 @@ class Grounds:
     @property
     def namespace(self) -> str:
         """The storage namespace of the repository."""
-        return f"{self.uri}/{_REPOSITORY}"
+        return f"{self.uri}/{REPOSITORY}"
 
     @property
     def backup(self) -> str:
@@ -166,7 +169,7 @@ class Grounds:
 
     @staticmethod
     def _is_own(key: str) -> bool:
-        return key == MARKER or key.startswith((f"{_REPOSITORY}/", f"{_BACKUP}/"))
+        return key == MARKER or key.startswith((f"{REPOSITORY}/", f"{_BACKUP}/"))
 
     def _delete(self, store: Store, wanted: Callable[[str], bool]) -> int:
         """Delete the objects that are wanted; return how many there were."""

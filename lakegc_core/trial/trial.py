@@ -34,14 +34,14 @@ from lakegc_core.policy.safety import FULL, NONE
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.store.base import Store, StoreProbe, connect, heads
 from lakegc_core.sweep.result import SweepResult
-from lakegc_core.trial.grounds import Grounds
+from lakegc_core.trial.grounds import REPOSITORY, Grounds
 from lakegc_core.trial.history import History, make_history
 from lakegc_core.trial.writer import LakeFSWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_NOTE = "repository/notes.txt"
+_NOTE = f"{REPOSITORY}/notes.txt"
 """An object that is not lakeFS's, below the grounds: no collector may touch it."""
 _GONE = 410
 
@@ -92,7 +92,20 @@ class Trial:
         self._lift_waiting()
         self.history = make_history(self.writer, Namespace(self.grounds.namespace))
         connect(self.grounds.store).write(_NOTE, b"Nobody but its owner may delete this.\n")
+        self._check_store()
         self.check_live()
+
+    def _check_store(self) -> None:
+        """TrialFailedError unless what lakeFS has written lies where lakegc looks."""
+        lying = connect(self.grounds.store).list(f"{REPOSITORY}/data/")
+        found = {each for batch in lying for each in batch.column("address").to_pylist()}
+        missing = {f"{REPOSITORY}/{address}" for address in self.history.garbage} - found
+        if missing:
+            raise TrialFailedError(
+                f"lakeFS has written {len(missing):,} objects that {self.grounds.store.root} does not have: lakegc and "
+                "lakeFS use different stores. Correct the store's SDK, or `stores` in lakegc.yaml. What lakeFS has "
+                f"written to its own store, below {self.grounds.uri}/, nobody but you can remove."
+            )
 
     def _lift_waiting(self) -> None:
         """From here on the repository, which lakeFS has just made for this trial, needs no waiting. What lakegc.yaml

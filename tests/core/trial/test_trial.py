@@ -165,3 +165,10 @@ def test_a_clock_that_is_far_ahead_is_not_waited_for(stand: Stand) -> None:
     stand.server.sandbox.clock = lambda: time.time() + 3600
     code, _, err = stand.run(stand.place)
     assert code == 3 and re.search("3(600|59[0-9]) s ahead", err) and "lakegc try --remove" in err
+
+
+def test_a_store_that_is_not_the_one_of_lakefs_is_noticed_at_once(stand: Stand, tmp_path: Path) -> None:
+    file = Path(os.environ["LAKEGC_CONFIG"])
+    file.write_text(f'stores: [{{match: "local://", root: {tmp_path}/elsewhere}}]')
+    code, out, err = stand.run(stand.place)
+    assert code == 1 and "lakegc and lakeFS use different stores" in err and "2." not in out
