@@ -96,6 +96,12 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
             return f"\nnext: do what ✗ says, then lakegc mark {repository}"
         accepting = " ".join(f"--accept {name}" for name in stopping)
         return f'\nnext, if that was meant: lakegc sweep {repository} {mark_id} {accepting} --because "…"'
+    if first := review.report["first_young"]:
+        found, deleted = to_the_minute(first["old_enough_at"]), to_the_minute(first["deletable_from"])
+        return (
+            "\nnothing to sweep yet: all that nothing refers to is too young"
+            f"\nnext: lakegc mark {repository}   (after {found}; a sweep of it may delete the first from {deleted})"
+        )
     if not review.report["objects"]["expired"]:
         return "\nnothing to sweep"
     when = ready_at(context)

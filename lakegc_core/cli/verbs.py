@@ -168,6 +168,13 @@ def _doctor_arguments(to: argparse.ArgumentParser) -> None:
     )
 
 
+def _try_arguments(to: argparse.ArgumentParser) -> None:
+    text = "where to: a storage namespace, such as s3://bucket/prefix/; all lies in a prefix of its own below it"
+    to.add_argument("place", metavar="PLACE", nargs="?", help=text)
+    text = "remove what a trial that broke off has left in this place, which it named; nothing else is ever removed"
+    option(to, "--remove", metavar="PLACE", help=text)
+
+
 def _schema_arguments(to: argparse.ArgumentParser) -> None:
     """Add no arguments."""
 
@@ -226,6 +233,12 @@ VERBS = (
         "doctor",
         "look whether a repository can be marked and swept, and what endangers it; deletes nothing of yours",
         _doctor_arguments,
+    ),
+    _verb(
+        "trial",
+        "try",
+        "make a throw-away repository in your lakeFS; mark, sweep, restore and remove it, without waiting",
+        _try_arguments,
     ),
     _verb("schema", "schema", "print the JSON Schema of lakegc.yaml, for editors", _schema_arguments),
 )

@@ -281,6 +281,8 @@ class Settings:
     """All settings of one process.
 
     `s3` and `azure` are what a host program has been given to reach its stores by; lakegc.yaml never holds them.
+    `throw_away`: the repository that `lakegc try` has made in this process, on which alone it may do without waiting;
+    no file and no variable can name one.
     """
 
     server: ServerSettings
@@ -294,6 +296,7 @@ class Settings:
     repositories: tuple[RepositoryPolicy, ...] = ()
     s3: S3Access | None = None
     azure: AzureAccess | None = None
+    throw_away: str | None = None
 
     @classmethod
     def load(cls, path: str | None, env: Mapping[str, str]) -> Settings:

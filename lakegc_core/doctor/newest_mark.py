@@ -19,6 +19,8 @@ _ICEBERG = "_lakefs_tables/iceberg/"
 
 _SHOWN = 10  # names in one sentence
 
+NO_MARK = "no-mark"
+"""Name of the finding that there is no complete mark yet."""
 _LEVELS = {
     "namespace": Level.ALARM,
     "known-heads": Level.ALARM,
@@ -35,7 +37,7 @@ def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
     if mark is None:
         why = "What is not lakeFS's in this namespace, and what holds keep, only a mark finds out."
         do = f"lakegc mark {context.repository.id}"
-        return [*found, Finding("no-mark", Level.NOTE, "There is no complete mark yet.", why, do)]
+        return [*found, Finding(NO_MARK, Level.NOTE, "There is no complete mark yet.", why, do)]
     opened = open_mark(context, mark.mark_id)
     return [*found, *_age(opened), *_guards(opened), *_foreign(opened.mark), *_references(opened)]
 

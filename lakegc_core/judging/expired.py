@@ -103,8 +103,10 @@ def _facts(
     prefixes, foreign_prefixes = statistics.largest(
         spark, findings.expired, Dataset(FINDINGS_SCHEMA, tuple(strange)), STRANGE
     )
+    is_any_expired = bool(groups.expired.objects)
     return ExpiredFacts(
         **vars(groups),
+        young_until=None if is_any_expired else statistics.young_until(spark, findings.kept, context.header.min_age),
         asked_at=asked.asked_at,
         pages_asked=asked.pages,
         heads=asked.heads,

@@ -1,5 +1,5 @@
-"""Figures for people: the ages and sizes of expired objects, and the folders in which they and strange objects take the
-most bytes. They decide nothing.
+"""Figures for people: the ages and sizes of expired objects, the folders in which they and strange objects take the
+most bytes, and when the first of the young ones is old enough. They decide nothing.
 
 Ages and sizes are counted in fixed classes while parts are written, so that they cost no pass of their own.
 """
@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.inventory.carried import unit_of
+from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import AgeOrSize, Folder
+from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import run_on_rows
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import HASH, KIND, gather, partitions_for, rows_in
@@ -87,6 +89,25 @@ def largest(
         for kind in (_EXPIRED, _STRANGE)
     )
     return expired_folders, strange_units
+
+
+def young_until(spark: SparkSession, kept: Dataset, min_age: float) -> float | None:
+    """When the first object that is kept for being too young is old enough, unix seconds; None if none is. `min_age`:
+    seconds."""
+    some = tuple(each for each in kept.sources if each.part.sums.get(f"{Reason.YOUNG}:objects"))
+    if not some:
+        return None
+    rows = Dataset(kept.schema, some).mapped(spark, "address", "last_modified", "reason")
+    return min(float(found["first"]) for found in run_on_rows(rows, _first_young)) + min_age
+
+
+def _first_young(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+    """The least age counts from what is later: the store's date or the time in the name."""
+    for batch in batches:
+        young = batch.filter(pc.equal(batch["reason"], Reason.YOUNG))
+        if young.num_rows:
+            modified = young["last_modified"].cast(pa.int64()).to_numpy() / 1e6
+            yield {"first": float(np.fmax(modified, xid_times(young["address"])).min())}
 
 
 def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """Speaks to lakeFS: one session, basic auth, retries, errors in sentences, pages. It names no calls.
 
-It retries 429, 5xx and lost connections: every call of `client` may be sent twice without harm. It prints no header,
-and searches the server's text for the credentials before it repeats the text.
+It retries 429, 5xx and lost connections: every call of `client` may be sent twice without harm. A call that may not has
+`attempts=1`. It prints no header, and searches the server's text for the credentials before it repeats the text.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class LakeFSError(ServerError):
 class Request:
     """One call: what is asked for, and which statuses are its answers. `action` is the permission that it takes.
 
-    `read_timeout` in seconds, where the settings' is too short. `with_body` False: a long body is left unread, at the
-    price of the connection.
+    `content`: bytes to send instead of a JSON `body`. `read_timeout` in seconds, where the settings' is too short.
+    `with_body` False: a long body is left unread, at the price of the connection.
     """
 
     method: str
@@ -73,6 +73,7 @@ class Request:
     action: str = ""
     params: Mapping[str, str] = field(default_factory=dict, hash=False)
     body: Mapping[str, object] | None = field(default=None, hash=False)
+    content: bytes | None = field(default=None, hash=False, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
     read_timeout: float = 0.0
     attempts: int = ATTEMPTS
@@ -177,6 +178,7 @@ class Http:
             request.method,
             f"{self._settings.endpoint_url}{API}{request.path}",
             params=request.params,
+            data=request.content,
             json=request.body,
             headers=request.headers,
             timeout=(self._settings.connection_timeout, max(self._settings.read_timeout, request.read_timeout)),

@@ -57,6 +57,11 @@ class RepositoryContext:
     home: str
     say: Callable[[str], None] = field(default=_say_nothing, compare=False)
 
+    @property
+    def is_throw_away(self) -> bool:
+        """True of the repository that `lakegc try` has made in this process."""
+        return self.settings.throw_away == self.repository.id
+
     def artifacts(self, mark_id: str) -> MarkArtifacts:
         return MarkArtifacts(self.workspace, mark_id, self.home)
 
@@ -207,7 +212,7 @@ def begin_mark(
     rules = rules or policy.rules or "required"
     _check_choices(context.repository, rules, mode)
     _check_branches(context)
-    level = safety.level(safety_level or policy.safety or safety.FULL.name)
+    level = safety.level(safety_level or policy.safety or safety.FULL.name, throw_away=context.is_throw_away)
     age, grace = _ages(context, min_age, level)
     tags = next((said for said in (protect_tags, policy.protect_tags) if said is not None), True)
     choices = _Choices(age, grace, level.name, rules, tags, mode)
@@ -300,7 +305,7 @@ def _ages(context: RepositoryContext, wanted: timedelta | None, level: Level) ->
     known = wanted if wanted is not None else context.policy.min_age
     age = safety.DEFAULT_MIN_AGE if known is None else known
     grace = timedelta(seconds=context.client.grace_period())
-    safety.check_min_age(age, grace, level)
+    safety.check_min_age(age, grace, level, throw_away=context.is_throw_away)
     return age, grace
 
 

@@ -282,6 +282,7 @@ class ExpiredFacts(Groups, StageFacts):
     taken_back: tuple[TakenBack, ...] = ()  # what sweeps had counted of these
     origins: OriginFacts | None = None  # None where nobody looked, as in marks from before there was this key
     prices: Prices = GUESSED  # of HEADs and pages, as this mark or an earlier one measured them
+    young_until: float | None = None  # when the first of the young is old enough; None if anything is expired
 
     @property
     def compared(self) -> Compared:

@@ -206,7 +206,8 @@ NONE = Level(
     samples=0,
     missing_live=1.0,
 )
-"""Tests and throw-away repositories: no waiting and no limits of size. Order and completeness are still demanded."""
+"""Tests and throw-away repositories (`lakegc try`): no waiting and no limits of size. Order and completeness are still
+demanded."""
 
 LEVELS = {level.name: level for level in (FULL, STANDARD, NONE)}
 _STRICTNESS = {"none": 0, "standard": 1, "full": 2}
@@ -219,10 +220,11 @@ def level_to_read(name: str) -> Level:
     return LEVELS[name]
 
 
-def level(name: str) -> Level:
-    """The level of that name, to mark or to sweep by. `none` needs LAKEGC_UNSAFE=yes in the environment."""
+def level(name: str, *, throw_away: bool = False) -> Level:
+    """The level of that name, to mark or to sweep by. `none` needs LAKEGC_UNSAFE=yes in the environment, or a
+    repository that `lakegc try` has made (`throw_away`)."""
     found = level_to_read(name)
-    if name == NONE.name and not unsafe_allowed():
+    if name == NONE.name and not (throw_away or unsafe_allowed()):
         raise SettingsError(
             "Safety level 'none' deletes without waiting and without limits. It is for tests and throw-away "
             "repositories only, and needs LAKEGC_UNSAFE=yes in the environment."
@@ -240,13 +242,13 @@ def least_min_age(grace_period: timedelta, level: Level) -> timedelta:
     return grace_period if level is NONE else grace_period + level.age_margin
 
 
-def check_min_age(min_age: timedelta, grace_period: timedelta, level: Level) -> None:
-    """Refuse a minimum age that the server's own grace period does not allow.
+def check_min_age(min_age: timedelta, grace_period: timedelta, level: Level, *, throw_away: bool = False) -> None:
+    """Refuse a minimum age that the server's own grace period does not allow. `throw_away`: see `level`.
 
     Between an upload and its link nothing in lakeFS refers to the object; that may last the whole grace period.
     """
     least = least_min_age(grace_period, level)
-    if min_age < least and not unsafe_allowed():
+    if min_age < least and not (throw_away or unsafe_allowed()):
         raise SettingsError(
             f"The minimum age of {duration(min_age)} is too short: this lakeFS lets a client link an upload for "
             f"{duration(grace_period)}, and level {level.name!r} adds {duration(least - grace_period)}. "

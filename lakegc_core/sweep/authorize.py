@@ -5,6 +5,7 @@ Nothing is read anew here and nothing is deleted; `what_counts` merges the setti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from lakegc_core import clock
@@ -66,6 +67,17 @@ def ready_at(context: MarkContext) -> float:
     expired = context.mark.facts(ExpiredFacts)
     is_any_confirmed = expired.confirmed.objects or not expired.expired.objects
     return listed_long_enough_at(context) if is_any_confirmed else confirmed_at(context)
+
+
+def first_young_at(context: MarkContext) -> tuple[float, float] | None:
+    """When the first object that this mark found too young is old enough for a mark to find it, and when a sweep of
+    such a mark can delete it at the earliest, unix seconds, up to the minute. None if this mark found garbage, or
+    nothing too young."""
+    young_until = context.mark.facts(ExpiredFacts).young_until
+    if young_until is None:
+        return None
+    level, old_enough = effective_level(context), math.ceil(young_until / 60) * 60.0
+    return old_enough, old_enough + max(level.gap, level.look_delay).total_seconds()
 
 
 def refusal(context: MarkContext, verdicts: Sequence[Verdict], *, begun: bool = False) -> str:

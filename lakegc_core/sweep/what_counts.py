@@ -24,7 +24,7 @@ def effective_level(context: MarkContext) -> Level:
 
 def check_level(context: MarkContext) -> None:
     """SettingsError for a mark of a level that nobody may sweep by here. Code that only reads the mark need not ask."""
-    safety.level(context.header.safety)
+    safety.level(context.header.safety, throw_away=context.is_throw_away)
 
 
 def as_swept(context: MarkContext) -> MarkContext:
@@ -72,7 +72,7 @@ def check_min_age(context: MarkContext) -> None:
     level, age = effective_level(context), timedelta(seconds=context.header.min_age)
     grace = timedelta(seconds=context.client.grace_period())
     least = safety.least_min_age(grace, level)
-    if age >= least or unsafe_allowed():
+    if age >= least or context.is_throw_away or unsafe_allowed():
         return
     header = context.header
     raise RefusedError(

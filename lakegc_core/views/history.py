@@ -23,8 +23,8 @@ from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Json, Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge, ready_at
-from lakegc_core.views.report import price_json
-from lakegc_core.views.words import ago, human_bytes, monthly, shown, to_the_minute
+from lakegc_core.views.report import first_young_json, price_json
+from lakegc_core.views.words import ago, human_bytes, monthly, shown, to_the_minute, too_young
 
 _SIDE_BY_SIDE = 16  # small files that are asked for at a time
 _NONE = {"objects": 0, "bytes": 0}
@@ -155,6 +155,7 @@ def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> 
         return found | {
             "cutoff": instant(opened.header.cutoff),
             "sweepable_from": instant(ready_at(opened)),
+            "first_young": first_young_json(opened),
             "unconfirmed": {
                 "objects": facts.expired.objects - facts.confirmed.objects,
                 "bytes": facts.expired.bytes - facts.confirmed.bytes,
@@ -288,6 +289,9 @@ def _remark(mark: Json) -> str:
     if mark["state"] == COMPLETE and mark["expired"]:
         from_now = _seconds(mark["sweepable_from"]) > clock.now().timestamp()
         return f"sweepable from {to_the_minute(mark['sweepable_from'])}" if from_now else "sweepable now"
+    first = mark.get("first_young")
+    if first and _seconds(first["deletable_from"]) > clock.now().timestamp():
+        return f"nothing yet: {too_young(first)}"
     return f"{waits:,} were newly unreferenced" if waits and mark["state"] == SWEPT else ""
 
 

@@ -18,7 +18,7 @@ from lakegc_core.names import FAILED, STAGES, Json
 from lakegc_core.policy import causes, guards
 from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.sweep.authorize import confirmed_at
+from lakegc_core.sweep.authorize import confirmed_at, first_young_at
 from lakegc_core.sweep.result import SweepResult
 
 if TYPE_CHECKING:
@@ -63,9 +63,17 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
         "run": run_json(manifests),
         "price": price_json(context.settings.price),
         "confirmed_at": instant(confirmed_at(context)),
+        "first_young": first_young_json(context),
         "seconds": {stage: round(manifests[stage].seconds, 3) for stage in STAGES},
         "artifacts": context.mark.location,
     }
+
+
+def first_young_json(context: MarkContext) -> Json | None:
+    """When the first of the young objects is old enough, and when it may be deleted at the earliest; None if the mark
+    found garbage, or nothing too young."""
+    found = first_young_at(context)
+    return found and {"old_enough_at": instant(found[0]), "deletable_from": instant(found[1])}
 
 
 def _origins_json(facts: ExpiredFacts) -> Json | None:

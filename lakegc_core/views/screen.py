@@ -20,6 +20,7 @@ from lakegc_core.views.words import (
     shown,
     time_it_takes,
     to_the_minute,
+    too_young,
 )
 
 _SHOWN_IF_ANY = ("neighbour", "unasked")
@@ -61,7 +62,7 @@ def _groups(report: Json) -> list[tuple[str, str, str]]:
         ("kept: staged", "uncommitted", ""),
         ("kept: held", "held", held_by(report)),
         ("kept: neighbours", "neighbour", "other repositories refer to it"),
-        ("kept: too young", "young", ""),
+        ("kept: too young", "young", too_young(report.get("first_young"))),
         ("not lakeFS's", "foreign", "never touched"),
         ("not asked about yet", "unasked", unasked),
         ("garbage", "expired", " · ".join(filter(None, garbage))),

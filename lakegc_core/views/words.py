@@ -5,6 +5,7 @@ All are taken from the JSON objects of `report`, or are plain numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from lakegc_core import clock
@@ -57,6 +58,15 @@ def ago(instant: str) -> str:
     if minutes < 60:
         return f"{counted(minutes, 'minute')} ago" if minutes else "less than a minute ago"
     return f"{counted(round(hours), 'hour')} ago" if hours < 48 else f"{counted(round(hours / 24), 'day')} ago"
+
+
+def too_young(first: Json | None, written: Callable[[str], str] = to_the_minute) -> str:
+    """When the first of the young objects may go, in words; "" if the mark found garbage, or nothing too young.
+    `first`: as `report.first_young_json` has it. `written`: how instants are written."""
+    if not first:
+        return ""
+    found, deleted = written(first["old_enough_at"]), written(first["deletable_from"])
+    return f"the first is old enough at {found}, and may be deleted from {deleted}"
 
 
 def kept_by(commits: Json) -> str:

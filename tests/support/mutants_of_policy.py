@@ -19,13 +19,13 @@ POLICY = (
         ),
         (
             "safety level none needs no permission",
-            "if name == NONE.name and not unsafe_allowed():",
-            "if name not in LEVELS and not unsafe_allowed():",
+            "if name == NONE.name and not (throw_away or unsafe_allowed()):",
+            "if name not in LEVELS and not (throw_away or unsafe_allowed()):",
         ),
         (
             "the margin of the level is not asked of the minimum age",
-            "if min_age < least and not unsafe_allowed():",
-            "if min_age < grace_period and not unsafe_allowed():",
+            "if min_age < least and not (throw_away or unsafe_allowed()):",
+            "if min_age < grace_period and not (throw_away or unsafe_allowed()):",
         ),
         ("level full waits for no gap", "gap=timedelta(hours=24),", "gap=timedelta(0),"),
     ),

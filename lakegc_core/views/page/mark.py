@@ -15,7 +15,7 @@ from lakegc_core.views.page.kept import kept
 from lakegc_core.views.page.over_time import over_time, unread
 from lakegc_core.views.page.parts import document, table
 from lakegc_core.views.page.pictures import bars
-from lakegc_core.views.words import UNKNOWN_REMARK, day_and_time, held_by, human_bytes, kept_by, monthly
+from lakegc_core.views.words import UNKNOWN_REMARK, day_and_time, held_by, human_bytes, kept_by, monthly, too_young
 
 _GROUPS = (
     ("In the namespace", "listed"),
@@ -115,6 +115,7 @@ def _figures(report: Json) -> str:
     remarks = {
         "committed": f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})",
         "held": held_by(report),
+        "young": too_young(report.get("first_young"), day_and_time),
         "expired": monthly(size["expired"], price) if price else "",
         "unknown": UNKNOWN_REMARK,
         "confirmed": f"the rest may be swept after {day_and_time(report['confirmed_at'])}",

@@ -268,3 +268,27 @@ def test_a_mark_that_is_named_is_the_one_that_is_made(desk: Desk, capsys: pytest
     break_off(desk, capsys)
     pass_time(1)
     assert marked(capsys, "--mark-id", "z9")[0] == "z9"
+
+
+@pytest.mark.usefixtures("sparing")
+def test_where_all_is_too_young_the_screens_say_from_when_the_first_of_it_may_go(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At level `full`, of an object that is three hours old: 25 h after it was written, and a day later."""
+    repository = desk.with_an_object()
+    repository.upload("main", "dropped", b"123", age=timedelta(hours=3, seconds=-10))
+    repository.delete("main", "dropped")
+    assert main(["mark", "lake"]) == 0
+    said = capsys.readouterr().out
+    found, deleted = "2025-04-01 10:01 UTC", "2025-04-02 10:01 UTC"  # up to the minute
+    assert said.splitlines()[-2:] == [
+        "nothing to sweep yet: all that nothing refers to is too young",
+        f"next: lakegc mark lake   (after {found}; a sweep of it may delete the first from {deleted})",
+    ]
+    remark = f"the first is old enough at {found}, and may be deleted from {deleted}"
+    assert re.search(f"kept: too young +1 objects +3 B   {re.escape(remark)}\n", said)
+    assert main(["report", "lake"]) == 0
+    assert f"nothing yet: {remark}\n" in capsys.readouterr().out
+    pass_time(72)
+    assert main(["report", "lake"]) == 0
+    assert "nothing yet" not in capsys.readouterr().out, "what an old mark says is over"

@@ -11,12 +11,15 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.judging import statistics
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
+from lakegc_core.names import Reason
 from lakegc_core.policy.facts import Folder
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import PartWriter
+from lakegc_sandbox.files.names import Names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,3 +80,27 @@ def test_the_largest_prefixes_are_folders_by_bytes(
         Folder("", 1, 3),
     )
     assert [each.prefix for each in found[4:]] == sorted(f"more/{number}/" for number in range(20))[:6]
+
+
+@pytest.mark.parametrize(("reason", "hours"), [(Reason.YOUNG, 21), (Reason.STAGED, None)])
+def test_the_first_young_object_is_old_enough_by_the_later_of_its_two_dates(
+    quick: SparkSession, tmp_path: Path, reason: Reason, hours: int | None
+) -> None:
+    """Nothing counts that is kept for another reason."""
+    named = f"data/a/{Names(1).xid(int((NOW - timedelta(hours=4)).timestamp()))}"  # the store gives it an older date
+    rows = [("data/a/plain", 3, reason), (named, 9, reason), ("data/a/staged", 50, Reason.STAGED)]
+    found = [
+        {"address": address, "size": 1, "last_modified": NOW - timedelta(hours=age), "reason": why, "since": NOW}
+        for address, age, why in rows
+    ]
+    config = LocalConfig(str(tmp_path))
+    writer = PartWriter(
+        config,
+        "kept",
+        FINDINGS_SCHEMA,
+        lambda table: {f"{each}:objects": 1 for each in table["reason"].unique().to_pylist()},
+    )
+    writer.write(pa.RecordBatch.from_pylist(found, FINDINGS_SCHEMA))
+    kept = Dataset(FINDINGS_SCHEMA, tuple(Source(config, "kept", part, "m1") for part in writer.close()))
+    until = statistics.young_until(quick, kept, timedelta(hours=25).total_seconds())
+    assert until == (None if hours is None else (NOW + timedelta(hours=hours)).timestamp())
