@@ -241,10 +241,12 @@ def _sweep_marked(
 
 
 def _end(result: SweepResult) -> int:
-    """The exit code of a sweep; trouble is said on stderr as well."""
-    if result.trouble:
-        sys.stderr.write(f"lakegc: {result.trouble}\n")
-    return 1 if result.trouble else 0
+    """The exit code of a sweep; trouble is said on stderr as well, and so is what would refuse a sweep that was tried."""
+    for said, code in ((result.trouble, 1), (result.refusal, RefusedError.exit_code)):
+        if said:
+            sys.stderr.write(f"lakegc: {said}\n")
+            return code
+    return 0
 
 
 def _accepted(options: argparse.Namespace) -> dict[str, str]:

@@ -56,6 +56,7 @@ def run(
 ) -> SweepResult:
     """Sweep a mark. Deletes nothing when a guard refuses (RefusedError) or with `dry_run`.
 
+    A dry run goes on past guards that a person may accept, and names them in its result (`refused_by`).
     `only`: another tool's mark; addresses of it that this mark found expired are swept, the others refused.
     Each object of the plan gets exactly one outcome; those that fail stay for the next call.
     """
@@ -75,13 +76,14 @@ def run(
             sightings(spark, neighbours_of(context)), context.settings.neighbours, clock.now().timestamp()
         )
         verdicts = judge(context, accepted, sample, skew, around)
-        if not guards.authorized(verdicts):
+        stopping = {verdict.name: verdict.description for verdict in verdicts if verdict.stops}
+        if not all(dry_run and guards.BY_NAME[name].may_be_accepted for name in stopping):
             begun = SweepRecord(spark, context, dry_run=dry_run).is_begun
             raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             check_look_delay(context)
-        call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, accepted or {})
-        return _Sweep(call).run()
+        call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, {**(accepted or {}), **stopping})
+        return replace(_Sweep(call).run(), refused_by=stopping)
 
 
 def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:

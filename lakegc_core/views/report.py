@@ -116,6 +116,7 @@ def sweep_report(result: SweepResult) -> Json:
         "planned": result.planned,
         **({} if result.planned_bytes is None else {"planned_bytes": result.planned_bytes}),
         "dry_run": result.dry_run,
+        **({"refused_by": dict(result.refused_by)} if result.dry_run else {}),
         "versioned": result.versioned,
         "recoverable_until": instant(result.recoverable_until) if result.recoverable_until else None,
         "unreadable": dict(result.unreadable),

@@ -1,6 +1,7 @@
 """The asset that deletes. It authorises itself: how it was launched, and what else was in the run, does not count."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import dagster as dg
 from pydantic import Field
@@ -12,10 +13,11 @@ from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster.authorization import authorize_sweep
+from lakegc_dagster.checks import accepting
 from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures
 from lakegc_dagster.metadata.results import sweep_metadata
-from lakegc_dagster.metadata.shown import lakefs_page
+from lakegc_dagster.metadata.shown import Metadata, lakefs_page, plain
 from lakegc_dagster.metadata.stages import causes_shown, columns_of
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import show_sweep
@@ -63,8 +65,8 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         dry_run: false in the config.
 
         Refuses unless every guard was checked on the latest `expired_addresses` of this very partition and holds, and
-        unless every guard holds now. Then lakeFS is asked once more what it refers to, and only what is still garbage
-        is deleted.
+        unless every guard holds now. A dry run goes past guards that a person may accept, and warns. Then lakeFS is
+        asked once more what it refers to, and only what is still garbage is deleted.
         """
         lakegc = resource_of(options, context)
         with told_as_failures():
@@ -73,8 +75,11 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
             if _BACKFILL in context.run.tags:
                 _check_backfill(options, context, config)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
-            authorize_sweep(context.instance, options, cell, mark, accepted)
+            refused = authorize_sweep(context.instance, options, cell, mark, accepted, dry_run=config.dry_run)
             result = workplace.sweep(Step(context, lakegc, mark), dry_run=config.dry_run, accepted=accepted)
+        result = replace(result, refused_by={**refused, **result.refused_by})
+        if result.refusal:
+            context.log.warning(result.refusal)
         show_sweep(context, options, mark, result)
         yield from _told(options, cell, mark, result)
 
@@ -86,7 +91,7 @@ def _told(
 ) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
     """The records of a sweep in Dagster. A dry run is no materialisation; a sweep in trouble fails the step."""
     causes = causes_shown(mark.mark.facts(ExpiredFacts)) if result.dry_run else {}
-    metadata = sweep_metadata(result) | {"lakefs": lakefs_page(mark)} | causes
+    metadata = sweep_metadata(result) | _way_out(result) | {"lakefs": lakefs_page(mark)} | causes
     if result.trouble or result.dry_run:
         # What was deleted stays recorded on the asset although the step fails; logged events would be lost.
         yield dg.AssetObservation(options.key(SWEEP), partition=str(cell.key), metadata=metadata)
@@ -94,6 +99,14 @@ def _told(
         raise dg.Failure(result.trouble, metadata=metadata, allow_retries=False)
     if not result.dry_run:
         yield dg.MaterializeResult(metadata=metadata)
+
+
+def _way_out(result: SweepResult) -> Metadata:
+    """The way to sweep what guards refuse, after a dry run."""
+    if not result.refused_by:
+        return {}
+    said = [f"- {plain(accepting(guards.BY_NAME[name]))}" for name in result.refused_by]
+    return {"if_it_was_meant": dg.MetadataValue.md("\n".join(said))}
 
 
 def _check_backfill(options: LakegcConfig, context: dg.AssetExecutionContext, config: SweepConfig) -> None:
