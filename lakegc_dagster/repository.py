@@ -25,7 +25,7 @@ from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import deleted
 from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.failures import READING_RETRIES, WAITS_FOR_LEASE, told_as_failures
+from lakegc_dagster.failures import READING_RETRIES, WAITS_FOR_LEASE, said_by, told_as_failures
 from lakegc_dagster.metadata.entries import STARTED
 from lakegc_dagster.metadata.in_short import in_short
 from lakegc_dagster.metadata.shown import Metadata, cost, lakefs_page, place, uri
@@ -120,9 +120,7 @@ def failures_shown(context: _Context, options: LakegcConfig, cell: GcCell) -> It
         if isinstance(error, dg.RetryRequested) and context.retry_number < WAITS_FOR_LEASE:
             raise
         if cell.repository in options.repositories:
-            shown = error.__cause__ if isinstance(error, dg.RetryRequested) else error
-            said = (shown.description if isinstance(shown, dg.Failure) else None) or f"{type(error).__name__}: {error}"
-            failed = dg.AssetCheckEvaluation(**_of_mark(options, cell, {}), passed=False, description=said)
+            failed = dg.AssetCheckEvaluation(**_of_mark(options, cell, {}), passed=False, description=said_by(error))
             _report(context, failed)
         raise
 
