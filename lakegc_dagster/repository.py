@@ -17,14 +17,14 @@ from lakegc_core import clock, pipeline
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.names import Outcome
+from lakegc_core.names import STAGES, Outcome
 from lakegc_core.pipeline import Review
 from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import deleted
-from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.config import REPOSITORY_ASSET, SWEEP, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, WAITS_FOR_LEASE, said_by, told_as_failures
 from lakegc_dagster.metadata.entries import STARTED
 from lakegc_dagster.metadata.in_short import in_short
@@ -44,14 +44,16 @@ def repository_specs(options: LakegcConfig) -> list[dg.AssetSpec]:
     """The assets. Dagster says of each whether a mark has ended well as often as rounds are opened."""
     warns, fails = fresh_for(options)
     return [
-        dg.AssetSpec(
-            options.repository_key(name),
+        options.spec(
+            REPOSITORY_ASSET,
+            repository=name,
             description=f"What lakegc found and freed in the repository {name}. Each complete mark materialises it, "
-            "and each sweep observes it. lakegc does this itself; there is nothing to launch.",
-            group_name=options.job_name(options.repository_group),
-            kinds={"lakefs", *options.store_kinds},
-            tags=dict(options.tags),
-            owners=list(options.owners),
+            "and each sweep observes it. lakegc does this itself; there is nothing to launch.\n\n"
+            "The assets of marks and sweeps, from which it comes, are those of all repositories: choose a partition "
+            f"of {name} there.",
+            group=options.repository_group,
+            kinds={"lakefs"},
+            deps=[STAGES[-1], SWEEP],
             freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fails, warn_window=warns),
             metadata={"dagster/code_references": _where(show_mark)},
         )

@@ -53,7 +53,7 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         deps=before,
         kinds={"pyspark", "parquet"},
         output_required=False,
-        metadata={"columns": columns_of(OUTCOMES_SCHEMA)},
+        metadata=columns_of(OUTCOMES_SCHEMA),
     )
     def swept_report(
         context: dg.AssetExecutionContext, config: SweepConfig

@@ -61,7 +61,9 @@ def test_every_asset_refers_to_the_lines_that_define_it() -> None:
 
 def test_every_asset_that_writes_a_dataset_says_its_columns() -> None:
     specs = {spec.key.to_user_string(): spec for spec in build_lakegc_definitions().resolve_all_asset_specs()}
-    columns = {name: [each.name for each in spec.metadata["columns"].columns] for name, spec in specs.items()}
+    columns = {
+        name: [each.name for each in spec.metadata["dagster/column_schema"].columns] for name, spec in specs.items()
+    }
     assert set(columns) == {*STAGES, "swept_report"}
     assert columns["namespace_listing"][:2] == ["address", "size"]
     assert columns["swept_report"] == OUTCOMES_SCHEMA.names
@@ -152,7 +154,7 @@ def test_what_a_project_imports_stands_in_the_package_and_loads_nothing_before_i
         "from lakegc_dagster import *\n"
         "from lakegc_dagster import build, config\n"
         "assert build_lakegc_definitions is build.build_lakegc_definitions and LakegcConfig is config.LakegcConfig\n"
-        "assert len(lakegc_dagster.__all__) == 5\n"
+        "assert len(lakegc_dagster.__all__) == 7\n"
         "assert not hasattr(lakegc_dagster, 'no_such_name')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
