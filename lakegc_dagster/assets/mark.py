@@ -87,6 +87,10 @@ _TEXTS = {
     ),
 }
 """The descriptions of the stages, for people."""
+_MISSING = (
+    "A partition is missing if its repository has no mark of this id. That is no fault: a mark by hand fills the "
+    "partition of its own repository alone. The job gc_watch names repositories that missed a round."
+)
 
 
 def marking_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsDefinition]:
@@ -115,7 +119,7 @@ def _asset(options: LakegcConfig, stage: str) -> Callable[[Callable[..., _Events
         stage,
         group=options.mark_group,
         deps=before if stage == STAGES[-1] else before[-1:],
-        description=_TEXTS[stage],
+        description=f"{_TEXTS[stage]}\n\n{_MISSING}",
         kinds={"pyspark", "parquet"},
         retry_policy=READING_RETRIES,
         metadata=columns(stage),

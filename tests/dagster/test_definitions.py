@@ -69,6 +69,12 @@ def test_every_asset_that_writes_a_dataset_says_its_columns() -> None:
     assert columns["swept_report"] == OUTCOMES_SCHEMA.names
 
 
+def test_the_page_of_every_asset_of_marks_and_sweeps_says_what_a_missing_partition_means() -> None:
+    said = {spec.key.path[-1]: spec.description or "" for spec in build_lakegc_definitions().resolve_all_asset_specs()}
+    assert [name for name, each in said.items() if "missing" not in each or "no mark of this id" not in each] == []
+    assert not any("**" in each for each in said.values())
+
+
 def test_every_step_says_what_it_does() -> None:
     defs = build_lakegc_definitions(LakegcConfig(backup=True))
     steps = [node for job in defs.resolve_all_job_defs() for node in job.nodes]
