@@ -99,7 +99,9 @@ def _refusal(
     if evaluation is None:
         return f"was never checked for this partition. Materialise {asset} of it, with its checks."
     target = evaluation.target_materialization_data
-    if target is None or latest is None or target.storage_id != latest.storage_id:
+    if target is None:
+        return f"was checked on no {asset} at all. Materialise it, with its checks."
+    if latest is None or target.storage_id != latest.storage_id:
         return f"was checked on an older {asset}. Materialise it again, with its checks."
     if evaluation.passed or not _stops(evaluation):
         return None

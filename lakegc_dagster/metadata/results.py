@@ -65,7 +65,9 @@ def _in_short(result: SweepResult, report: Json) -> str:
         size, objects = human_bytes(result.planned_bytes or 0), counted(result.planned, "object")
         guards = ", ".join(result.refused_by)
         refuse = f" A sweep is refused until a person accepts {guards}." if guards else ""
-        return f"Dry run: nothing was deleted. {size} in {objects} would be.{refuse}"
+        waiting = result.outcomes.get(Outcome.UNCONFIRMED, 0)
+        wait = f" Not yet unreferenced for long enough: {counted(waiting, 'object')}." if waiting else ""
+        return f"Dry run: nothing was deleted. {size} in {objects} would be.{wait}{refuse}"
     return f"{deleted(report)}."
 
 

@@ -198,4 +198,5 @@ def test_a_check_reported_by_hand_authorises_nothing(recorded: Recorded) -> None
         recorded.instance.report_runless_asset_event(
             dg.AssetCheckEvaluation(key.asset_key, key.name, passed=True, metadata={}, partition=str(CELL.key))
         )
+    assert [reason for reason in recorded.reasons() if "was checked on no expired_addresses at all" not in reason] == []
     assert len(recorded.reasons()) == len(GUARDS)
