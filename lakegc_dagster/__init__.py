@@ -12,13 +12,24 @@ if TYPE_CHECKING:
     from lakegc_dagster.component import LakegcComponent
     from lakegc_dagster.config import LakegcConfig
     from lakegc_dagster.resources import LakegcResource
+    from lakegc_dagster.translator import LakegcAssetProps, LakegcTranslator
 
-__all__ = ["LakegcComponent", "LakegcConfig", "LakegcResource", "build_lakegc_definitions", "failure_alert"]
+__all__ = [
+    "LakegcAssetProps",
+    "LakegcComponent",
+    "LakegcConfig",
+    "LakegcResource",
+    "LakegcTranslator",
+    "build_lakegc_definitions",
+    "failure_alert",
+]
 
 _MODULES = {
+    "LakegcAssetProps": "translator",
     "LakegcComponent": "component",
     "LakegcConfig": "config",
     "LakegcResource": "resources",
+    "LakegcTranslator": "translator",
     "build_lakegc_definitions": "build",
     "failure_alert": "alerts",
 }

@@ -28,6 +28,7 @@ from lakegc_dagster.failures import refused
 from lakegc_dagster.metadata.entries import DIGEST, STOPS, digest_of
 from lakegc_dagster.partitions import GcCell
 
+_BY_A_PERSON = {guard.name: "a dry run deletes nothing" for guard in GUARDS if guard.may_be_accepted}
 _DONE = (AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED)
 
 
@@ -37,12 +38,19 @@ def authorize_sweep(
     cell: GcCell,
     mark: MarkContext,
     accepted: Mapping[str, str],
-) -> None:
-    """Return if the cell may be swept as far as Dagster knows; else raise a failure with every reason."""
+    *,
+    dry_run: bool = False,
+) -> dict[str, str]:
+    """Return if the cell may be swept as far as Dagster knows; else raise a failure with every reason.
+
+    A dry run goes past guards that a person may accept. Returns the reasons of these, by guard.
+    """
     reasons = refusals(instance, options, cell, mark, accepted)
-    if reasons:
+    final = refusals(instance, options, cell, mark, {**_BY_A_PERSON, **accepted}) if dry_run and reasons else reasons
+    if final:
         first = f"Mark {cell.mark_id} of {cell.repository} is not swept. Nothing was deleted."
-        raise refused([first, *reasons])
+        raise refused([first, *final])
+    return {guard: said for guard, _, said in (reason.partition(": ") for reason in reasons)}
 
 
 def refusals(
@@ -91,7 +99,9 @@ def _refusal(
     if evaluation is None:
         return f"was never checked for this partition. Materialise {asset} of it, with its checks."
     target = evaluation.target_materialization_data
-    if target is None or latest is None or target.storage_id != latest.storage_id:
+    if target is None:
+        return f"was checked on no {asset} at all. Materialise it, with its checks."
+    if latest is None or target.storage_id != latest.storage_id:
         return f"was checked on an older {asset}. Materialise it again, with its checks."
     if evaluation.passed or not _stops(evaluation):
         return None

@@ -42,8 +42,8 @@ def build_lakegc_definitions(
     `launch`: runs a Pipes client, so that marks, backups and sweeps run in an external process (docs/pipes.md). None:
     they run in the process of the step.
     """
-    workplace = Here() if launch is None else Elsewhere(launch)
     options = config or LakegcConfig()
+    workplace = Here() if launch is None else Elsewhere(launch, options)
     every = jobs(options) | upkeep_jobs(options)
     given = {RESOURCE: LakegcResource(), **(resource_overrides or {})}
     return dg.Definitions(

@@ -23,6 +23,7 @@ from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.entries import STOPS
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import resource_of
+from lakegc_dagster.unasked import with_checks_told
 
 
 def checked_asset(options: LakegcConfig, guard: str) -> str:
@@ -33,6 +34,11 @@ def checked_asset(options: LakegcConfig, guard: str) -> str:
 def check_key(options: LakegcConfig, guard: Guard) -> dg.AssetCheckKey:
     """The key of the check that records what a guard found."""
     return dg.AssetCheckKey(options.key(checked_asset(options, guard.name)), check_name(guard.name))
+
+
+def guard_keys(options: LakegcConfig) -> list[dg.AssetCheckKey]:
+    """The keys of the checks of all guards."""
+    return [check_key(options, guard) for guard in guards.GUARDS]
 
 
 def check_name(guard: str) -> str:
@@ -69,17 +75,21 @@ def _checks(options: LakegcConfig, asset: str, name: str) -> dg.AssetChecksDefin
         required_resource_keys={options.resource_key},
         retry_policy=READING_RETRIES,
     )
-    def guards_hold(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        lakegc = resource_of(options, context)
-        with told_as_failures():
-            cell = GcCell.of(context)
-            mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
-            level = effective_level(mark).name
-            for verdict in judge(mark):
-                if checked_asset(options, verdict.name) == asset:
-                    yield _result(options, verdict, level)
+    def guards_hold(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult | dg.AssetCheckEvaluation]:
+        yield from with_checks_told(context, guard_keys(options), _judged(context, options, asset))
 
     return guards_hold
+
+
+def _judged(context: dg.AssetCheckExecutionContext, options: LakegcConfig, asset: str) -> Iterator[dg.AssetCheckResult]:
+    lakegc = resource_of(options, context)
+    with told_as_failures():
+        cell = GcCell.of(context)
+        mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
+        level = effective_level(mark).name
+        for verdict in judge(mark):
+            if checked_asset(options, verdict.name) == asset:
+                yield _result(options, verdict, level)
 
 
 def _spec(options: LakegcConfig, guard: Guard) -> dg.AssetCheckSpec:

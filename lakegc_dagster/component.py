@@ -12,12 +12,14 @@ from typing import Annotated, Any
 
 import dagster as dg
 from dagster.components import scaffold_component
+from dagster.components.utils.translation import TranslationFn, TranslationFnResolver  # as Dagster's integrations do
 
 from lakegc_core.errors import SettingsError
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.config import RESOURCE, LakegcConfig
 from lakegc_dagster.pipes.launching import Launch
 from lakegc_dagster.resources import LakegcResource
+from lakegc_dagster.translator import LakegcAssetProps, LakegcTranslator
 
 _VARIABLE = re.compile(r"\{\{\s*env(?:\.(\w+)|\(\s*(['\"])(\w+)\2\s*\))\s*\}\}")  # as `dg` itself reads it
 
@@ -55,6 +57,16 @@ def _server(description: str) -> dg.Resolver:
 def _plain(description: str) -> dg.Resolver:
     resolver: dg.Resolver = dg.Resolver.default(description=description)
     return resolver
+
+
+@dataclass(frozen=True)
+class _Translation(LakegcTranslator):
+    """The translator that `translation` in yaml stands for."""
+
+    translate: TranslationFn[LakegcAssetProps]
+
+    def get_asset_spec(self, props: LakegcAssetProps) -> dg.AssetSpec:
+        return self.translate(super().get_asset_spec(props), props)
 
 
 class LakegcScaffolder(dg.Scaffolder):
@@ -114,6 +126,10 @@ class LakegcComponent(dg.Component, dg.Resolvable):
     s3: Annotated[Any, _object("A template variable: dagster-aws's S3Resource.")] = None
     azure: Annotated[Any, _object("A template variable: dagster-azure's AzureBlobStorageResource.")] = None
     launch: Annotated[Launch | None, _object("A template variable: runs a Pipes client (docs/pipes.md).")] = None
+    translation: Annotated[
+        TranslationFn[LakegcAssetProps] | None,
+        TranslationFnResolver[LakegcAssetProps](lambda props: {"props": props}),
+    ] = None  # what other keys, groups, tags, owners and texts the assets get; `props` and `spec` stand for each
 
     def __post_init__(self) -> None:
         if self.secret_access_key is not None and not isinstance(self.secret_access_key, dg.EnvVar):
@@ -126,9 +142,10 @@ class LakegcComponent(dg.Component, dg.Resolvable):
     @property
     def options(self) -> LakegcConfig:
         """Names and labels of the definitions."""
-        given = {each.name: getattr(self, each.name) for each in fields(LakegcConfig)}
+        given = {each.name: getattr(self, each.name) for each in fields(LakegcConfig) if each.name != "translator"}
         several = {name: tuple(given[name]) for name in ("key_prefix", "owners", "store_kinds", "repositories")}
-        return LakegcConfig(**given | several)
+        translator = {} if self.translation is None else {"translator": _Translation(self.translation)}
+        return LakegcConfig(**given | several | translator)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """`build_lakegc_definitions` with a resource for this lakeFS. The project keeps its executor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.names import STAGES
 from lakegc_dagster.partitions import GcCell, Grid
 from lakegc_dagster.rounds import check_cron
+from lakegc_dagster.translator import LakegcAssetProps, LakegcTranslator
 
 SWEEP = "swept_report"
 BACKUP = "backup"
@@ -19,8 +21,12 @@ OVER_BACKUPS = "backup"
 """The guard over backups."""
 JOBS = ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor", "gc_answers")
 """The plain names of the jobs; `gc_backup` is there where `backup` is an asset."""
+REPOSITORY_ASSET = "repository"
+"""The plain name of each repository's own asset."""
 RESOURCE = "lakegc"
 """The plain key of lakegc's resource."""
+_AS_IT_IS = LakegcTranslator()
+_KIND = "dagster/kind/"  # Dagster keeps kinds among tags, and takes them in apart
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class LakegcConfig:
     round_cron: str = "0 2 * * *"  # UTC, as all of them: when a round of marks is opened
     watch_cron: str = "0 8 * * *"  # by when every repository must have been marked since the round was opened
     retire_cron: str = "0 12 * * *"  # when old marks are retired
+    translator: LakegcTranslator = _AS_IT_IS  # gives the assets other keys, groups, tags, owners or texts
 
     def __post_init__(self) -> None:
         for name in ("round_cron", "watch_cron", "retire_cron"):
@@ -68,11 +75,47 @@ class LakegcConfig:
 
     def key(self, asset: str) -> dg.AssetKey:
         """The key of one of lakegc's assets."""
-        return dg.AssetKey([*self.key_prefix, asset])
+        return self._translated(asset).key
 
     def repository_key(self, repository: str) -> dg.AssetKey:
         """The key of a repository's own asset."""
-        return dg.AssetKey([*self.key_prefix, "lakefs", repository])
+        return self._translated(REPOSITORY_ASSET, repository).key
+
+    def _translated(self, name: str, repository: str | None = None, **more: Any) -> dg.AssetSpec:
+        path = [name] if repository is None else ["lakefs", repository]
+        spec = dg.AssetSpec([*self.key_prefix, *path], **more)
+        return self.translator.get_asset_spec(LakegcAssetProps(name, spec, repository))
+
+    def spec(
+        self,
+        name: str,
+        *,
+        group: str,
+        kinds: Set[str],
+        deps: Sequence[str] = (),
+        repository: str | None = None,
+        **more: Any,
+    ) -> dg.AssetSpec:
+        """An asset with what all of lakegc's assets have in common, as the translator has it. `more`: of its spec.
+
+        SettingsError if the translator gives it another key than when it is asked for the key alone.
+        """
+        found = self._translated(
+            name,
+            repository,
+            group_name=self.job_name(group),
+            kinds={*kinds, *self.store_kinds},
+            tags=dict(self.tags),
+            owners=list(self.owners),
+            **more,
+        )
+        key = self._translated(name, repository).key
+        if found.key != key:
+            raise SettingsError(
+                f"The translator names {name} {found.key.to_user_string()} and {key.to_user_string()}: its key may "
+                "depend only on the name, the repository and the key that it had."
+            )
+        return found.replace_attributes(deps=[*(self.key(dep) for dep in deps), *found.deps])
 
     def job_name(self, job: str) -> str:
         """The name of one of lakegc's jobs, sensors, schedules or groups of assets."""
@@ -92,19 +135,38 @@ class LakegcConfig:
         return "_".join([RESOURCE, *self.key_prefix])
 
     def asset(
-        self, name: str, *, group: str, kinds: Set[str], deps: Sequence[str] = (), **more: Any
+        self,
+        name: str,
+        *,
+        group: str,
+        kinds: Set[str],
+        deps: Sequence[str] = (),
+        description: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-        """`dg.asset` with what all of lakegc's assets have in common."""
-        found: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(
-            key=self.key(name),
-            deps=[self.key(dep) for dep in deps],
-            partitions_def=self.grid.definition,
-            group_name=self.job_name(group),
-            kinds={*kinds, *self.store_kinds},
-            tags=dict(self.tags),
-            owners=list(self.owners),
-            pool=self.pool,
-            required_resource_keys={self.resource_key},
-            **more,
-        )
-        return found
+        """`dg.asset` for a `spec`. `description`: else the function's. `more`: of the step."""
+
+        def of(function: Callable[..., Any]) -> dg.AssetsDefinition:
+            said = description or inspect.getdoc(function)
+            spec = self.spec(name, group=group, kinds=kinds, deps=deps, description=said, metadata=metadata)
+            found: dg.AssetsDefinition = dg.asset(
+                key=spec.key,
+                deps=list(spec.deps),
+                description=spec.description,
+                metadata=spec.metadata,
+                group_name=spec.group_name,
+                kinds=spec.kinds,
+                tags={tag: value for tag, value in spec.tags.items() if not tag.startswith(_KIND)},
+                owners=list(spec.owners),
+                code_version=spec.code_version,
+                automation_condition=spec.automation_condition,
+                freshness_policy=spec.freshness_policy,
+                partitions_def=self.grid.definition,
+                pool=self.pool,
+                required_resource_keys={self.resource_key},
+                **more,
+            )(function)
+            return found
+
+        return of

@@ -45,6 +45,19 @@ def refused(reasons: Sequence[str]) -> dg.Failure:
     )
 
 
+def is_final(error: Exception, tries: int) -> bool:
+    """True if a step that only reads ends with this error. `tries`: how often it was tried again before."""
+    if isinstance(error, dg.RetryRequested):
+        return tries >= WAITS_FOR_LEASE
+    return (isinstance(error, dg.Failure) and not error.allow_retries) or tries >= READING_RETRIES.max_retries
+
+
+def said_by(error: Exception) -> str:
+    """The sentence of a step's error, for people."""
+    shown = error.__cause__ if isinstance(error, dg.RetryRequested) else error
+    return (shown.description if isinstance(shown, dg.Failure) else None) or f"{type(shown).__name__}: {shown}"
+
+
 def _may_pass(error: LakegcError) -> bool:
     """True if the same call may succeed a little later."""
     if isinstance(error, LakeFSError) and 400 <= error.status < 500 and error.status != 429:

@@ -17,15 +17,15 @@ from lakegc_core import clock, pipeline
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.names import Outcome
+from lakegc_core.names import STAGES, Outcome
 from lakegc_core.pipeline import Review
 from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import deleted
-from lakegc_dagster.config import LakegcConfig
-from lakegc_dagster.failures import READING_RETRIES, WAITS_FOR_LEASE, told_as_failures
+from lakegc_dagster.config import REPOSITORY_ASSET, SWEEP, LakegcConfig
+from lakegc_dagster.failures import READING_RETRIES, WAITS_FOR_LEASE, said_by, told_as_failures
 from lakegc_dagster.metadata.entries import STARTED
 from lakegc_dagster.metadata.in_short import in_short
 from lakegc_dagster.metadata.shown import Metadata, cost, lakefs_page, place, uri
@@ -44,14 +44,16 @@ def repository_specs(options: LakegcConfig) -> list[dg.AssetSpec]:
     """The assets. Dagster says of each whether a mark has ended well as often as rounds are opened."""
     warns, fails = fresh_for(options)
     return [
-        dg.AssetSpec(
-            options.repository_key(name),
+        options.spec(
+            REPOSITORY_ASSET,
+            repository=name,
             description=f"What lakegc found and freed in the repository {name}. Each complete mark materialises it, "
-            "and each sweep observes it. lakegc does this itself; there is nothing to launch.",
-            group_name=options.job_name(options.repository_group),
-            kinds={"lakefs", *options.store_kinds},
-            tags=dict(options.tags),
-            owners=list(options.owners),
+            "and each sweep observes it. lakegc does this itself; there is nothing to launch.\n\n"
+            "The assets of marks and sweeps, from which it comes, are those of all repositories: choose a partition "
+            f"of {name} there.",
+            group=options.repository_group,
+            kinds={"lakefs"},
+            deps=[STAGES[-1], SWEEP],
             freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fails, warn_window=warns),
             metadata={"dagster/code_references": _where(show_mark)},
         )
@@ -120,9 +122,7 @@ def failures_shown(context: _Context, options: LakegcConfig, cell: GcCell) -> It
         if isinstance(error, dg.RetryRequested) and context.retry_number < WAITS_FOR_LEASE:
             raise
         if cell.repository in options.repositories:
-            shown = error.__cause__ if isinstance(error, dg.RetryRequested) else error
-            said = (shown.description if isinstance(shown, dg.Failure) else None) or f"{type(error).__name__}: {error}"
-            failed = dg.AssetCheckEvaluation(**_of_mark(options, cell, {}), passed=False, description=said)
+            failed = dg.AssetCheckEvaluation(**_of_mark(options, cell, {}), passed=False, description=said_by(error))
             _report(context, failed)
         raise
 

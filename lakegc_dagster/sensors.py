@@ -130,7 +130,7 @@ def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         tags=dict(options.tags),
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Sweeps the newest mark of every repository with `sweep: true` in lakegc.yaml, once, as soon as it "
-        "may be. **Deletes.** The run judges for itself; what it refuses is not asked for again until there is a later "
+        "may be. Deletes. The run judges for itself; what it refuses is not asked for again until there is a later "
         "mark.",
     )
     def sweep_confirmed(context: dg.SensorEvaluationContext) -> dg.SensorResult:

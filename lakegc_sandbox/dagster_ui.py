@@ -53,7 +53,7 @@ _HINT = """
 
   "Materialize all" in the graph, choose a mark and a repository, launch.
   `demo` runs through, and deletes when the launchpad says `dry_run: false` for swept_report.
-  `careful` is stopped by a check; a sweep of it that is launched alone says why it refuses.
+  `careful` runs through with a warning: its dry run shows what would go. With `dry_run: false` it refuses.
   Ctrl-C ends everything.
 """
 

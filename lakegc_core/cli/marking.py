@@ -260,10 +260,11 @@ def _sweep_marked(
 
 
 def _end(result: SweepResult) -> int:
-    """The exit code of a sweep; trouble is said on stderr as well."""
-    if result.trouble:
-        sys.stderr.write(f"lakegc: {result.trouble}\n")
-        return 1
+    """The exit code of a sweep; trouble is said on stderr as well, and what would refuse a sweep that was tried."""
+    for said, code in ((result.trouble, 1), (result.refusal, RefusedError.exit_code)):
+        if said:
+            sys.stderr.write(f"lakegc: {said}\n")
+            return code
     return EXIT_CODE if result.over_budget and not result.dry_run else 0
 
 

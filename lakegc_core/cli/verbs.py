@@ -72,7 +72,7 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
 
 def _sweeping_options(to: argparse.ArgumentParser) -> None:
     flag(to, "--yes", "do not ask; needed where there is no terminal")
-    flag(to, "--dry-run", "do everything but delete")
+    flag(to, "--dry-run", "do everything but delete; say also what would go past guards that can be accepted")
     to.add_argument("--accept", metavar="GUARD", action="append", default=[], help="sweep although this guard refused")
     option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
     option(to, "--most-bytes", metavar="SIZE", help="delete at most so much, e.g. 2TB; the largest objects first")

@@ -23,6 +23,8 @@ class SweepResult:
     report: str | None  # URI of report.json; None when nothing was begun
     dry_run: bool = False
     planned_bytes: int | None = None  # what a dry run would free; None where it is no dry run
+    refused_by: Mapping[str, str] = field(default_factory=dict)
+    """Of a dry run: the guards that refuse a real sweep until a person accepts them, each with its sentence."""
     unreadable: Mapping[str, int] = field(default_factory=dict)
     """Sampled paths on branch heads that read before the sweep and do not after it, with their status."""
     waiting: Mapping[str, int] = field(default_factory=dict)
@@ -67,6 +69,13 @@ class SweepResult:
                 f"{see(Symptom.DELETES_FAIL)}"
             )
         return " ".join(said)
+
+    @property
+    def refusal(self) -> str:
+        """The guards that refuse a real sweep, after a dry run; empty if none does."""
+        found = "\n".join(f"  {name}: {sentence}" for name, sentence in self.refused_by.items())
+        first = f"A sweep of mark {self.mark_id} of {self.repository} is refused until a person accepts the guards."
+        return f"{first}\n{found}" if found else ""
 
     @property
     def failed(self) -> int:

@@ -59,6 +59,7 @@ def run(
 ) -> SweepResult:
     """Sweep a mark. Deletes nothing when a guard refuses (RefusedError) or with `dry_run`.
 
+    A dry run goes on past guards that a person may accept, and names them in its result (`refused_by`).
     `only`: another tool's mark; addresses of it that this mark found expired are swept, the others refused.
     `budget`: the most that this call does; None: as lakegc.yaml says.
     Each object of the plan gets exactly one outcome; those that fail, or are over the budget, stay for the next call.
@@ -79,13 +80,15 @@ def run(
         now = clock.now().timestamp()
         around = what_is_known(sightings(spark, neighbours_of(context), now), context.settings.neighbours, now)
         verdicts = judge(context, accepted, sample, skew, around)
-        if not guards.authorized(verdicts):
+        stopping = {verdict.name: verdict.description for verdict in verdicts if verdict.stops}
+        if not all(dry_run and guards.BY_NAME[name].may_be_accepted for name in stopping):
             begun = SweepRecord(spark, context, dry_run=dry_run).is_begun
             raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             check_look_delay(context)
-        call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, accepted or {}, budget)
-        return _Sweep(call).run()
+        told = {**(accepted or {}), **stopping}
+        call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, told, budget)
+        return replace(_Sweep(call).run(), refused_by=stopping)
 
 
 def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:

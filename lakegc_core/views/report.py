@@ -128,6 +128,7 @@ def sweep_report(result: SweepResult) -> Json:
         "over_budget": {"objects": 0, "bytes": 0} | dict(result.over_budget),
         "budget": dict(result.budget) or None,
         "dry_run": result.dry_run,
+        **({"refused_by": dict(result.refused_by)} if result.dry_run else {}),
         "versioned": result.versioned,
         "recoverable_until": instant(result.recoverable_until) if result.recoverable_until else None,
         "unreadable": dict(result.unreadable),

@@ -1,15 +1,19 @@
 """The asset between mark and sweep, where a team wants one: what a sweep would delete, copied away before."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.views.words import human_bytes
+from lakegc_dagster.checks import guard_keys
 from lakegc_dagster.config import BACKUP, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import resource_of
+from lakegc_dagster.unasked import with_checks_told
 from lakegc_dagster.workplace import Step, Workplace
 
 
@@ -21,31 +25,38 @@ def backup_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.Assets
     @options.asset(
         BACKUP, group=options.sweep_group, deps=["expired_addresses"], kinds={"pyspark"}, retry_policy=READING_RETRIES
     )
-    def backup(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def backup(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckEvaluation]:
         """Every object that the mark would delete, copied to lakegc.yaml's `backup_to` under its own key.
 
         What lies there already is not copied again. A repository without `backup_to` has no backup, and says so; with
         `backup: required` that is an error.
         """
-        lakegc = resource_of(options, context)
-        with told_as_failures():
-            cell = GcCell.of(context)
-            mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
-            place = backup_place(mark)
-            if place is None:
-                return dg.MaterializeResult(
-                    metadata={"summary": "No backup: lakegc.yaml names no `backup_to` for this repository."}
-                )
-            result = workplace.backup(Step(context, lakegc, mark), place)
-        if result.failed:
-            raise dg.Failure(
-                f"{result.failed:,} objects were not backed up to {result.place}. The others are ("
-                f"{human_bytes(result.bytes)} now); run it again.",
-                metadata=copy_metadata(result),
-            )
-        return dg.MaterializeResult(metadata=copy_metadata(result))
+        yield from with_checks_told(context, guard_keys(options), _copy(context, options, workplace))
 
     return [backup]
+
+
+def _copy(
+    context: dg.AssetExecutionContext, options: LakegcConfig, workplace: Workplace
+) -> Iterator[dg.MaterializeResult[None]]:
+    lakegc = resource_of(options, context)
+    with told_as_failures():
+        cell = GcCell.of(context)
+        mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
+        place = backup_place(mark)
+        if place is None:
+            yield dg.MaterializeResult(
+                metadata={"summary": "No backup: lakegc.yaml names no `backup_to` for this repository."}
+            )
+            return
+        result = workplace.backup(Step(context, lakegc, mark), place)
+    if result.failed:
+        raise dg.Failure(
+            f"{result.failed:,} objects were not backed up to {result.place}. The others are ("
+            f"{human_bytes(result.bytes)} now); run it again.",
+            metadata=copy_metadata(result),
+        )
+    yield dg.MaterializeResult(metadata=copy_metadata(result))
 
 
 def backup_place(mark: MarkContext) -> str | None:

@@ -1,6 +1,6 @@
 """The five marking assets, in the only order that is safe. They read lakeFS and its store, and write only artifacts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Literal
 
@@ -11,13 +11,17 @@ from lakegc_core import pipeline
 from lakegc_core.config.durations import parse_duration
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.names import STAGES
+from lakegc_dagster.checks import guard_keys
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.stages import columns, stage_metadata
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import failures_shown, show_mark
 from lakegc_dagster.resources import resource_of
+from lakegc_dagster.unasked import with_checks_told
 from lakegc_dagster.workplace import Step, Workplace
+
+_Events = Iterator[dg.MaterializeResult[None] | dg.AssetCheckEvaluation]
 
 
 class MarkSafety(StrEnum):
@@ -83,39 +87,42 @@ _TEXTS = {
     ),
 }
 """The descriptions of the stages, for people."""
+_MISSING = (
+    "A partition is missing if its repository has no mark of this id. That is no fault: a mark by hand fills the "
+    "partition of its own repository alone. The job gc_watch names repositories that missed a round."
+)
 
 
 def marking_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsDefinition]:
     """The five assets, under the names and labels of `options`, which do their work at `workplace`."""
 
     @_asset(options, STAGES[0])
-    def begin(context: dg.AssetExecutionContext, config: MarkConfig) -> dg.MaterializeResult[None]:
-        return _run(context, options, workplace, STAGES[0], config.begin)
+    def begin(context: dg.AssetExecutionContext, config: MarkConfig) -> _Events:
+        work = _run(context, options, workplace, STAGES[0], config.begin)
+        yield from with_checks_told(context, guard_keys(options), work)
 
     return [begin, *(_later_asset(options, workplace, stage) for stage in STAGES[1:])]
 
 
 def _later_asset(options: LakegcConfig, workplace: Workplace, stage: str) -> dg.AssetsDefinition:
     @_asset(options, stage)
-    def go_on(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        return _run(context, options, workplace, stage)
+    def go_on(context: dg.AssetExecutionContext) -> _Events:
+        yield from with_checks_told(context, guard_keys(options), _run(context, options, workplace, stage))
 
     return go_on
 
 
-def _asset(
-    options: LakegcConfig, stage: str
-) -> Callable[[Callable[..., dg.MaterializeResult[None]]], dg.AssetsDefinition]:
+def _asset(options: LakegcConfig, stage: str) -> Callable[[Callable[..., _Events]], dg.AssetsDefinition]:
     """Each stage stands upon the one before it, the last one upon all."""
     before = STAGES[: STAGES.index(stage)]
     return options.asset(
         stage,
         group=options.mark_group,
         deps=before if stage == STAGES[-1] else before[-1:],
-        description=_TEXTS[stage],
+        description=f"{_TEXTS[stage]}\n\n{_MISSING}",
         kinds={"pyspark", "parquet"},
         retry_policy=READING_RETRIES,
-        metadata={"columns": columns(stage)},  # by Dagster's own name it would stand above what a mark found
+        metadata=columns(stage),
     )
 
 
@@ -125,7 +132,7 @@ def _run(
     workplace: Workplace,
     stage: str,
     opening: Callable[[RepositoryContext, str], MarkContext] = open_mark,
-) -> dg.MaterializeResult[None]:
+) -> Iterator[dg.MaterializeResult[None]]:
     with told_as_failures():
         cell = GcCell.of(context)
     with failures_shown(context, options, cell), told_as_failures():
@@ -136,4 +143,4 @@ def _run(
         if review:
             pipeline.publish(mark, review.report)
             show_mark(context, options, mark, review)
-        return dg.MaterializeResult(metadata=stage_metadata(mark, result, review))
+        yield dg.MaterializeResult(metadata=stage_metadata(mark, result, review))

@@ -1,6 +1,7 @@
 """The asset that deletes. It authorises itself: how it was launched, and what else was in the run, does not count."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import dagster as dg
 from pydantic import Field
@@ -16,10 +17,11 @@ from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster.authorization import authorize_sweep
+from lakegc_dagster.checks import accepting
 from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
 from lakegc_dagster.failures import told_as_failures
 from lakegc_dagster.metadata.results import sweep_metadata
-from lakegc_dagster.metadata.shown import lakefs_page
+from lakegc_dagster.metadata.shown import Metadata, lakefs_page, plain
 from lakegc_dagster.metadata.stages import causes_shown, columns_of
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import show_sweep
@@ -72,7 +74,7 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         deps=before,
         kinds={"pyspark", "parquet"},
         output_required=False,
-        metadata={"columns": columns_of(OUTCOMES_SCHEMA)},
+        metadata=columns_of(OUTCOMES_SCHEMA),
     )
     def swept_report(
         context: dg.AssetExecutionContext, config: SweepConfig
@@ -80,12 +82,12 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         """What became of every object of the mark: deleted, already gone, live again, not yet confirmed, or failed.
 
         By default a dry run, which deletes nothing: an observation says what a sweep would delete, and the partition
-        stays missing. To delete, open the launchpad in the menu beside Materialize, choose the partition, and set
-        dry_run: false in the config.
+        stays missing. It is missing, too, if its repository has no mark of this id. To delete, open the launchpad in
+        the menu beside Materialize, choose the partition, and set dry_run: false in the config.
 
         Refuses unless every guard was checked on the latest `expired_addresses` of this very partition and holds, and
-        unless every guard holds now. Then lakeFS is asked once more what it refers to, and only what is still garbage
-        is deleted.
+        unless every guard holds now. A dry run goes past guards that a person may accept, and warns. Then lakeFS is
+        asked once more what it refers to, and only what is still garbage is deleted.
         """
         lakegc = resource_of(options, context)
         with told_as_failures():
@@ -94,10 +96,13 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
             if _BACKFILL in context.run.tags:
                 _check_backfill(options, context, config)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
-            authorize_sweep(context.instance, options, cell, mark, accepted)
+            refused = authorize_sweep(context.instance, options, cell, mark, accepted, dry_run=config.dry_run)
             budget = Budget.of(mark.policy.budget, now, given)
             step = Step(context, lakegc, mark)
             result = workplace.sweep(step, dry_run=config.dry_run, accepted=accepted, budget=budget)
+        result = replace(result, refused_by={**refused, **result.refused_by})
+        if result.refusal:
+            context.log.warning(result.refusal)
         show_sweep(context, options, mark, result)
         yield from _told(options, cell, mark, result)
 
@@ -109,7 +114,7 @@ def _told(
 ) -> Iterator[dg.AssetObservation | dg.MaterializeResult[None]]:
     """The records of a sweep in Dagster. A dry run is no materialisation; a sweep in trouble fails the step."""
     causes = causes_shown(mark.mark.facts(ExpiredFacts)) if result.dry_run else {}
-    metadata = sweep_metadata(result) | {"lakefs": lakefs_page(mark)} | causes
+    metadata = sweep_metadata(result) | _way_out(result) | {"lakefs": lakefs_page(mark)} | causes
     if result.trouble or result.dry_run:
         # What was deleted stays recorded on the asset although the step fails; logged events would be lost.
         yield dg.AssetObservation(options.key(SWEEP), partition=str(cell.key), metadata=metadata)
@@ -117,6 +122,14 @@ def _told(
         raise dg.Failure(result.trouble, metadata=metadata, allow_retries=False)
     if not result.dry_run:
         yield dg.MaterializeResult(metadata=metadata)
+
+
+def _way_out(result: SweepResult) -> Metadata:
+    """The way to sweep what guards refuse, after a dry run."""
+    if not result.refused_by:
+        return {}
+    said = [f"- {plain(accepting(guards.BY_NAME[name]))}" for name in result.refused_by]
+    return {"if_it_was_meant": dg.MetadataValue.md("\n".join(said))}
 
 
 def _check_backfill(options: LakegcConfig, context: dg.AssetExecutionContext, config: SweepConfig) -> None:

@@ -14,7 +14,7 @@ from lakegc_core.names import FAILED, Json, Outcome
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import counted, deleted, gone_by, human_bytes, over_budget, time_it_takes
-from lakegc_dagster.metadata.shown import Metadata, cost, place, records
+from lakegc_dagster.metadata.shown import Metadata, cost, place, plain, records
 
 _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
     Outcome.DELETED.value: "gone from the store",
@@ -44,6 +44,7 @@ def sweep_metadata(result: SweepResult) -> Metadata:
     rows += [(name, count, "", "launch the sweep again") for name, count in sorted(failures.items())]
     return {
         "in_short": dg.MetadataValue.text(_in_short(result, report)),  # lists of events hide markdown behind a link
+        **_refused(result),
         "dagster/row_count": sum(result.outcomes.values()),
         "dry_run": result.dry_run,
         "outcomes": records(("outcome", "objects", "size", "meaning"), rows, ("string", "int")),
@@ -66,11 +67,21 @@ def _in_short(result: SweepResult, report: Json) -> str:
     if result.dry_run:
         size, objects = human_bytes(result.planned_bytes or 0), counted(result.planned, "object")
         said = [f"Dry run: nothing was deleted. {size} in {objects} would be", *time_it_takes(report)]
+        if waiting := result.outcomes.get(Outcome.UNCONFIRMED, 0):
+            said.append(f"Not yet unreferenced for long enough: {counted(waiting, 'object')}")
+        if result.refused_by:
+            said.append(f"A sweep is refused until a person accepts {', '.join(result.refused_by)}")
     else:
         said = [deleted(report)]
     if result.over_budget:
         said.append(f"{counted(result.over_budget['objects'], 'object')}, {over_budget(report)}")
     return ". ".join(each[:1].upper() + each[1:] for each in said) + "."
+
+
+def _refused(result: SweepResult) -> Metadata:
+    """The guards that refuse a real sweep, by a dry run."""
+    said = [f"- **{name}**: {plain(sentence)}" for name, sentence in result.refused_by.items()]
+    return {"refused_by": dg.MetadataValue.md("\n".join(said))} if said else {}
 
 
 def _would_free(result: SweepResult, report: Json) -> Metadata:

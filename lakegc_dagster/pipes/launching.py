@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 
 import dagster as dg
@@ -21,6 +21,7 @@ from lakegc_core.marks.stage_run import StageResult, standing
 from lakegc_core.names import STAGES, Json
 from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.result import SweepResult
+from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.pipes.messages import BACKUP, SWEEP, Order, value_of
 from lakegc_dagster.resources import LakegcResource
 from lakegc_dagster.workplace import Step
@@ -35,6 +36,7 @@ class Elsewhere:
     """A workplace that launches an external process for each piece of work."""
 
     launch: Launch
+    options: LakegcConfig = field(default_factory=LakegcConfig)
 
     def stage(self, step: Step, stage: str) -> StageResult:
         """Run a marking stage, unless it is finished. MarkError if the store does not hold what was reported.
@@ -45,7 +47,7 @@ class Elsewhere:
         found = standing(stage, mark)
         if found is not None:
             return found
-        told = self._carry_out(step.context, _order(step, stage, then=_following(step.context, stage)))
+        told = self._carry_out(step.context, _order(step, stage, then=self._following(step.context, stage)))
         manifest = mark.mark.manifest(stage)
         if manifest is None or manifest.digest != told.get("digest"):
             raise MarkError(
@@ -64,6 +66,11 @@ class Elsewhere:
         digest = step.mark.mark.require(STAGES[-1]).digest
         order = _order(step, SWEEP, digest=digest, dry_run=dry_run, accepted=dict(accepted), budget=asdict(budget))
         return value_of(SweepResult, self._carry_out(step.context, order))
+
+    def _following(self, context: dg.AssetExecutionContext, stage: str) -> list[str]:
+        """The stages that the same run materialises right after this one."""
+        steps = {node.name for node in context.job_def.nodes}
+        return list(takewhile(lambda each: self.options.op(each) in steps, STAGES[STAGES.index(stage) + 1 :]))
 
     def _carry_out(self, context: dg.AssetExecutionContext, order: Order) -> Json:
         """The result of an order. What the process could not do is raised as its own error, else a `dg.Failure`."""
@@ -91,13 +98,6 @@ class Elsewhere:
         if invocation.metadata:
             context.add_asset_metadata(dict(invocation.metadata), partition_key=context.partition_key)
         return found
-
-
-def _following(context: dg.AssetExecutionContext, stage: str) -> list[str]:
-    """The stages that the same run materialises right after this one."""
-    steps, name = {node.name for node in context.job_def.nodes}, context.op_execution_context.op.name
-    later = STAGES[STAGES.index(stage) + 1 :]
-    return list(takewhile(lambda each: name.removesuffix(stage) + each in steps, later))
 
 
 def _order(step: Step, verb: str, **more: object) -> Order:

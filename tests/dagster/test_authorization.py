@@ -148,6 +148,24 @@ def test_a_guard_that_only_warns_in_dagster_stops_the_sweep_until_it_is_accepted
     assert recorded.reasons(blast_radius="it was meant") == []
 
 
+def test_a_dry_run_goes_past_guards_that_a_person_may_accept_and_past_nothing_else(recorded: Recorded) -> None:
+    def dry() -> dict[str, str]:
+        mark: Any = SimpleNamespace(mark=SimpleNamespace(require=lambda stage: SimpleNamespace(digest=recorded.digest)))
+        return authorize_sweep(recorded.instance, OPTIONS, CELL, mark, {}, dry_run=True)
+
+    recorded.failing = {"blast-radius": dg.AssetCheckSeverity.WARN}
+    recorded.stopping = {"blast-radius": True}
+    recorded.mark(CELL)
+    assert dry() == {"blast-radius": "what blast-radius found"} and recorded.reasons() == [BLAST_RADIUS]
+    recorded.digest = "d2"
+    with pytest.raises(dg.Failure, match="its digest differs"):
+        dry()
+    recorded.digest, recorded.failing = "d1", {"completeness": dg.AssetCheckSeverity.ERROR}
+    recorded.mark(CELL)
+    with pytest.raises(dg.Failure, match="completeness: "):
+        dry()
+
+
 def test_a_mark_that_is_not_the_one_looked_at_may_not_be_swept(recorded: Recorded) -> None:
     recorded.mark(CELL)
     recorded.digest = "d2"
@@ -180,4 +198,5 @@ def test_a_check_reported_by_hand_authorises_nothing(recorded: Recorded) -> None
         recorded.instance.report_runless_asset_event(
             dg.AssetCheckEvaluation(key.asset_key, key.name, passed=True, metadata={}, partition=str(CELL.key))
         )
+    assert [reason for reason in recorded.reasons() if "was checked on no expired_addresses at all" not in reason] == []
     assert len(recorded.reasons()) == len(GUARDS)

@@ -21,19 +21,16 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterIn
     yield from open_lake("local_unified_gc", tmp_path, monkeypatch, instance)
 
 
-def test_a_cell_is_registered_by_one_command_and_materialised_by_another(lake: Lake, home: Path) -> None:
+def test_a_cell_is_registered_by_one_command_and_materialised_by_another_as_a_first_collection(
+    lake: Lake, home: Path
+) -> None:
     lake.env.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # for a life of seconds
     before = lake.objects()
     registered = _run("-m", "lakegc_dagster.register", lake.repository, "m1")
     assert registered.stdout.strip() == f"m1|{lake.repository}"
     run = _run(
         *("-m", "dagster", "asset", "materialize", "-m", "lakegc_dagster.definitions", "--select", "*"),
-        *(
-            "--partition",
-            registered.stdout.strip(),
-            "--config-json",
-            '{"ops":{"namespace_listing":{"config":{"safety":"none"}}}}',
-        ),
+        *("--partition", registered.stdout.strip()),
     )
     assert SECRET not in run.stdout + run.stderr
     with dg.DagsterInstance.from_config(str(home)) as instance:
@@ -41,7 +38,10 @@ def test_a_cell_is_registered_by_one_command_and_materialised_by_another(lake: L
             assert instance.get_materialized_partitions(dg.AssetKey(asset)) == {registered.stdout.strip()}
         assert instance.get_materialized_partitions(dg.AssetKey("swept_report")) == set(), "a dry run is no sweep"
         (dry,) = instance.fetch_observations(dg.AssetKey("swept_report"), limit=9).records
-        assert dry.partition_key == registered.stdout.strip()
+        assert dry.partition_key == registered.stdout.strip() and dry.asset_observation
+        told = dry.asset_observation.metadata
+        assert "blast-radius" in str(told["refused_by"].value), "a first collection: the run is green all the same"
+        assert f"Not yet unreferenced for long enough: {len(lake.garbage)} objects." in str(told["in_short"].value)
     assert lake.objects() == before
 
 

@@ -81,7 +81,7 @@ def test_dg_finds_the_component_under_its_short_name(tmp_path: Path) -> None:
 
 
 def test_the_yaml_of_the_docs_gives_what_the_python_of_a_team_gives(project: Project) -> None:
-    text, _ = of_the_docs("yaml", TYPE)
+    text, *_ = of_the_docs("yaml", TYPE)
     project.write("analytics", text)
     defs = project.load()
     dg.Definitions.validate_loadable(defs)
@@ -91,7 +91,8 @@ def test_the_yaml_of_the_docs_gives_what_the_python_of_a_team_gives(project: Pro
 def test_every_option_of_the_definitions_is_an_attribute_with_the_same_default() -> None:
     options = {each.name for each in fields(LakegcConfig)}
     attributes = {each.name for each in fields(LakegcComponent)}
-    assert attributes - options == {*LakegcResource.model_fields, "launch"} and options < attributes
+    assert attributes - options == {*LakegcResource.model_fields, "launch", "translation"}
+    assert options - attributes == {"translator"}, "which `translation` stands for"
     assert LakegcComponent().options == LakegcConfig()
 
 
@@ -108,10 +109,23 @@ def test_attributes_reach_the_definitions(project: Project) -> None:
     assert names(defs) == names(build_lakegc_definitions(config))
 
 
+def test_the_translation_of_the_docs_gives_assets_other_names_and_labels(project: Project) -> None:
+    _, _, text = of_the_docs("yaml", TYPE)
+    project.write("analytics", text)
+    defs = project.load()
+    dg.Definitions.validate_loadable(defs)
+    specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+    assert len(specs) == 6 and {spec.group_name for spec in specs.values()} == {"storage"}
+    found = specs["platform/lake/swept_report"]
+    assert found.owners == ["team:storage"] and found.tags["stage"] == "swept_report"
+    assert found.kinds == {"pyspark", "parquet"}
+    assert {dep.asset_key.to_user_string() for dep in found.deps} == {"platform/lake/expired_addresses"}
+
+
 def test_a_store_comes_from_a_template_variable_as_the_docs_show_it(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, text = of_the_docs("yaml", TYPE)
+    _, text, _ = of_the_docs("yaml", TYPE)
     (variables,) = of_the_docs("python", "template_var")
     project.write("analytics", text)
     (project.folder / "analytics" / "variables.py").write_text(variables)

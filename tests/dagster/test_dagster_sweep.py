@@ -221,9 +221,14 @@ def test_a_guard_that_needs_a_persons_word_only_warns_and_stops_the_sweep_in_its
     assert not alone.success
     assert "blast-radius: 22.6% of the objects" in failure_of(alone, "swept_report")
     assert rich.objects() == before
+    tried = rich.run("gc_sweep", "m1")
+    assert tried.success, "a dry run shows what would go, and warns"
+    told = _observed(tried)
+    assert told["planned"] == len(rich.garbage) and "until a person accepts blast-radius" in told["in_short"]
+    assert "22.6% of the objects" in told["refused_by"] and "accept: {blast-radius: " in told["if_it_was_meant"]
     accept = {"blast_radius": "the drop was meant"}
     dry = rich.run("gc_sweep", "m1", sweep={"accept": accept})
-    assert _observed(dry)["planned"] == len(rich.garbage)
+    assert _observed(dry)["planned"] == len(rich.garbage) and "refused_by" not in _observed(dry)
     early = rich.run("gc_sweep", "m1", sweep={"dry_run": False, "accept": accept})
     assert "Sweep it in 15 minutes or later" in failure_of(early, "swept_report")
     assert rich.objects() == before

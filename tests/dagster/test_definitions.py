@@ -61,10 +61,18 @@ def test_every_asset_refers_to_the_lines_that_define_it() -> None:
 
 def test_every_asset_that_writes_a_dataset_says_its_columns() -> None:
     specs = {spec.key.to_user_string(): spec for spec in build_lakegc_definitions().resolve_all_asset_specs()}
-    columns = {name: [each.name for each in spec.metadata["columns"].columns] for name, spec in specs.items()}
+    columns = {
+        name: [each.name for each in spec.metadata["dagster/column_schema"].columns] for name, spec in specs.items()
+    }
     assert set(columns) == {*STAGES, "swept_report"}
     assert columns["namespace_listing"][:2] == ["address", "size"]
     assert columns["swept_report"] == OUTCOMES_SCHEMA.names
+
+
+def test_the_page_of_every_asset_of_marks_and_sweeps_says_what_a_missing_partition_means() -> None:
+    said = {spec.key.path[-1]: spec.description or "" for spec in build_lakegc_definitions().resolve_all_asset_specs()}
+    assert [name for name, each in said.items() if "missing" not in each or "no mark of this id" not in each] == []
+    assert not any("**" in each for each in said.values())
 
 
 def test_every_step_says_what_it_does() -> None:
@@ -152,7 +160,7 @@ def test_what_a_project_imports_stands_in_the_package_and_loads_nothing_before_i
         "from lakegc_dagster import *\n"
         "from lakegc_dagster import build, config\n"
         "assert build_lakegc_definitions is build.build_lakegc_definitions and LakegcConfig is config.LakegcConfig\n"
-        "assert len(lakegc_dagster.__all__) == 5\n"
+        "assert len(lakegc_dagster.__all__) == 7\n"
         "assert not hasattr(lakegc_dagster, 'no_such_name')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -134,6 +134,10 @@ def test_the_sensor_opens_a_round_in_which_a_broken_repository_fails_alone(walk:
     walker.see("committed_addresses", exact=True)
     walker.see("range")
     walker.shot("broken-repository")
+    walker.open("/assets/expired_addresses?view=checks")
+    found = walker.checks(len(GUARDS))  # waits for results: "Execution failed" is none
+    assert set(found) == {check_name(guard.name) for guard in GUARDS}
+    walker.shot("checks-with-a-broken-repository")
     walker.open("/automation")
     walker.see("open_round", exact=True)
     walker.shot("automation")

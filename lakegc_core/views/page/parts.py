@@ -34,6 +34,10 @@ svg .line { stroke: var(--found); } svg .dot { fill: var(--found); }
 .shares { min-width: 7rem; } .shares div { height: .7rem; margin-top: .4rem; border-radius: 2px;
   background: var(--shape); }
 .table { overflow-x: auto; }
+@media (max-width: 40rem) { table, tbody, tr, td { display: block; } tr { padding: .4rem 0;
+  border-bottom: 1px solid var(--line); } td { border: 0; padding: .1rem 0; overflow-wrap: anywhere; }
+  tr.titles, td:empty { display: none; } td.n { text-align: left; white-space: normal; }
+  td[data-title]::before { content: attr(data-title) ": "; color: var(--soft); } }
 details { margin-top: .5rem; } summary { color: var(--soft); cursor: pointer; }
 """
 
@@ -49,14 +53,19 @@ def document(title: str, body: Iterable[str]) -> str:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = (), strong: str = "") -> str:
-    """A table. `numbers`: columns that are aligned to the right; `strong`: the first cell of rows that stand out."""
+    """A table. `numbers`: columns that are aligned to the right; `strong`: the first cell of rows that stand out.
 
-    def line(cells: Sequence[str], tag: str, kind: str = "") -> str:
-        shown = (f"<{tag}{' class=n' if at in numbers else ''}>{cell}</{tag}>" for at, cell in enumerate(cells))
-        return f"<tr{kind}>{''.join(shown)}</tr>"
-
-    lines = [line(cells, "td", ' class="total"' if strong and cells[0] == strong else "") for cells in rows]
-    return f'<div class="table"><table>{line(titles, "th")}{"".join(lines)}</table></div>'
+    On a narrow screen, the cells of a row stand below each other, each behind the title of its column.
+    """
+    right = [" class=n" if at in numbers else "" for at in range(len(titles))]
+    named = [f' data-title="{escape(title)}"' if title and at else "" for at, title in enumerate(titles)]
+    head = "".join(f"<th{kind}>{title}</th>" for kind, title in zip(right, titles, strict=True))
+    lines = []
+    for cells in rows:
+        shown = (f"<td{a}{b}>{cell}</td>" for a, b, cell in zip(right, named, cells, strict=True))
+        total = ' class="total"' if strong and cells[0] == strong else ""
+        lines.append(f"<tr{total}>{''.join(shown)}</tr>")
+    return f'<div class="table"><table><tr class="titles">{head}</tr>{"".join(lines)}</table></div>'
 
 
 def card(title: str, value: str, *notes: str) -> str:

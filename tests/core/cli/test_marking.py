@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from lakegc_core.marks.shelf import marks
 from lakegc_core.names import STAGES
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.words import comes_back
 from tests.core.cli.conftest import Desk
 from tests.support.lake import NO_SPARK, NOW, lake
@@ -153,6 +155,13 @@ def test_a_mark_of_level_none_is_swept_with_the_operators_word_only(
     safe()
     assert main(command) == 2
     assert "LAKEGC_UNSAFE=yes" in capsys.readouterr().err
+
+
+def test_a_dry_run_past_a_guard_ends_as_refused_and_one_past_none_as_done(capsys: pytest.CaptureFixture[str]) -> None:
+    tried = SweepResult("lake", "m1", 0, {}, 0, 3, 1.0, None, dry_run=True, planned_bytes=9)
+    assert marking._end(tried) == 0 and not capsys.readouterr().err
+    assert marking._end(replace(tried, refused_by={"blast-radius": "half of it"})) == RefusedError.exit_code
+    assert "is refused until a person accepts the guards.\n  blast-radius: half of it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", [["mark"], ["run", "--yes"]])

@@ -62,7 +62,23 @@ def test_a_dry_run_deletes_nothing_and_is_no_sweep(swept: Swept) -> None:
     found = swept_report(swept.spark, swept.context, accepted=ACCEPTED, dry_run=True)
     assert (found.planned, found.dry_run, found.bytes_deleted) == (3, True, 0)
     assert found.planned_bytes == sum((swept.lake.files("lake") / name).stat().st_size for name in GARBAGE) > 0
-    assert swept.left() == GARBAGE and folders(swept) == {"dry-runs"}
+    assert swept.left() == GARBAGE and folders(swept) == {"dry-runs"} and found.refused_by == {}
+
+
+def test_a_dry_run_goes_past_guards_that_can_be_accepted_and_names_them_and_past_no_other(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soft = SimpleNamespace(stops=True, name="blast-radius", description="too much")
+    monkeypatch.setattr(sweep, "judge", lambda *_: [soft])
+    found = swept_report(swept.spark, swept.context, dry_run=True)
+    assert found.planned == 3 and found.refused_by == {"blast-radius": "too much"}
+    assert found.refusal.startswith("A sweep of mark m1 of lake is refused until")
+    assert found.refusal.endswith("\n  blast-radius: too much")
+    hard = SimpleNamespace(stops=True, name="completeness", description="too little")
+    monkeypatch.setattr(sweep, "judge", lambda *_: [soft, hard])
+    with pytest.raises(RefusedError, match="completeness: too little"):
+        swept_report(swept.spark, swept.context, dry_run=True)
+    assert swept.left() == GARBAGE
 
 
 def test_a_sweep_deletes_its_plan_and_the_next_one_finds_nothing_left(swept: Swept) -> None:
