@@ -84,7 +84,8 @@ def examine(
     found.look("namespaces and neighbours", lambda: examine_namespaces(context))
     found.look("rules and policy", lambda: examine_rules(client, repository, context.policy))
     cost: Json = {}
-    found.look("the newest mark", lambda: [*examine_newest_mark(context), *_cost(context, cost)])
+    found.look("the newest mark", lambda: examine_newest_mark(context))
+    found.look("requests and cost", lambda: _cost(context, cost))
     return found.diagnosis(name, server, cost)
 
 
