@@ -11,8 +11,9 @@ from lakegc_core.cli.options import show
 from lakegc_core.doctor.examine import examine, examine_all
 from lakegc_core.doctor.finding import Diagnosis, Finding, Level
 from lakegc_core.errors import RefusedError
+from lakegc_core.names import Json
 from lakegc_core.views.progress import Reporter
-from lakegc_core.views.words import shown
+from lakegc_core.views.words import counted, money, shown
 
 _WIDTH = 120
 _SIGNS = {Level.ALARM: "✗", Level.WARNING: "!", Level.NOTE: "·"}
@@ -44,6 +45,7 @@ def doctor_screen(found: Diagnosis) -> str:
     sound = [part.repository for part in found.parts if not part.findings]
     if sound:
         lines += _wrapped("  nothing found in ", f"{', '.join(sound[:20])}{' …' if len(sound) > 20 else ''}")
+    lines += _cost_lines(found.cost)
     lines += _wrapped("  looked at   ", ", ".join(found.looked_at))
     return "\n".join(lines)
 
@@ -57,6 +59,16 @@ def _server_lines(found: Diagnosis) -> Iterator[str]:
         yield "  known defects of this version, and what lakegc does about them"
         for text in server["known_defects"]:
             yield from _wrapped("    - ", text)
+
+
+def _cost_lines(cost: Json) -> Iterator[str]:
+    """Requests and cost, a line each for the mark and the sweep."""
+    for name, what in (("clean_mark", "a clean mark"), ("sweep", f"the sweep of mark {cost.get('mark_id')}")):
+        if asked := cost.get(name):
+            counts = ", ".join(counted(asked[f"{each}s"], each) for each in ("list", "read", "write", "delete"))
+            price = "" if asked["money"] is None else f" · {money(asked['money'], cost)}"
+            told = f"{what}: {counts}; lakeFS: {counted(asked['lakefs'], 'call')}{price}"
+            yield from _wrapped("  requests    ", told)
 
 
 def _finding_lines(findings: tuple[Finding, ...]) -> Iterator[str]:

@@ -139,7 +139,11 @@ class Price:
     per_gb_month: Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
     """Price of 10^9 bytes kept for a month."""
     currency: Text = "USD"
-    """Currency of the price."""
+    """Currency of the prices."""
+    per_1000_writes: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = None
+    """Price of 1,000 requests that write or list: PUT, LIST."""
+    per_1000_reads: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = None
+    """Price of 1,000 requests that read: GET, HEAD."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lakegc_core import clock
 from lakegc_core.config.settings import Settings
+from lakegc_core.doctor.cost import requests_and_cost
 from lakegc_core.doctor.etags import examine_etags
 from lakegc_core.doctor.finding import Diagnosis, Finding, Level, sentence, worst_first
 from lakegc_core.doctor.lakefs_rights import MARK, try_lakefs, try_server
@@ -52,9 +53,10 @@ class _Round:
         except LakegcError as error:
             self.findings.append(_broken_off(at, error))
 
-    def diagnosis(self, repository: str, server: Json) -> Diagnosis:
+    def diagnosis(self, repository: str, server: Json, cost: Json | None = None) -> Diagnosis:
         """The diagnosis so far. A finding that two looks made in the same words counts once."""
-        return Diagnosis(repository, server, tuple(self.looked_at), worst_first(dict.fromkeys(self.findings)))
+        findings = worst_first(dict.fromkeys(self.findings))
+        return Diagnosis(repository, server, tuple(self.looked_at), findings, cost=cost or {})
 
 
 def examine(
@@ -81,8 +83,10 @@ def examine(
     _look_at_stores(found, context)
     found.look("namespaces and neighbours", lambda: examine_namespaces(context))
     found.look("rules and policy", lambda: examine_rules(client, repository, context.policy))
+    cost: Json = {}
     found.look("the newest mark", lambda: examine_newest_mark(context))
-    return found.diagnosis(name, server)
+    found.look("requests and cost", lambda: _cost(context, cost))
+    return found.diagnosis(name, server, cost)
 
 
 def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
@@ -151,6 +155,12 @@ def _version(client: LakeFSClient, settings: Settings, server: Json) -> list[Fin
         return []  # tried with the rights
     server.update(about(config))
     return list(examine_server(config, settings.server))
+
+
+def _cost(context: RepositoryContext, cost: Json) -> list[Finding]:
+    """Fills `cost` with what the next mark and sweep will ask for. There is nothing to find fault with."""
+    cost.update(requests_and_cost(context))
+    return []
 
 
 def _broken_off(at: str, error: LakegcError) -> Finding:

@@ -47,7 +47,7 @@ class Diagnosis:
     """The things looked at, and the findings, worst first. `repository`: "" for the server and the settings.
 
     `server`: version, edition, and the known defects that lakegc works around. `parts`: of each repository, if all were
-    looked at.
+    looked at. `cost`: see `requests_and_cost`; empty if nothing is known.
     """
 
     repository: str
@@ -55,6 +55,7 @@ class Diagnosis:
     looked_at: tuple[str, ...]
     findings: tuple[Finding, ...]
     parts: tuple[Diagnosis, ...] = field(default=())
+    cost: Json = field(default_factory=dict)
 
     @property
     def every_finding(self) -> tuple[Finding, ...]:
@@ -73,6 +74,7 @@ class Diagnosis:
             "server": self.server,
             "looked_at": list(self.looked_at),
             "findings": [asdict(finding) for finding in self.findings],
+            "cost": self.cost or None,
             "counts": {level.value: sum(each.level is level for each in self.every_finding) for level in Level},
         }
         if not self.repository:

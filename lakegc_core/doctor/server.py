@@ -53,6 +53,11 @@ def about(config: ServerConfig) -> Json:
 
 def examine_server(config: ServerConfig, settings: ServerSettings) -> Iterator[Finding]:
     """The findings on what the version and the edition mean for a collector."""
+    yield from _of_version(config)
+    yield from _of_edition(config, settings)
+
+
+def _of_version(config: ServerConfig) -> Iterator[Finding]:
     release = config.release
     if release is None:
         yield Finding(
@@ -77,6 +82,18 @@ def examine_server(config: ServerConfig, settings: ServerSettings) -> Iterator[F
             f"lakeFS {config.version} is older than 1.72, and lists the commits to keep within one request.",
             "A proxy may end a request that takes minutes. On stores that cannot presign, the request always fails.",
             "Upgrade lakeFS, or give requests to it 20 minutes in every proxy.",
+        )
+
+
+def _of_edition(config: ServerConfig, settings: ServerSettings) -> Iterator[Finding]:
+    if config.is_enterprise:
+        yield Finding(
+            "enterprise",
+            Level.NOTE,
+            f"This server calls itself {config.edition}. Datasets and mounts of this edition can pin commits.",
+            "No call that lakegc knows tells which commits these are. They expire by the GC rules like any other, and "
+            "a sweep then deletes what only they refer to.",
+            'Hold each pinned commit: put a tag on it, or add `"commit:ID"` to its `holds` in lakegc.yaml.',
         )
     if config.may_compact and settings.compaction != "never":
         yield Finding(

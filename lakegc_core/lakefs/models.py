@@ -78,6 +78,11 @@ class ServerConfig:
     edition: str = ""
 
     @property
+    def is_enterprise(self) -> bool:
+        """True if the server calls itself anything but open source, as lakeFS Enterprise does."""
+        return self.edition not in ("", _OPEN_SOURCE)
+
+    @property
     def may_compact(self) -> bool:
         """True if the server may compact what is staged, as Enterprise can since v1.100.
 

@@ -21,6 +21,7 @@ LOOKS = {
     "namespaces and neighbours",
     "rules and policy",
     "the newest mark",
+    "requests and cost",
 }
 
 
