@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,20 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
     if not reads(report):
         raise MarkError(f"{key} does not say when the sweep was over, or what came of it. It was damaged or replaced.")
     return report
+
+
+def first_planned_at(store: Store, mark_folder: str) -> float | None:
+    """The moment at which the first plan of the mark was sealed, unix seconds: nothing was deleted by it before. None
+    if no plan that reads says so."""
+    found = []
+    for number in sweeps_of(store, mark_folder):
+        key = f"{mark_folder}/sweeps/{number}/plan.json"
+        with suppress(ObjectNotFoundError, MarkError):
+            at = decode(store.read(key), key).get("planned_at")
+            if not isinstance(at, int | float):
+                return None
+            found.append(float(at))
+    return min(found, default=None)
 
 
 def reads(report: dict[str, Any]) -> bool:

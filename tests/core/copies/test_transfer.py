@@ -13,7 +13,6 @@ from lakegc_core.copies.transfer import Limits, _Transfer
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
-from lakegc_core.tables.dataset import DatasetFolder
 from tests.support.disguise import Disguise
 from tests.support.proxy import Proxy, proxy
 from tests.support.servers import seaweedfs
@@ -41,8 +40,7 @@ def s3(request: pytest.FixtureRequest, behind: tuple[S3Config, Proxy]) -> Iterat
 
 
 def outcome(source: StoreConfig, target: StoreConfig) -> str:
-    work = _Transfer(source, target, DatasetFolder(target, "journal"), Limits())
-    return str(work._copy(KEY, len(BYTES))["outcome"])
+    return str(_Transfer(source, target, Limits()).copy({"address": KEY, "size": len(BYTES)})["outcome"])
 
 
 def test_a_copy_within_the_store_and_one_between_stores_count_and_are_found_again(s3: S3Config, tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Takes a delete of lakegc back in an S3 bucket that keeps versions: without its delete marker the object shows again.
+
+A sweep does not note the ids of its delete markers: an answer that was lost names none, and the journal of a sweep that
+was killed lacks some. The list of versions has them all, with their times.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError
+from lakegc_core.store.base import Deleted
+from lakegc_core.store.s3.bucket import Bucket
+from lakegc_core.store.s3.version_lists import id_of, versions_of
+
+
+def undelete(bucket: Bucket, deleted: Deleted) -> None:
+    """Remove the delete markers that lie on the deleted version: see `Store.undelete`.
+
+    There may be several, because a delete without an answer is sent again. All of them must be of the time of the
+    delete. The version must be the one that was deleted: nothing was written under its key since.
+    """
+    key, where = deleted.address, f"{bucket.root}: {deleted.address!r}"
+    listed = versions_of(bucket, key, partial(bucket.call, "list_object_versions", key))
+    if any("LastModified" not in each for each in (*listed.versions, *listed.markers)):
+        raise IncompleteError(f"{where}: the store lists a version without its time")
+    ids = {id_of(each) for each in listed.versions}
+    if any(not each.get("VersionId") or each["VersionId"] in ids for each in listed.markers):
+        raise IncompleteError(f"{where}: the store lists a delete marker without an id of its own")
+    if not listed.versions:
+        raise ObjectNotFoundError(f"{where} has no version left")
+    newest = listed.versions[0]
+    size, written = newest.get("Size"), newest["LastModified"]
+    if newest.get("IsLatest") or size != deleted.size or written >= deleted.written_before:
+        found = f"{size} bytes of {written:%Y-%m-%d %H:%M:%S} UTC"
+        raise PreconditionFailedError(f"{where}: its newest version is not the deleted one, but {found}")
+    markers = [each for each in listed.markers if each["LastModified"] >= written]
+    for each in markers:
+        at = each["LastModified"]
+        if not deleted.since <= at <= deleted.until:
+            raise PreconditionFailedError(f"{where}: somebody else deleted it, at {at:%Y-%m-%d %H:%M:%S} UTC")
+    for each in reversed(markers):  # the newest last: until then the object stays hidden, as it was
+        bucket.call("delete_object", key, Key=bucket.base + key, VersionId=id_of(each))
