@@ -23,7 +23,7 @@ _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
     Outcome.UNCONFIRMED.value: "not yet unreferenced for long enough: kept for a later sweep",
     Outcome.HELD.value: "kept: a hold keeps it now",
     Outcome.LEFT.value: "not deleted: the sweep was closed",
-    Outcome.LOST.value: "found referenced after it was deleted: restore it from a backup, and report this",
+    Outcome.LOST.value: "found referenced after it was deleted: restore it, and report this",
 }
 
 

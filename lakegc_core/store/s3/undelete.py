@@ -6,8 +6,6 @@ was killed lacks some. The list of versions has them all, with their times.
 
 from __future__ import annotations
 
-from functools import partial
-
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.store.base import Deleted
 from lakegc_core.store.s3.bucket import Bucket
@@ -21,7 +19,7 @@ def undelete(bucket: Bucket, deleted: Deleted) -> None:
     delete. The version must be the one that was deleted: nothing was written under its key since.
     """
     key, where = deleted.address, f"{bucket.root}: {deleted.address!r}"
-    listed = versions_of(bucket, key, partial(bucket.call, "list_object_versions", key))
+    listed = versions_of(bucket, key, lambda **page: bucket.call("list_object_versions", key, **page))
     if any("LastModified" not in each for each in (*listed.versions, *listed.markers)):
         raise IncompleteError(f"{where}: the store lists a version without its time")
     ids = {id_of(each) for each in listed.versions}
@@ -29,7 +27,7 @@ def undelete(bucket: Bucket, deleted: Deleted) -> None:
         raise IncompleteError(f"{where}: the store lists a delete marker without an id of its own")
     if not listed.versions:
         raise ObjectNotFoundError(f"{where} has no version left")
-    newest = listed.versions[0]
+    newest = max(listed.versions, key=lambda each: each["LastModified"])  # of several of one second the first listed
     size, written = newest.get("Size"), newest["LastModified"]
     if newest.get("IsLatest") or size != deleted.size or written >= deleted.written_before:
         found = f"{size} bytes of {written:%Y-%m-%d %H:%M:%S} UTC"
