@@ -109,12 +109,17 @@ class _Undo:
             there, outcome = head_if_there(store, address), ALREADY_THERE
             if there is None:
                 until = wanted["at"].astimezone(UTC) + self.skew
-                store.undelete(Deleted(address, size, self.cutoff, self.since, until))
-                there, outcome = head_if_there(store, address), COPIED
+                try:
+                    store.undelete(Deleted(address, size, self.cutoff, self.since, until))
+                    outcome = COPIED
+                except PreconditionFailedError as error:
+                    row |= {"outcome": DIFFERENT, "problem": _short(error)}
+                # Also then: a request whose answer was lost is refused when it is repeated.
+                there = head_if_there(store, address)
+                if there is None and outcome != COPIED:
+                    return row
         except ObjectNotFoundError as error:
             return row | {"outcome": MISSING, "problem": _short(error)}
-        except PreconditionFailedError as error:
-            return row | {"outcome": DIFFERENT, "problem": _short(error)}
         except LakegcError as error:
             return row | {"problem": _short(error)}
         return row | _found(there, size, outcome)
@@ -126,7 +131,7 @@ def _found(there: ObjectInfo | None, size: int, outcome: str) -> Json:
     if there.size != size:
         problem = f"{there.size:,} bytes lie there, not the {size:,} that were deleted"
         return {"etag": there.etag, "outcome": DIFFERENT, "problem": problem}
-    return {"etag": there.etag, "outcome": outcome}
+    return {"etag": there.etag, "outcome": outcome, "problem": None}
 
 
 def _short(error: LakegcError) -> str:

@@ -6,8 +6,9 @@ was killed lacks some. The list of versions has them all, with their times.
 
 from __future__ import annotations
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, PreconditionFailedError
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError
 from lakegc_core.store.base import Deleted
+from lakegc_core.store.kept import check_delete, check_hidden, check_object
 from lakegc_core.store.s3.bucket import Bucket
 from lakegc_core.store.s3.version_lists import id_of, versions_of
 
@@ -28,14 +29,10 @@ def undelete(bucket: Bucket, deleted: Deleted) -> None:
     if not listed.versions:
         raise ObjectNotFoundError(f"{where} has no version left")
     newest = max(listed.versions, key=lambda each: each["LastModified"])  # of several of one second the first listed
-    size, written = newest.get("Size"), newest["LastModified"]
-    if newest.get("IsLatest") or size != deleted.size or written >= deleted.written_before:
-        found = f"{size} bytes of {written:%Y-%m-%d %H:%M:%S} UTC"
-        raise PreconditionFailedError(f"{where}: its newest version is not the deleted one, but {found}")
-    markers = [each for each in listed.markers if each["LastModified"] >= written]
+    check_hidden(where, is_shown=bool(newest.get("IsLatest")))
+    check_object(deleted, where, newest.get("Size"), newest["LastModified"])
+    markers = [each for each in listed.markers if each["LastModified"] >= newest["LastModified"]]
     for each in markers:
-        at = each["LastModified"]
-        if not deleted.since <= at <= deleted.until:
-            raise PreconditionFailedError(f"{where}: somebody else deleted it, at {at:%Y-%m-%d %H:%M:%S} UTC")
+        check_delete(deleted, where, each["LastModified"])
     for each in reversed(markers):  # the newest last: until then the object stays hidden, as it was
         bucket.call("delete_object", key, Key=bucket.base + key, VersionId=id_of(each))
