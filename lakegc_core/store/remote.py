@@ -25,7 +25,7 @@ from lakegc_core.errors import (
     StoreError,
     UnusableKeyError,
 )
-from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, Deleted, HeadAnswer, Level, ObjectInfo, Store
+from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, HeadAnswer, Level, ObjectInfo, Store
 from lakegc_core.store.head_requests import ask_all, try_head
 from lakegc_core.store.pace import Pace, Turn
 
@@ -162,10 +162,6 @@ class RemoteStore(Store):
             if if_match is None:
                 raise
             raise PreconditionFailedError(f"{self.root}: {key!r} is gone; it was to be replaced") from error
-
-    def undelete(self, deleted: Deleted) -> None:
-        """StoreError: lakegc does not know how on this kind of store."""
-        raise StoreError(f"{self.root}: lakegc cannot bring {deleted.address!r} back here: use the store's own tools")
 
     def _put(self, key: str, data: bytes, if_absent: bool, if_match: str | None, attempts: builtins.list[None]) -> str:
         """Send the object and return its ETag; `attempts` is given one element for each."""
