@@ -8,7 +8,7 @@ import sys
 from lakegc_core.cli.opening import opened, own_mark, spark_of
 from lakegc_core.cli.options import show
 from lakegc_core.clock import roughly
-from lakegc_core.copies import backup
+from lakegc_core.copies import backup, undo
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.copies.transfer import MISSING, Limits
 from lakegc_core.errors import SettingsError
@@ -33,6 +33,8 @@ def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
     repository = opened(options, reporter)
     options.mark_id = own_mark(repository, options.mark_id)
     context = open_mark(repository, options.mark_id, retired_too=True)
+    if options.source is None:
+        undo.check_keeps(context)  # before Spark is started
     spark = spark_of(context.settings)
     with reporter.watch(spark, "restore"):
         result = backup.restore(spark, context, options.source, paths=options.path, limits=_limits(options))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,16 +67,20 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
 
 
 def first_planned_at(store: Store, mark_folder: str) -> float | None:
-    """The moment at which the first plan of the mark was sealed, unix seconds: nothing was deleted by it before. None
-    if no plan that reads says so."""
+    """The moment at which the first plan of a mark was sealed, unix seconds: the mark deleted nothing before. None if
+    there is no plan, or one that does not say when."""
     found = []
     for number in sweeps_of(store, mark_folder):
         key = f"{mark_folder}/sweeps/{number}/plan.json"
-        with suppress(ObjectNotFoundError, MarkError):
+        try:
             at = decode(store.read(key), key).get("planned_at")
-            if not isinstance(at, int | float):
-                return None
-            found.append(float(at))
+        except ObjectNotFoundError:
+            continue  # it was not sealed
+        except MarkError:
+            return None
+        if not isinstance(at, int | float):
+            return None
+        found.append(float(at))
     return min(found, default=None)
 
 
