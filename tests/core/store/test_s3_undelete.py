@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ import pytest
 
 from lakegc_core.errors import IncompleteError, LakegcError, ObjectNotFoundError, PreconditionFailedError, StoreError
 from lakegc_core.store.base import Deleted, Store, head_if_there
-from tests.support.proxy import Answer
+from tests.support.proxy import Answer, Forward, Request
 from tests.support.servers import S3Server
 from tests.support.store_faults import Faulty
 
@@ -96,6 +97,24 @@ def test_a_version_that_the_bucket_let_expire_is_missing(bucket: Bucket) -> None
     bucket.client.delete_object(Bucket=bucket.name, Key=version["Key"], VersionId=version["VersionId"])
     with pytest.raises(ObjectNotFoundError, match="no version left"):
         bucket.store.undelete(deleted())
+
+
+@pytest.mark.parametrize("change", [rb"", rb"<VersionId>null</VersionId>"])
+def test_a_delete_marker_that_cannot_be_told_from_a_version_is_never_removed(
+    faulty_s3: Faulty, bucket: Bucket, change: bytes
+) -> None:
+    bucket.store.delete_many([KEY])
+    store: Store = replace(faulty_s3.config, bucket=bucket.name, prefix="ns").connect()
+
+    def without(request: Request, forward: Forward) -> Answer:
+        assert request.method != "DELETE"
+        answer = forward(request)
+        return replace(answer, body=re.sub(rb"<VersionId>.*?</VersionId>", change, answer.body))
+
+    faulty_s3.proxy.hook = without
+    with pytest.raises(IncompleteError, match="without an id of its own"):
+        store.undelete(deleted())
+    assert len(bucket.both()) == 2
 
 
 @pytest.mark.parametrize(
