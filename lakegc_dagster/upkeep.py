@@ -12,7 +12,7 @@ from pydantic import Field
 
 from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
-from lakegc_core.errors import LakegcError, RefusedError, SettingsError
+from lakegc_core.errors import LakegcError, RefusedError
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.marks.shelf import retired_marks
@@ -34,7 +34,11 @@ from lakegc_dagster.sensors import every_repository, taking_part
 class RestoreConfig(dg.Config):
     """What a restore brings back. Nothing that lies in the namespace is overwritten."""
 
-    place: str | None = Field(default=None, description="Where the backup lies; else lakegc.yaml's `backup_to`.")
+    place: str | None = Field(
+        default=None,
+        description="Where the backup lies; else lakegc.yaml's `backup_to`. Without either, objects come back from "
+        "what the store itself keeps of them.",
+    )
     paths: list[str] = Field(
         default=[], description="Only objects that commits show at such paths, or such addresses; all if empty."
     )
@@ -62,7 +66,7 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
         "gc_restore": job(
             "gc_restore",
             _restore(options),
-            "Bring the objects of a mark back from their backup. Overwrites and deletes nothing.",
+            "Bring the objects of a mark back, from their backup or from what the store keeps. Overwrites nothing.",
             partitions_def=options.grid.definition,
         ),
         "gc_retire": job(
@@ -122,7 +126,7 @@ def schedules(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.ScheduleDe
 def _restore(options: LakegcConfig) -> Any:
     @dg.op(
         name=options.job_name("restore"),
-        description="Bring objects back from a backup.",
+        description="Bring objects back.",
         required_resource_keys={options.resource_key},
     )
     def restore(context: dg.OpExecutionContext, config: RestoreConfig) -> None:
@@ -131,10 +135,6 @@ def _restore(options: LakegcConfig) -> Any:
             cell = GcCell.of(context)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id, retired_too=True)
             place = config.place or backup_place(mark)
-            if place is None:
-                raise SettingsError(
-                    f"Where does the backup of {cell.repository} lie? Give `place`: it says no `backup_to`."
-                )
             result = core_backup.restore(lakegc.spark, mark, place, paths=config.paths)
         context.add_output_metadata(copy_metadata(result))
         if result.failed:

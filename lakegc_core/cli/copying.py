@@ -8,7 +8,7 @@ import sys
 from lakegc_core.cli.opening import opened, own_mark, spark_of
 from lakegc_core.cli.options import show
 from lakegc_core.clock import roughly
-from lakegc_core.copies import backup
+from lakegc_core.copies import backup, undo
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.copies.transfer import MISSING, Limits
 from lakegc_core.errors import SettingsError
@@ -33,6 +33,8 @@ def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
     repository = opened(options, reporter)
     options.mark_id = own_mark(repository, options.mark_id)
     context = open_mark(repository, options.mark_id, retired_too=True)
+    if options.source is None:
+        undo.check_keeps(context)  # before Spark is started
     spark = spark_of(context.settings)
     with reporter.watch(spark, "restore"):
         result = backup.restore(spark, context, options.source, paths=options.path, limits=_limits(options))
@@ -47,7 +49,7 @@ def _limits(options: argparse.Namespace) -> Limits:
 
 def _end_copy(options: argparse.Namespace, result: CopyResult) -> int:
     found = copy_report(result)
-    show(options, found, copy_screen(result.verb, found))
+    show(options, found, copy_screen(result, found))
     if result.failed:
         sys.stderr.write(f"lakegc: {_failed(result)}\n")
     return 1 if result.failed else 0
@@ -55,10 +57,13 @@ def _end_copy(options: argparse.Namespace, result: CopyResult) -> int:
 
 def _failed(result: CopyResult) -> str:
     """Advice on objects that were not copied, in sentences."""
-    said = f"{result.failed:,} objects were not copied."
+    said = f"{result.failed:,} objects were not {'brought back' if result.is_undo else 'copied'}."
     saved = sum(result.outcomes.get(outcome, 0) for outcome in SAVED)
     if saved:
         return f"{said} The other {saved:,} are at their place; run it again."
+    if result.is_undo and result.outcomes.get(MISSING, 0) == result.failed:
+        again = f"lakegc restore {result.repository} {result.mark_id} SRC"
+        return f"{said} Nothing was: the store keeps none of them any more. If there is a backup: {again}."
     if result.verb == "restore" and result.outcomes.get(MISSING, 0) == result.failed:
         return f"{said} Nothing was: {result.place} holds none of them. Name the place that the backup was made to."
     return f"{said} Nothing was. Do what the lines above ask for, and run it again."
@@ -78,19 +83,26 @@ def copy_report(result: CopyResult) -> Json:
     }
 
 
-def copy_screen(verb: str, report: Json) -> str:
+def copy_screen(result: CopyResult, report: Json) -> str:
     """The one screen on which a backup or a restore ends."""
-    lines = [f"{report['repository']} · mark {report['mark_id']} · {verb}, {roughly(report['seconds'])}", ""]
+    lines = [f"{report['repository']} · mark {report['mark_id']} · {result.verb}, {roughly(report['seconds'])}", ""]
     remarks = {
         "copied": human_bytes(report["bytes"]),
         "already_there": "the same object: left as it was",
-        "missing": "gone from the namespace: nothing to lose" if verb == "backup" else "not in the backup",
+        "missing": "gone from the namespace: nothing to lose" if result.verb == "backup" else "not in the backup",
         "different": "another object lies there: not overwritten",
         "failed": "run the same command again: what is copied is not copied twice",
     }
+    if result.is_undo:
+        remarks |= {
+            "copied": f"{human_bytes(report['bytes'])}: the store shows them again",
+            "missing": "the store keeps them no more",
+            "different": "somebody else wrote or deleted them since: left as they are",
+            "failed": "run the same command again",
+        }
     for outcome, count in report["outcomes"].items():
         if count or outcome == "copied":
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
     lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in report["failures"][:10]]
-    lines += ["", f"  {'in' if verb == 'backup' else 'from'} {report['place']}"]
+    lines += ["", f"  {'in' if result.verb == 'backup' else 'from'} {report['place']}"]
     return "\n".join(lines)

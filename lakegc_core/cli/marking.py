@@ -34,7 +34,7 @@ from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.what_counts import check_level
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
-from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_minute
+from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_minute, undo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -282,7 +282,7 @@ def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline
     expired = review.report["objects"]["expired"]
     size = human_bytes(review.report["bytes"]["expired"])
     probe = connect(context.data).probe()
-    back = comes_back(probe.versioning, probe.soft_delete)
+    back = comes_back(probe.versioning, probe.soft_delete, undo(context.header.repository, context.header.mark_id))
     what = f"{counted(expired, 'object')} ({size}) of {context.header.storage_namespace}"
     if not ask(f"Delete up to {what}, which mark {context.header.mark_id} found? {back}"):
         raise RefusedError("Not confirmed. Nothing was deleted.")

@@ -139,7 +139,8 @@ def _backup_arguments(to: argparse.ArgumentParser) -> None:
 
 def _restore_arguments(to: argparse.ArgumentParser) -> None:
     name_mark(to)
-    to.add_argument("source", metavar="SRC", help="where from: the DEST of the backup")
+    text = "where from: the DEST of the backup; without it, from what the store itself keeps of what sweeps deleted"
+    to.add_argument("source", metavar="SRC", nargs="?", help=text)
     to.add_argument(
         "--path",
         metavar="GLOB",
@@ -227,7 +228,12 @@ VERBS = (
         "copy the objects that a mark would delete away, under their own keys",
         _backup_arguments,
     ),
-    _verb("copying", "restore", "bring the objects of a mark back from their backup", _restore_arguments),
+    _verb(
+        "copying",
+        "restore",
+        "bring the objects of a mark back, from their backup or from what the store keeps",
+        _restore_arguments,
+    ),
     _verb(
         "doctor",
         "doctor",

@@ -1,6 +1,7 @@
 """backup and restore: the objects that a mark would delete, copied away under their own keys, and brought back.
 
-lakeFS needs nothing but the object under its old key: its entries still point there. Bytes are moved by `transfer`.
+lakeFS needs nothing but the object under its old key: its entries still point there. Bytes are moved by `transfer`. A
+restore without a backup has the store take its deletes back: `undo`.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakegc_core import clock
+from lakegc_core.copies import undo
 from lakegc_core.copies.transfer import DIFFERENT, FAILED, MISSING, SCHEMA, Copied, Limits, copy_objects
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import RESTORES, STAMP
@@ -56,11 +58,12 @@ class CopyResult:
     verb: str
     repository: str
     mark_id: str
-    place: str  # where the backup lies
+    place: str  # where the backup lies; the namespace itself where the store kept the objects
     outcomes: Mapping[str, int]
     bytes: int  # copied now
     problems: Sequence[Json]
     seconds: float
+    is_undo: bool = False  # a restore of what the store itself had kept
 
     @property
     def failed(self) -> int:
@@ -82,7 +85,6 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
         stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
         had = _had(context, target, stage.digest)
         copied = copy_objects(
-            spark,
             _spread(_expired(spark, context)),
             context.data,
             target,
@@ -133,38 +135,41 @@ def _write_manifest(context: MarkContext, target: StoreConfig, copied: Copied, m
 def restore(
     spark: SparkSession,
     context: MarkContext,
-    place: str,
+    place: str | None = None,
     *,
     paths: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> CopyResult:
-    """Copy the objects of a mark's backup from `place` to where lakeFS expects them; all, or those of some paths.
+    """Bring the objects of a mark back to where lakeFS expects them; all, or those of some paths.
 
+    `place`: of the mark's backup; None for what the store itself keeps of what the mark's sweeps deleted (`undo`).
     `paths`: globs, matched against the paths under which any commit shows an object, and against addresses. Nothing
     that lies in the namespace is overwritten. A backup that another tool made, without a manifest, is taken by the
-    mark's own list.
+    mark's own list. MarkError if there is no such object.
     """
-    started = time.monotonic()
-    source = place_of(context, place)
+    started, limits = time.monotonic(), limits or Limits()
+    source = context.data if place is None else place_of(context, place)
+    if place is None:
+        undo.check_keeps(context)
     with context.lease("restore"):
-        objects = _backed_up(spark, context, source)
+        objects = undo.deleted_objects(spark, context) if place is None else _backed_up(spark, context, source)
         if paths:
             objects = _chosen(spark, context, objects, paths)
+        objects = _spread(objects)
         folder = f"{context.mark.folder}/{RESTORES}/{clock.now().strftime(STAMP)}"
         # Before the first copy: the next mark has to know that objects may have come back, and lists all anew.
         connect(context.workspace).write(f"{folder}/begun.json", encode({"place": source.root}))
-        copied = copy_objects(
-            spark,
-            _spread(objects),
-            source,
-            context.data,
-            DatasetFolder(context.workspace, folder),
-            limits or Limits(),
-        )
-        result = _result("restore", context, source, copied, started)
+        journal = DatasetFolder(context.workspace, folder)
+        if place is None:
+            copied = undo.undelete_objects(context, objects, journal, limits.parallel)
+        else:
+            copied = copy_objects(objects, source, context.data, journal, limits)
+        result = replace(_result("restore", context, source, copied, started), is_undo=place is None)
         _close_restore(spark, context, folder, copied.journal, result)
-    if paths and not sum(result.outcomes.values()):
-        raise MarkError(f"No object of the backup of mark {context.header.mark_id} matches {', '.join(paths)}.")
+    if (paths or place is None) and not sum(result.outcomes.values()):
+        what = "backup" if place is not None else "sweeps"
+        matching = f" matches {', '.join(paths)}" if paths else " is on record"
+        raise MarkError(f"No object of the {what} of mark {context.header.mark_id}{matching}.")
     return result
 
 
@@ -216,6 +221,7 @@ def _check_mark(context: MarkContext, source: StoreConfig, mark_digest: str) -> 
 
 def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
+    from pyspark.sql.types import BooleanType, StructField, StructType
 
     globs = PathGlobs(tuple(paths))
 
@@ -223,7 +229,8 @@ def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths
         for batch in batches:
             yield batch.append_column("meant", globs.any(batch["address"]))
 
-    by_address = objects.mapInArrow(meant, "address string, size bigint, meant boolean")
+    wider = StructType([*objects.schema.fields, StructField("meant", BooleanType())])
+    by_address = objects.mapInArrow(meant, wider)
     if context.mark.header() is None:  # retired: under which paths commits showed its objects is not known any more
         return by_address.where("meant").drop("meant")
     named = addresses_at(spark, context, paths).withColumn("named", F.lit(True))

@@ -2,14 +2,14 @@
 
 A copy counts only after the target was asked for it: its size must be the source's, and its digest too where both
 stores vouch for one.
-`backup` decides which objects are copied, and why.
+`backup` decides which objects are copied, and why. `carry_out` also journals for `undo`, which copies nothing.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 MISSING = "missing"  # not in the source
 DIFFERENT = "different"  # something else lies at the target: left alone
@@ -63,7 +63,6 @@ class Copied:
 
 
 def copy_objects(
-    spark: SparkSession,
     objects: DataFrame,
     source: StoreConfig,
     target: StoreConfig,
@@ -77,8 +76,14 @@ def copy_objects(
     What is at the target already and the same is not copied again, so that a broken copy is simply run once more.
     `may_be_gone`: a copy of the size asked for is `already_there` also if the source holds the object no longer.
     """
-    work = _Transfer(source, target, journal, limits, may_be_gone)
-    results = run_on_rows(objects.select("address", "size"), work.run)
+    work = _Transfer(source, target, limits, may_be_gone)
+    return carry_out(objects.select("address", "size"), work.copy, journal, limits.parallel)
+
+
+def carry_out(objects: DataFrame, one: Callable[[Json], Json], journal: DatasetFolder, parallel: int) -> Copied:
+    """Do `one` to each row of `objects` on the executors, `parallel` at a time in each task. It returns the row's
+    outcome (SCHEMA), which goes to the folder `journal`."""
+    results = run_on_rows(objects, _Journalled(one, journal, parallel).run)
     parts = parts_of(results, [FAILED])[FAILED]
     counted: dict[str, dict[str, int]] = {"objects": {}, "bytes": {}}
     for part in parts:
@@ -90,21 +95,19 @@ def copy_objects(
 
 
 @dataclass(frozen=True)
-class _Transfer:
-    """Copies the rows of a partition."""
+class _Journalled:
+    """Does `one` to the rows of a partition, and journals what came of each."""
 
-    source: StoreConfig
-    target: StoreConfig
+    one: Callable[[Json], Json]
     journal: DatasetFolder
-    limits: Limits
-    may_be_gone: bool = False
+    parallel: int
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         writer = PartWriter(self.journal.config, self.journal.path, SCHEMA, _count)
         told = 0
-        with ThreadPoolExecutor(self.limits.parallel) as pool:
+        with ThreadPoolExecutor(self.parallel) as pool:
             for batch in batches:
-                rows = list(pool.map(self._copy, batch["address"].to_pylist(), batch["size"].to_pylist()))
+                rows = list(pool.map(self.one, batch.to_pylist()))
                 writer.write(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
                 for row in rows:
                     if row["problem"] and told < _PROBLEMS_A_TASK:
@@ -112,9 +115,20 @@ class _Transfer:
                         yield {"problem": {name: row[name] for name in ("address", "outcome", "problem")}}
         yield from part_results(FAILED, writer.close())
 
-    def _copy(self, address: str, size: int) -> Json:
-        """Copy one object. `size` is what the mark listed."""
-        row: Json = {"address": address, "size": size, "etag": None, "outcome": FAILED, "problem": None}
+
+@dataclass(frozen=True)
+class _Transfer:
+    """Copies objects, one at a time."""
+
+    source: StoreConfig
+    target: StoreConfig
+    limits: Limits
+    may_be_gone: bool = False
+
+    def copy(self, wanted: Json) -> Json:
+        """Copy one object. `wanted`: address, and size as the mark listed it."""
+        row: Json = {**wanted, "etag": None, "outcome": FAILED, "problem": None}
+        address: str = wanted["address"]
         source, target = connect(self.source), connect(self.target)
         try:
             found = source.head(address)
@@ -129,7 +143,7 @@ class _Transfer:
             if not _same(found, target.head(address)):
                 raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
         except ObjectNotFoundError:
-            return row | self._lacking(target, address, size)
+            return row | self._lacking(target, address, wanted["size"])
         except LakegcError as error:
             return row | {"problem": str(error)[:500]}
         return row | {"outcome": COPIED}

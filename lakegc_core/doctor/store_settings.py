@@ -15,6 +15,10 @@ _GC = "_lakefs/retention/gc/"
 _WRITTEN_ANEW = tuple(f"{_GC}{name}/" for name in ("commits", "uncommitted", "addresses", "unified", "reports"))
 """Folders of what lakeFS prepares for a collector and what its own collectors leave: every mark has it written anew."""
 
+_BACK = (
+    "Until then `lakegc restore REPO MARK` brings back what the sweep of a mark deletes, and its space is free only "
+    "after that."
+)
 _NOT_FREE = f"Nothing, if that was meant. {see(Symptom.BILL_DID_NOT_FALL)}"
 
 
@@ -113,7 +117,7 @@ def _versions(told: StoreSettings) -> Iterator[Finding]:
             "versioning",
             Level.NOTE,
             f"The store keeps old versions; {_named(ends[0])} deletes them {ends[0].when}".rstrip() + ".",
-            "What a sweep deletes can be brought back until then, and its space is free only after that.",
+            _BACK,
             _NOT_FREE,
         )
         return
@@ -135,7 +139,7 @@ def _soft_delete(told: StoreSettings) -> Iterator[Finding]:
             "soft-delete",
             Level.NOTE,
             f"The store's soft delete keeps what is deleted for {told.soft_delete / timedelta(days=1):g} days.",
-            "What a sweep deletes can be brought back until then, and its space is free only after that.",
+            _BACK,
             _NOT_FREE,
         )
 

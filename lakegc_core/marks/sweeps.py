@@ -66,6 +66,24 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
     return report
 
 
+def first_planned_at(store: Store, mark_folder: str) -> float | None:
+    """The moment at which the first plan of a mark was sealed, unix seconds: the mark deleted nothing before. None if
+    there is no plan, or one that does not say when."""
+    found = []
+    for number in sweeps_of(store, mark_folder):
+        key = f"{mark_folder}/sweeps/{number}/plan.json"
+        try:
+            at = decode(store.read(key), key).get("planned_at")
+        except ObjectNotFoundError:
+            continue  # it was not sealed
+        except MarkError:
+            return None
+        if not isinstance(at, int | float):
+            return None
+        found.append(float(at))
+    return min(found, default=None)
+
+
 def reads(report: dict[str, Any]) -> bool:
     """True if the report of a sweep or of a restore has the form that lakegc gives it, as far as others read it."""
     told, sent = report.get("taken_back", []), report.get("sent", {})

@@ -116,7 +116,8 @@ def _swept_before(objects: int) -> str:
     return (
         f" {objects:,} live objects are gone because a sweep deleted them when nothing referred to them. Old commits "
         "that hold them count again: a rule was made longer, a branch with a shorter rule was deleted, or a branch or "
-        "tag was made of an old commit. Reads of them fail. `lakegc restore` brings them back if there is a backup."
+        "tag was made of an old commit. Reads of them fail. `lakegc restore` brings them back from a backup, or "
+        "from what the store itself keeps."
     )
 
 

@@ -53,6 +53,18 @@ class ObjectInfo:
     digest: str | None = None
 
 
+@dataclass(frozen=True)
+class Deleted:
+    """One object that lakegc deleted. `size` in bytes. It was written before `written_before`, and its delete was made
+    between `since` and `until`; all by the store's clock."""
+
+    address: str
+    size: int
+    written_before: datetime
+    since: datetime
+    until: datetime
+
+
 HeadAnswer = ObjectInfo | LakegcError | None
 """The answer to a HEAD of a key: the object, the reason why there is no answer, or None if there is no such object."""
 
@@ -132,6 +144,13 @@ class Store(Protocol):
 
         Never raises for what happens to single keys; a lost answer is `failed:no_answer` for each of its keys. Every
         request passes the gate, if there is one; keys that it does not let through are `not_asked`.
+        """
+
+    def undelete(self, deleted: Deleted) -> None:
+        """Bring an object that lakegc deleted back out of what the store keeps of it: old versions, soft delete.
+
+        ObjectNotFoundError if the store keeps it no more. PreconditionFailedError, and nothing is changed, if somebody
+        else has written or deleted under the key. What shows afterwards is for the caller to see.
         """
 
     def remove_empty_folders(self, prefix: str) -> None:

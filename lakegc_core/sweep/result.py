@@ -55,8 +55,8 @@ class SweepResult:
         said = []
         if self.lost:
             said.append(
-                f"{self.lost:,} objects were found referenced after they had been deleted: restore them from a backup, "
-                f"and report this. {see(Symptom.LOST_OBJECTS)}"
+                f"{self.lost:,} objects were found referenced after they had been deleted: restore them, and report "
+                f"this. {see(Symptom.LOST_OBJECTS)}"
             )
         if self.unreadable:
             said.append(

@@ -21,6 +21,7 @@ from lakegc_core.views.words import (
     time_it_takes,
     to_the_minute,
     too_young,
+    undo,
 )
 
 _SHOWN_IF_ANY = ("neighbour", "unasked")
@@ -158,7 +159,7 @@ def sweep_screen(report: Json) -> str:
         Outcome.ALREADY_GONE: gone_by(report),
         "rescued": "live again: kept",
         "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
-        "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them from a backup, and report this",
+        "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them, and report this",
         Outcome.HELD: "kept: a hold keeps them now",
         Outcome.LEFT: "not deleted: the sweep was closed",
         Outcome.OVER_BUDGET: over_budget(report),
@@ -181,6 +182,8 @@ def sweep_screen(report: Json) -> str:
         lines.append(f"  {shown(path)} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:
         lines += ["", f"  report   {report['report']}"]
+    if outcomes.get(Outcome.DELETED) and (report["versioned"] or report["recoverable_until"]):
+        lines.append(f"  undo     {undo(report['repository'], report['mark_id'])}")
     return "\n".join(lines)
 
 

@@ -168,13 +168,19 @@ def time_it_takes(report: Json) -> list[str]:
     return said
 
 
-def comes_back(versioned: bool | None, soft_delete: timedelta | None) -> str:
+def undo(repository: str, mark_id: str) -> str:
+    """The command that brings back what the store itself keeps of what the sweeps of a mark deleted."""
+    return f"lakegc restore {repository} {mark_id}"
+
+
+def comes_back(versioned: bool | None, soft_delete: timedelta | None, how: str) -> str:
     """A sentence that says if deleted objects can be brought back from the store itself. `versioned`: whether it keeps
-    old versions, None where it does not say; `soft_delete`: for how long it keeps what is deleted."""
+    old versions, None where it does not say; `soft_delete`: for how long it keeps what is deleted; `how`: the command
+    that does it."""
     if soft_delete:
-        return f"They can be brought back for {soft_delete / timedelta(days=1):.0f} days: the store's soft delete."
+        return f"`{how}` brings them back for {soft_delete / timedelta(days=1):.0f} days: the store's soft delete."
     if versioned:
-        return "The store keeps old versions of them until its own rules let them expire."
+        return f"`{how}` brings them back until the store's own rules let old versions expire."
     if versioned is None:
         return "The store does not say whether they can be brought back."
     return "The store cannot bring them back."

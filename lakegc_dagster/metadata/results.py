@@ -24,7 +24,7 @@ _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
     Outcome.HELD.value: "kept: a hold keeps it now",
     Outcome.LEFT.value: "not deleted: the sweep was closed",
     Outcome.OVER_BUDGET.value: "not deleted: the budget of the sweep was spent; left to a later sweep",
-    Outcome.LOST.value: "found referenced after it was deleted: restore it from a backup, and report this",
+    Outcome.LOST.value: "found referenced after it was deleted: restore it, and report this",
 }
 
 

@@ -34,6 +34,7 @@ from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3 import bucket, deletes
 from lakegc_core.store.s3 import settings as s3_settings
 from lakegc_core.store.s3 import store as s3
+from lakegc_core.store.s3 import undelete as s3_undelete
 from lakegc_core.store.s3 import versions as s3_versions
 
 ROOT = Path(__file__).parents[2]
@@ -270,6 +271,17 @@ def test_where_old_versions_go_as_well_the_policies_add_what_that_asks_for_and_n
     assert used <= OF_VERSIONS.keys() and OF_VERSIONS.keys() <= used | operations(deletes)
     for verb in ("sweep", "retire"):
         assert granted(f"s3-{verb}-versions.json") == granted(f"s3-{verb}.json") | set(OF_VERSIONS.values())
+
+
+def test_who_takes_deletes_back_may_remove_delete_markers_of_data_and_delete_nothing_else() -> None:
+    statements, home = policy("s3-restore.json"), "arn:aws:s3:::BUCKET/PREFIX"
+    assert operations(s3_undelete) == {"list_object_versions", "delete_object"}
+    asked = {OF_VERSIONS[each] for each in operations(s3_undelete)} | set(OF_OPERATIONS.values())
+    assert granted("s3-restore.json") == asked - {"s3:DeleteObject"}
+    assert allowed(statements, "s3:ListBucketVersions", "arn:aws:s3:::BUCKET")
+    assert allowed(statements, "s3:DeleteObjectVersion", f"{home}/data/gk2/cv1")
+    for delete, key in (("s3:DeleteObjectVersion", "_lakefs/abc"), ("s3:DeleteObject", "data/gk2/cv1")):
+        assert not allowed(statements, delete, f"{home}/{key}")
 
 
 def test_what_the_doctor_asks_of_the_bucket_stands_in_a_policy_of_its_own_that_changes_nothing() -> None:

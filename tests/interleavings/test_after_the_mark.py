@@ -346,7 +346,7 @@ def test_an_address_staged_in_the_last_second_is_deleted_and_the_sweep_says_so(
     lost(test_a_tag_is_put_on_an_expired_commit_while_objects_are_deleted.__name__, True)
     lost(test_a_tag_is_put_on_an_expired_commit_while_objects_are_deleted.__name__, False)
     assert story.results[True].lost == 1
-    assert "restore them from a backup" in story.results[True].trouble
+    assert "restore them, and report this" in story.results[True].trouble
     assert not story.results[False].lost
 
 

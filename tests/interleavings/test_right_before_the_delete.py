@@ -204,7 +204,7 @@ def test_all_other_garbage_goes_in_one_wave(story: OneWave, lost: Callable[[str,
 def _comes_too_late(story: OneWave, kind: str) -> None:
     found = story.sweep(kind)
     assert not story.lake.reads(story.too_late[kind][0], "a")
-    assert found.lost == 1 and "restore them from a backup" in found.trouble
+    assert found.lost == 1 and "restore them, and report this" in found.trouble
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_Sweep, "_record_lost", lambda *arguments: None)
         assert not story.sweep(kind).lost, "nobody would know"

@@ -208,8 +208,31 @@ STORES = (
         ),
         (
             "only delete markers go, and the bytes stay",
-            'listed = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]',
-            'listed = [*page.get("DeleteMarkers", ())]',
+            "for each in (*listed.versions, *listed.markers)]",
+            "for each in listed.markers]",
+        ),
+    ),
+    *of(
+        "lakegc_core/store/s3/undelete.py",
+        "tests/core/store/test_s3_undelete.py",
+        (
+            "a delete marker without an id is removed by the id that S3 gives to what has none",
+            'not each.get("VersionId") or each["VersionId"] in ids',
+            "each is None",
+        ),
+    ),
+    *of(
+        "lakegc_core/store/kept.py",
+        "tests/core/store/test_s3_undelete.py",
+        (
+            "a delete that somebody else made is taken back",
+            "if not deleted.since <= at <= deleted.until:",
+            "if at < deleted.since and at > deleted.until:",
+        ),
+        (
+            "what somebody wrote since the sweep, and deleted, is shown again",
+            "if size != deleted.size or written >= deleted.written_before:",
+            "if size != deleted.size:",
         ),
     ),
     *of(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import requests
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
@@ -56,10 +56,13 @@ class Access:
             return AzureNamedKeyCredential(self.account, self.key)
         return AzureSasCredential(self.sas) if self.sas else self.identity
 
-    def source(self, url: str, container: str, name: str) -> tuple[str, dict[str, str]]:
-        """The URL and the SDK's arguments by which the service can read a blob as the source of a copy."""
+    def source(self, url: str, container: str, name: str, version: str | None = None) -> tuple[str, dict[str, str]]:
+        """The URL and the SDK's arguments by which the service can read a blob, or a version of it, as the source of a
+        copy."""
+        chosen = f"versionid={quote(version, safe='')}" if version else ""
         if self.identity:
-            return url, {"source_authorization": f"Bearer {self.identity.get_token(_SCOPE).token}"}
+            token = self.identity.get_token(_SCOPE).token
+            return f"{url}?{chosen}" if chosen else url, {"source_authorization": f"Bearer {token}"}
         sas = self.sas or generate_blob_sas(
             self.account,
             container,
@@ -67,8 +70,9 @@ class Access:
             account_key=self.key,
             permission=BlobSasPermissions(read=True),
             expiry=datetime.now(UTC) + _COPY_TIME,
+            version_id=version,
         )
-        return f"{url}?{sas}", {}
+        return f"{url}?{'&'.join(filter(None, [chosen, sas]))}", {}
 
 
 def find(account: str, key: str | None = None, sas: str | None = None) -> Access:

@@ -75,7 +75,7 @@ class Container:
             what = f"{self.root}: {operation} of {key!r}"
             if code in ABSENT and operation != "List Blobs":
                 raise ObjectNotFoundError(f"{what}: there is no such object") from None
-            if code in _CONDITION_FAILED and operation == "Put Blob":
+            if code in _CONDITION_FAILED and operation in ("Put Blob", "Copy Blob From URL"):
                 raise PreconditionFailedError(
                     f"{what}: the object is there already, or is not the one expected ({code})"
                 ) from None

@@ -62,12 +62,12 @@ def read_page(body: bytes, wanted: str, cut: int, where: str) -> tuple[Level, st
     `wanted` is the prefix that was asked for; the first `cut` characters of names are cut off; `where` names the
     listing in errors. Directories of accounts with a hierarchical namespace are no objects, and are left out.
     """
-    blobs, marker = _parts(body, where)
+    blobs, marker = parts_of(body, where)
     keys: list[str] = []
     rows: list[_Row] = []
     prefixes: list[str] = []
     for blob in blobs:
-        name = _name(blob.find("Name"), where)
+        name = name_of(blob.find("Name"), where)
         if blob.tag == "BlobPrefix":
             prefixes.append(name)
         elif row := _row(blob, name, where):
@@ -77,7 +77,7 @@ def read_page(body: bytes, wanted: str, cut: int, where: str) -> tuple[Level, st
     return Level(_batch(addresses, rows, where), tuple(folders)), marker
 
 
-def _parts(body: bytes, where: str) -> tuple[ElementTree.Element, str]:
+def parts_of(body: bytes, where: str) -> tuple[ElementTree.Element, str]:
     """The listed blobs of a page, and the marker of the next page."""
     try:
         tree = ElementTree.fromstring(body)
@@ -112,7 +112,8 @@ def _batch(keys: list[str], rows: list[_Row], where: str) -> pa.RecordBatch:
     return listed(keys, sizes, moments, etags)
 
 
-def _name(found: ElementTree.Element | None, where: str) -> str:
+def name_of(found: ElementTree.Element | None, where: str) -> str:
+    """The name of a listed blob, decoded."""
     if found is None or not found.text:
         raise IncompleteError(f"{where}: the store listed a blob without a name")
     if found.get("Encoded") != "true":  # it is, where XML cannot hold the name

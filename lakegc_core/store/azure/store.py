@@ -20,13 +20,23 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobBlock
 
-from lakegc_core.errors import ObjectNotFoundError, SettingsError, StoreError
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.store.azure import access as azure_access
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.azure.deletes import BEST, BlobDeletes
 from lakegc_core.store.azure.listing import Pages, read_page
 from lakegc_core.store.azure.settings import settings_of
-from lakegc_core.store.base import BACKOFF, PROBE_KEY, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
+from lakegc_core.store.azure.undelete import INCLUDED, Kept, choose, read_kept
+from lakegc_core.store.base import (
+    BACKOFF,
+    PROBE_KEY,
+    Deleted,
+    Level,
+    ObjectInfo,
+    StoreConfig,
+    StoreProbe,
+    holds_secret,
+)
 from lakegc_core.store.conditions import writes_conditionally
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import NO_DATE, RemoteStore, bare, check_whole, date_of
@@ -70,6 +80,16 @@ class AzureConfig:
     def connect(self) -> AzureStore:
         """A store with a client of its own. The client is safe to share between threads."""
         return AzureStore(self)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A source of copies. `options`: the SDK's arguments by which the service may read it."""
+
+    key: str  # for messages
+    size: int  # bytes
+    url: str = field(repr=False)  # may hold a secret
+    options: dict[str, str] = field(repr=False)
 
 
 class AzureStore(RemoteStore):
@@ -145,22 +165,57 @@ class AzureStore(RemoteStore):
             return None
         origin = AzureStore(source) if source != self._config else self
         found = origin.head(source_key)
-        name = origin.container.name(source_key)
-        address = f"{source.url}/{quote(source.container)}/{quote(name, safe='/~')}"
-        url, extra = origin._access.source(address, source.container, name)
-        target = self.container.blob(key)
-        with self.container.errors("Copy Blob From URL", source_key):
-            if found.size <= _COPY_AT_ONCE:
-                match = {"source_etag": f'"{found.etag}"', "source_match_condition": MatchConditions.IfNotModified}
-                answer = target.start_copy_from_url(url, requires_sync=True, **match, **extra)
+        match = {"source_etag": f'"{found.etag}"', "source_match_condition": MatchConditions.IfNotModified}
+        return self._copy(origin._source(source_key, found.size), key, match)
+
+    def _source(self, key: str, size: int, version: str | None = None) -> _Source:
+        """A blob here, or a version of it, as the source of a copy."""
+        name, container = self.container.name(key), self._config.container
+        address = f"{self._config.url}/{quote(container)}/{quote(name, safe='/~')}"
+        return _Source(key, size, *self._access.source(address, container, name, version))
+
+    def _copy(self, source: _Source, key: str, match: dict[str, Any], **condition: Any) -> str:
+        """Copy a blob to `key`, and return the new ETag. `condition`: of what lies at `key`; `match`: of the source,
+        where one request copies it."""
+        target, extra = self.container.blob(key), source.options
+        with self.container.errors("Copy Blob From URL", source.key):
+            if source.size <= _COPY_AT_ONCE:
+                answer = target.start_copy_from_url(source.url, requires_sync=True, **condition, **match, **extra)
                 return bare(answer["etag"]) or ""
             blocks = []
-            for number, start in enumerate(range(0, found.size, _COPY_BLOCK)):
+            for number, start in enumerate(range(0, source.size, _COPY_BLOCK)):
                 block = f"{number:08d}"
-                length = min(_COPY_BLOCK, found.size - start)
-                target.stage_block_from_url(block, url, source_offset=start, source_length=length, **extra)
+                length = min(_COPY_BLOCK, source.size - start)
+                target.stage_block_from_url(block, source.url, source_offset=start, source_length=length, **extra)
                 blocks.append(BlobBlock(block_id=block))
-            return bare(target.commit_block_list(blocks)["etag"]) or ""
+            return bare(target.commit_block_list(blocks, **condition)["etag"]) or ""
+
+    def undelete(self, deleted: Deleted) -> None:
+        """Copy the newest version over nothing, or undelete the soft-deleted blob; never over a blob that shows."""
+        key = deleted.address
+        found = choose(self._kept(key), deleted, f"{self.root}: {key!r}")
+        if found.version is None:
+            with self.container.errors("Undelete Blob", key):
+                self.container.blob(key).undelete_blob()
+            return
+        self._copy(self._source(key, found.size, found.version), key, {}, match_condition=MatchConditions.IfMissing)
+
+    def _kept(self, key: str) -> builtins.list[Kept]:
+        """What the account keeps of one blob, and the blob itself if it shows."""
+        name, where = self.container.name(key), f"{self.root}: listing what is kept of {key!r}"
+        found: builtins.list[Kept] = []
+        marker = ""
+        while True:
+            pages = self.container.client.list_blobs(name_starts_with=name, include=INCLUDED)
+            with self.container.errors("List Blobs", key):
+                next(pages.by_page(continuation_token=marker or None), None)
+            some, following = read_kept(self._pages.take(where), name, where)
+            found += some
+            if following == marker and marker:
+                raise IncompleteError(f"{where}: the store goes round in circles")
+            if not following:
+                return found
+            marker = following
 
     def download(self, key: str, file: IO[bytes]) -> None:
         """Fetch the blob into a file, in pieces."""

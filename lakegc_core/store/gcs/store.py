@@ -29,6 +29,7 @@ from lakegc_core.store.base import (
     BACKOFF,
     MD5_DIGEST,
     PROBE_KEY,
+    Deleted,
     Level,
     ObjectInfo,
     StoreConfig,
@@ -41,6 +42,8 @@ from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat
 from lakegc_core.store.gcs.deletes import BEST, ObjectDeletes
 from lakegc_core.store.gcs.listing import FIELDS, page_of, read_page
 from lakegc_core.store.gcs.settings import settings_of
+from lakegc_core.store.gcs.undelete import FIELDS as KEPT_FIELDS
+from lakegc_core.store.gcs.undelete import NONCURRENT, SOFT_DELETED, Kept, choose, read_kept
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import RemoteStore, date_of
 from lakegc_core.store.settings import StoreSettings
@@ -114,12 +117,16 @@ class GCSStore(RemoteStore):
         wanted = self._base + prefix
         options = {"delimiter": delimiter or None, "pageToken": token or None}
         asked = {"maxResults": str(self._config.page_size), "fields": FIELDS, "prefix": wanted, **options}
+        page = self._listed(prefix, asked)
+        return read_page(page, wanted, len(self._base), where), page.get("nextPageToken") or ""
+
+    def _listed(self, prefix: str, asked: dict[str, str | None]) -> dict[str, Any]:
+        """One page of a list. `asked`: the parameters of the request."""
 
         def ask() -> dict[str, Any]:
             return page_of(self.session.get(self._objects, params=asked, timeout=self._time), self.root)
 
-        page = self._call("listing", prefix, ask)
-        return read_page(page, wanted, len(self._base), where), page.get("nextPageToken") or ""
+        return self._call("listing", prefix, ask)
 
     def read(self, key: str) -> bytes:
         """The whole object, as stored; its CRC32C is compared with the store's."""
@@ -175,14 +182,41 @@ class GCSStore(RemoteStore):
         """Copy an object that the same endpoint reaches, in as many steps as the service wants."""
         if not isinstance(source, GCSConfig) or source.endpoint_url != self._config.endpoint_url:
             return None
-        origin = GCSStore(source, self.client, self.session)._blob(source_key)
+        return self._rewrite(GCSStore(source, self.client, self.session)._blob(source_key), source_key, key)
+
+    def _rewrite(self, origin: Any, source_key: str, key: str, **condition: int) -> str:
         target = self._blob(key)
         token: str | None = None
         while True:
-            step = functools.partial(target.rewrite, origin, token=token, retry=None, timeout=self._time)
+            step = functools.partial(target.rewrite, origin, token=token, retry=None, timeout=self._time, **condition)
             token, _, _ = self._call("copying", source_key, step)
             if token is None:
                 return str(target.generation)
+
+    def undelete(self, deleted: Deleted) -> None:
+        """Copy the noncurrent generation over nothing, or restore the soft-deleted one; never over a live object."""
+        key, name = deleted.address, self._name(deleted.address)
+        kept = self._kept(key, NONCURRENT) or self._kept(key, SOFT_DELETED)
+        found = choose(kept, deleted, f"{self.root}: {key!r}")
+        if found.kind == NONCURRENT:
+            self._rewrite(self._bucket.blob(name, generation=found.generation), key, key, if_generation_match=0)
+            return
+        options = {"generation": found.generation, "if_generation_match": 0, "retry": None, "timeout": self._time}
+        self._call("restoring", key, lambda: self._bucket.restore_blob(name, **options))
+
+    def _kept(self, key: str, kind: str) -> builtins.list[Kept]:
+        """The generations of one object that a list of this kind has."""
+        name, token, where = self._name(key), "", f"{self.root}: listing what is kept of {key!r}"
+        found: builtins.list[Kept] = []
+        while True:
+            page = self._listed(key, {kind: "true", "fields": KEPT_FIELDS, "prefix": name, "pageToken": token or None})
+            found += read_kept(page, name, kind, where)
+            following = page.get("nextPageToken") or ""
+            if following == token and token:
+                raise IncompleteError(f"{where}: the store goes round in circles")
+            if not following:
+                return found
+            token = following
 
     def download(self, key: str, file: IO[bytes]) -> None:
         """Fetch the object into a file, as stored; its CRC32C is compared with the store's."""

@@ -24,11 +24,12 @@ from typing import IO
 
 import pyarrow as pa
 
-from lakegc_core.errors import StoreError
+from lakegc_core.errors import ObjectNotFoundError, StoreError
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.store.base import (
     NOT_ASKED,
     PROBE_KEY,
+    Deleted,
     Deletes,
     HeadAnswer,
     Level,
@@ -149,6 +150,10 @@ class LocalStore:
         except OSError as error:
             return FAILED + errno.errorcode.get(error.errno or 0, "OSError")
         return Outcome.DELETED
+
+    def undelete(self, deleted: Deleted) -> None:
+        """A folder keeps nothing of what is deleted."""
+        raise ObjectNotFoundError(f"{self.root}: nothing of {deleted.address!r} is left: a folder keeps no versions")
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy a file from another folder."""

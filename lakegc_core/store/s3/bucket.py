@@ -32,6 +32,7 @@ from lakegc_core.store.s3.access import ABSENT, BROKEN_OFF, CONDITION_FAILED, SD
 from lakegc_core.store.s3.listing import utc
 
 _DATE = re.compile("[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+_LISTS = ("list_objects_v2", "list_object_versions")  # that something is absent is no answer to them
 _ENCRYPTION = "x-amz-server-side-encryption"
 _OWN_KEY = (f"{_ENCRYPTION}-customer-", f"{_ENCRYPTION}-aws-kms-")
 _EXPRESS, DIRECTORY_BUCKET = "EXPRESS_ONEZONE", "--x-s3"  # their ETags are no digests
@@ -73,7 +74,7 @@ class Bucket:
         """The error in lakegc's words, without the server's own text: some servers quote requests in it."""
         code = code_of(error)
         what = f"{self.root}: {''.join(part.capitalize() for part in operation.split('_'))} of {key!r}"
-        if code in ABSENT and operation != "list_objects_v2":
+        if code in ABSENT and operation not in _LISTS:
             return ObjectNotFoundError(f"{what}: there is no such object")
         if code in CONDITION_FAILED and operation == "put_object":
             return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected ({code})")

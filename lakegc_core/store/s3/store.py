@@ -26,7 +26,17 @@ from lakegc_core.errors import (
     StoreError,
     UnusableKeyError,
 )
-from lakegc_core.store.base import BACKOFF, PROBE_KEY, Deletes, Level, ObjectInfo, StoreConfig, StoreProbe, holds_secret
+from lakegc_core.store.base import (
+    BACKOFF,
+    PROBE_KEY,
+    Deleted,
+    Deletes,
+    Level,
+    ObjectInfo,
+    StoreConfig,
+    StoreProbe,
+    holds_secret,
+)
 from lakegc_core.store.conditions import writes_conditionally
 from lakegc_core.store.pace import Gate, Turn
 from lakegc_core.store.remote import HEADS, RemoteStore, bare, check_whole
@@ -37,6 +47,7 @@ from lakegc_core.store.s3.bucket import DIRECTORY_BUCKET, Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
 from lakegc_core.store.s3.quick_heads import QuickHeads
 from lakegc_core.store.s3.settings import settings_of
+from lakegc_core.store.s3.undelete import undelete
 from lakegc_core.store.s3.versions import VersionDeletes
 from lakegc_core.store.settings import StoreSettings
 
@@ -174,6 +185,10 @@ class S3Store(RemoteStore):
     def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
         """Delete, 1000 keys a request. S3 does not tell what was there: `deleted` either way."""
         return self._deletes.delete_many(keys, gate or Gate())
+
+    def undelete(self, deleted: Deleted) -> None:
+        """Remove the delete markers of the delete, in a bucket that keeps versions."""
+        undelete(self._bucket, deleted)
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy an object that the same endpoint and credentials reach. Beyond 5 GiB it goes part by part."""

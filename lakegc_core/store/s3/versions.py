@@ -6,6 +6,8 @@ Keys of lakeFS's data are never written twice, so every version of a key belongs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from lakegc_core.errors import IncompleteError, LakegcError, ObjectNotFoundError
 from lakegc_core.names import Outcome
@@ -13,12 +15,12 @@ from lakegc_core.store.base import Deletes
 from lakegc_core.store.pace import May
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3.access import SDK_ERRORS, failure
+from lakegc_core.store.s3.bucket import Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
+from lakegc_core.store.s3.version_lists import id_of, versions_of
 
 _MOST = 1000  # versions a request
 _DONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
-_NULL = "null"  # how S3 calls the version of an object that was written without versioning; some stores call it nothing
-_AFTER = ("KeyMarker", "VersionIdMarker")
 
 
 class VersionDeletes(ObjectDeletes):
@@ -80,22 +82,13 @@ class VersionDeletes(ObjectDeletes):
         return DeleteAnswer.failed("NoVersions")
 
     def versions(self, key: str) -> list[str]:
-        """The ids of all versions of one key, delete markers too. Raises the SDK's errors; IncompleteError if a page
-        of the list is none, or is not followed by the next one."""
-        whole, found, after = self.bucket.base + key, list[str](), dict[str, str]()
-        while True:
-            page = self.bucket.client.list_object_versions(Bucket=self.bucket.name, Prefix=whole, **after)
-            listed = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
-            found += [each.get("VersionId") or _NULL for each in listed if each.get("Key") == whole]
-            if page["ResponseMetadata"]["HTTPStatusCode"] != 200 or page.get("IsTruncated") is None:
-                raise IncompleteError(
-                    f"{self.bucket.root}: the answer about versions of {key!r} is no list of versions"
-                )
-            if not page["IsTruncated"]:
-                return found
-            following = {name: page[f"Next{name}"] for name in _AFTER if page.get(f"Next{name}")}
-            if not following or following == after:
-                raise IncompleteError(
-                    f"{self.bucket.root}: the list of versions of {key!r} does not say how it goes on"
-                )
-            after = following
+        """The ids of all versions of one key, delete markers too. Raises the SDK's errors, and what `versions_of`
+        does."""
+        listed = versions_of(self.bucket, key, partial(_ask, self.bucket))
+        return [id_of(each) for each in (*listed.versions, *listed.markers)]
+
+
+def _ask(bucket: Bucket, **arguments: Any) -> Mapping[str, Any]:
+    """A page of a list of versions, or the SDK's error."""
+    page: Mapping[str, Any] = bucket.client.list_object_versions(Bucket=bucket.name, **arguments)
+    return page

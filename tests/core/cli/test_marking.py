@@ -27,7 +27,7 @@ from lakegc_core.names import STAGES
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.result import SweepResult
-from lakegc_core.views.words import comes_back
+from lakegc_core.views.words import comes_back, undo
 from tests.core.cli.conftest import Desk
 from tests.support.lake import NO_SPARK, NOW, lake
 
@@ -43,9 +43,8 @@ def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_br
 
     monkeypatch.setattr(marking, "ask", no)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    context: Any = SimpleNamespace(
-        data=LocalConfig(str(tmp_path)), header=SimpleNamespace(storage_namespace="local://lake", mark_id="m1")
-    )
+    header = SimpleNamespace(repository="lake", storage_namespace="local://lake", mark_id="m1")
+    context: Any = SimpleNamespace(data=LocalConfig(str(tmp_path)), header=header)
     review: Any = SimpleNamespace(report={"objects": {"expired": 1_200}, "bytes": {"expired": 5_000_000}})
     with pytest.raises(RefusedError, match="Nothing was deleted"):
         marking._confirm(argparse.Namespace(dry_run=False, yes=False), context, review)
@@ -57,8 +56,8 @@ def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_br
 @pytest.mark.parametrize(
     ("versioned", "soft_delete", "said"),
     [
-        (False, timedelta(days=7), "They can be brought back for 7 days: the store's soft delete."),
-        (True, None, "The store keeps old versions of them until its own rules let them expire."),
+        (False, timedelta(days=7), "`lakegc restore lake m1` brings them back for 7 days: the store's soft delete."),
+        (True, None, "`lakegc restore lake m1` brings them back until the store's own rules let old versions expire."),
         (None, None, "The store does not say whether they can be brought back."),
         (False, timedelta(0), "The store cannot bring them back."),
     ],
@@ -66,7 +65,7 @@ def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_br
 def test_each_kind_of_store_says_how_long_it_keeps_what_is_deleted(
     versioned: bool | None, soft_delete: timedelta | None, said: str
 ) -> None:
-    assert comes_back(versioned, soft_delete) == said
+    assert comes_back(versioned, soft_delete, undo("lake", "m1")) == said
 
 
 def test_a_review_writes_the_addresses_alone_to_stdout(desk: Desk, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -15,7 +15,6 @@ from lakegc_core.copies.transfer import Limits, _Transfer
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
-from lakegc_core.tables.dataset import DatasetFolder
 from tests.support.disguise import Disguise
 from tests.support.proxy import Answer, Forward, Hook, Proxy, Request, cut_off, pass_on, proxy
 from tests.support.servers import seaweedfs
@@ -52,8 +51,7 @@ def hooked(between: Proxy, hook: Hook) -> Iterator[None]:
 
 
 def outcome(source: StoreConfig, target: StoreConfig, size: int = len(BYTES)) -> str:
-    work = _Transfer(source, target, DatasetFolder(target, "journal"), Limits())
-    return str(work._copy(KEY, size)["outcome"])
+    return str(_Transfer(source, target, Limits()).copy({"address": KEY, "size": size})["outcome"])
 
 
 def test_a_copy_within_the_store_and_one_between_stores_count_and_are_found_again(s3: S3Config, tmp_path: Path) -> None:

@@ -49,6 +49,17 @@ def test_what_lies_at_the_top_of_a_sweep_tells_how_far_it_came(store: LocalStore
     assert sweeps.files_of(store, "m1", 2) == set()
 
 
+def test_the_first_plan_tells_since_when_a_mark_deletes_unless_one_of_them_does_not_say(store: LocalStore) -> None:
+    assert sweeps.first_planned_at(store, "m1") is None
+    for number, at in ((1, 20.0), (2, 10.0)):
+        store.write(f"m1/sweeps/{number}/plan.json", encode({"planned_at": at}))
+    store.write("m1/sweeps/3/attempt-1/plan/part-1.parquet", b"")
+    assert sweeps.first_planned_at(store, "m1") == 10.0
+    for damaged in (b"{}", b"", b'{"planned_at": "soon"}'):
+        store.write("m1/sweeps/1/plan.json", damaged)
+        assert sweeps.first_planned_at(store, "m1") is None
+
+
 def test_only_sweeps_that_are_over_have_a_report_and_a_damaged_one_is_an_error(store: LocalStore, context: Any) -> None:
     folder = context.mark.folder
     for number in (1, 2, 3):

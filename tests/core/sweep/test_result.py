@@ -25,7 +25,7 @@ def test_failures_of_all_codes_are_counted_together_and_said() -> None:
 def test_objects_that_were_lost_and_paths_that_do_not_read_any_more_are_said_with_what_to_do() -> None:
     found = result({"lost": 2, "failed:403": 1}, unreadable={"main/a": 410})
     assert found.lost == 2
-    for said in ("2 objects were found referenced after they had been deleted", "restore them from a backup"):
+    for said in ("2 objects were found referenced after they had been deleted", "restore them, and report this"):
         assert said in found.trouble
     assert "1 sampled paths read before the sweep and do not now" in found.trouble
     assert "1 objects could not be deleted" in found.trouble

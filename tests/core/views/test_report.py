@@ -48,6 +48,8 @@ def test_a_sweep_says_what_it_saves_a_month() -> None:
 def test_what_a_store_keeps_as_old_versions_is_not_called_freed_and_still_has_its_price() -> None:
     said = words.freed(report.sweep_report(replace(SWEPT, versioned=True)))
     assert "freed" not in said and said.endswith("let them expire: about 40.00 EUR a month")
+    shown = [screen.sweep_screen(report.sweep_report(replace(SWEPT, versioned=kept))) for kept in (True, False)]
+    assert ["undo     lakegc restore lake m1" in each for each in shown] == [True, False]
 
 
 def test_where_the_store_does_not_say_what_it_keeps_nothing_is_called_freed() -> None:

@@ -1,0 +1,142 @@
+"""Brings back what the sweeps of a mark deleted, out of what the store itself keeps of it: old versions, soft delete.
+
+The journals of the sweeps say which objects, and until when they can have been deleted. How a delete is taken back is
+the store's business. Not here: what is recorded of a restore (`backup`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from lakegc_core import clock
+from lakegc_core.copies.transfer import DIFFERENT, FAILED, MISSING, Copied, carry_out
+from lakegc_core.errors import LakegcError, ObjectNotFoundError, PreconditionFailedError, SettingsError
+from lakegc_core.marks.backups import ALREADY_THERE, COPIED
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.last_known import readable_records
+from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of
+from lakegc_core.marks.sweeps import first_planned_at
+from lakegc_core.names import NO_ANSWER, Json, Outcome
+from lakegc_core.spark.session import many, moment
+from lakegc_core.store.base import Deleted, ObjectInfo, StoreConfig, connect, head_if_there
+from lakegc_core.sweep.record import SweepRecord
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MAY_BE_GONE = (Outcome.DELETED, Outcome.LOST, NO_ANSWER)
+"""Outcomes of a sweep after which an object may be gone by that sweep."""
+
+
+def check_keeps(context: MarkContext) -> None:
+    """SettingsError if the store keeps nothing of what is deleted."""
+    told = connect(context.data).settings()
+    if told.versioning is False and told.soft_delete == timedelta(0):
+        name = f"{context.header.repository} {context.header.mark_id}"
+        raise SettingsError(
+            f"{context.data.root} keeps nothing of what a sweep deletes: neither old versions nor soft delete. Only a "
+            f"backup brings objects back: lakegc restore {name} SRC, where SRC is the place of the backup. With "
+            "`backup: required` in lakegc.yaml, no sweep deletes what has no backup."
+        )
+
+
+def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
+    """The objects that sweeps of the mark deleted, or may have deleted: columns address, size, at. `at`: the last
+    moment at which they can have done so, by the collector's clock."""
+    told = _journalled(spark, context)
+    if context.mark.header() is None:
+        return told
+    record = SweepRecord(spark, context, dry_run=False)
+    if not record.is_begun:
+        return told
+    # A sweep that broke off: the store tells of which objects of its plan the journal does not know that they are gone.
+    left = record.left().select("address", "size").join(many(told), "address", "left_anti")
+    others = record.deleted_by_other_marks()
+    if others is not None:
+        left = left.join(many(others), "address", "left_anti")
+    return told.unionByName(left.withColumn("at", moment(clock.now().timestamp())))
+
+
+def _journalled(spark: SparkSession, context: MarkContext) -> DataFrame:
+    """The objects that the journals of the mark's sweeps call deleted, also after it was retired."""
+    from pyspark.sql import functions as F
+
+    mine = [each for each in records_of(context).found if each.mark_id == context.header.mark_id]
+    swept = Records(tuple(each for each in mine if each.kind == Kind.SWEPT))
+    records = readable_records(spark, swept)
+    if not records.whole:
+        context.say(
+            f"Some files of the journals of mark {context.header.mark_id} do not read: what they tell is left out"
+        )
+    sources = tuple(source for each in records.found for source in each.rows.sources)
+    rows = Dataset(COLUMNS[Kind.SWEPT], sources).frame(spark)
+    rows = rows.where(rows["outcome"].isin(*_MAY_BE_GONE))
+    return rows.groupBy("address").agg(F.max("size").alias("size"), F.max("at").alias("at"))
+
+
+def undelete_objects(context: MarkContext, objects: DataFrame, journal: DatasetFolder, parallel: int) -> Copied:
+    """Bring `objects` (as `deleted_objects` has them) back on the executors, and write the outcomes to `journal`."""
+    planned = first_planned_at(connect(context.workspace), context.mark.folder)
+    # The guard `clocks` lets no sweep pass if the store's clock and the collector's differ by more.
+    work = _Undo(
+        context.data,
+        _moment(context.header.cutoff),
+        _moment(context.header.started_at if planned is None else planned) - context.level.clock_skew,
+        context.level.clock_skew,
+    )
+    return carry_out(objects, work.bring_back, journal, parallel)
+
+
+@dataclass(frozen=True)
+class _Undo:
+    """Brings objects back, one at a time. `cutoff`: all that is deleted was written before. `since`: before the first
+    delete. `skew`: by which the store's clock may be ahead of the times of journals."""
+
+    data: StoreConfig
+    cutoff: datetime
+    since: datetime
+    skew: timedelta
+
+    def bring_back(self, wanted: Json) -> Json:
+        """Bring one object back, unless something lies under its key."""
+        address, size = str(wanted["address"]), int(wanted["size"])
+        row: Json = {"address": address, "size": size, "etag": None, "outcome": FAILED, "problem": None}
+        store = connect(self.data)
+        try:
+            there, outcome = head_if_there(store, address), ALREADY_THERE
+            if there is None:
+                until = wanted["at"].astimezone(UTC) + self.skew
+                try:
+                    store.undelete(Deleted(address, size, self.cutoff, self.since, until))
+                    outcome = COPIED
+                except PreconditionFailedError as error:
+                    row |= {"outcome": DIFFERENT, "problem": _short(error)}
+                # Also then: a request whose answer was lost is refused when it is repeated.
+                there = head_if_there(store, address)
+                if there is None and outcome != COPIED:
+                    return row
+        except ObjectNotFoundError as error:
+            return row | {"outcome": MISSING, "problem": _short(error)}
+        except LakegcError as error:
+            return row | {"problem": _short(error)}
+        return row | _found(there, size, outcome)
+
+
+def _found(there: ObjectInfo | None, size: int, outcome: str) -> Json:
+    if there is None:
+        return {"problem": "the store took its delete back, and does not show it: somebody deleted it meanwhile"}
+    if there.size != size:
+        problem = f"{there.size:,} bytes lie there, not the {size:,} that were deleted"
+        return {"etag": there.etag, "outcome": DIFFERENT, "problem": problem}
+    return {"etag": there.etag, "outcome": outcome, "problem": None}
+
+
+def _short(error: LakegcError) -> str:
+    return str(error)[:500]
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

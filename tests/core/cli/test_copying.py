@@ -1,0 +1,34 @@
+"""What the command says of a restore from what the store itself keeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakegc_core.cli import main
+from lakegc_core.cli.copying import _failed, copy_report, copy_screen
+from lakegc_core.copies.backup import CopyResult
+from tests.core.cli.conftest import Desk
+
+UNDONE = CopyResult("restore", "lake", "m1", "s3://b/ns", {"copied": 2, "missing": 1}, 20, [], 1.0, is_undo=True)
+
+
+def test_a_store_that_keeps_nothing_is_told_before_anything_begins(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = desk.mark("m1", garbage=["data/a"])
+    assert main(["restore", "lake", "m1"]) == 2
+    said = capsys.readouterr().err
+    assert "keeps nothing of what a sweep deletes" in said and "lakegc restore lake m1 SRC" in said
+    assert not list(mark.mark.store.list(f"{mark.mark.folder}/restores/"))
+
+
+def test_the_screen_says_what_the_store_shows_again_and_what_it_keeps_no_more() -> None:
+    screen = copy_screen(UNDONE, copy_report(UNDONE))
+    assert "2 objects   20 B: the store shows them again" in screen
+    assert "1 objects   the store keeps them no more" in screen and "backup" not in screen
+    assert _failed(UNDONE) == "1 objects were not brought back. The other 2 are at their place; run it again."
+
+
+def test_who_gets_nothing_back_is_told_of_backups() -> None:
+    nothing = CopyResult("restore", "lake", "m1", "s3://b/ns", {"missing": 3}, 0, [], 1.0, is_undo=True)
+    assert _failed(nothing).endswith("keeps none of them any more. If there is a backup: lakegc restore lake m1 SRC.")

@@ -1,0 +1,158 @@
+"""What a sweep deleted is brought back without a backup, where the store itself keeps it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.copies.backup import restore
+from lakegc_core.copies.undo import _Undo
+from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_repository
+from lakegc_core.marks.json_files import encode
+from lakegc_core.marks.layers import restored_since
+from lakegc_core.marks.ledger import keep_records
+from lakegc_core.marks.retire import _delete_mark
+from lakegc_core.marks.retired_records import record_of
+from lakegc_core.stages import swept_report
+from lakegc_core.store.base import Store, connect
+from lakegc_sandbox.api.server import SandboxServer
+from lakegc_sandbox.lakefs import Sandbox
+from tests.support.replays import AWS, Replay, environment
+from tests.support.servers import seaweedfs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Night:
+    """A repository in a bucket that keeps versions, and a mark of it that was swept. `dead`: contents by address."""
+
+    spark: SparkSession
+    mark: MarkContext
+    dead: dict[str, bytes]
+
+    @property
+    def store(self) -> Store:
+        return connect(self.mark.data)
+
+    def delete_again(self) -> None:
+        """Hide the objects as the sweep did, whatever was brought back. At level `none` clocks may differ by any time,
+        so that these deletes pass for the sweep's."""
+        self.store.delete_many(sorted(self.dead))
+        assert self.shown() == {}
+
+    def shown(self) -> dict[str, bytes]:
+        """The contents of the dead objects that the store shows."""
+        listed = {key for batch in self.store.list("data/") for key in batch["address"].to_pylist()}
+        return {key: self.store.read(key) for key in self.dead if key in listed}
+
+    def undo(self, *paths: str) -> dict[str, int]:
+        """The outcomes of a restore without a backup, as far as they are not 0."""
+        mark = open_mark(self.mark, self.mark.header.mark_id, retired_too=True)
+        result = restore(self.spark, mark, paths=paths)
+        return {outcome: count for outcome, count in result.outcomes.items() if count}
+
+
+@pytest.fixture(scope="module")
+def night(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
+    folder = tmp_path_factory.mktemp("undo")
+    with ExitStack() as stack:
+        stack.enter_context(environment(AWS | {"LAKEGC_UNSAFE": "yes"}))
+        server = stack.enter_context(seaweedfs(folder))
+        client = server.client()
+        client.put_bucket_versioning(Bucket=server.bucket, VersioningConfiguration={"Status": "Enabled"})
+        uri, config = f"s3://{server.bucket}/team a/ünï", server.config("team a/ünï")
+        sandbox = Sandbox(folder, blockstore="s3", seed=1)
+        repository = sandbox.create_repository("lake", uri, store=config, age=30 * DAY)
+        repository.set_rules(7)
+        dead: dict[str, bytes] = {}
+        for days in (20, 10, 1):
+            for part in range(3):
+                data = f"{days} {part}".encode() * (1 + part)
+                address = repository.upload("main", f"table/part {part}", data, age=days * DAY)
+                dead |= {address: data} if days == 20 else {}
+            repository.commit("main", f"day {days}", date=datetime.now(UTC) - days * DAY)
+        time.sleep(1.1)  # or longer: the store counts whole seconds, and only what is older than the mark may go
+        served = stack.enter_context(SandboxServer(sandbox))
+        credentials = ServerSettings(served.url, served.access_key, served.secret_key)
+        settings = Settings(server=credentials, stores=(StoreMapping("s3://", endpoint=server.endpoint),))
+        opened = open_repository(settings, "lake", client=LakeFSClient(credentials))
+        mark = begin_mark(opened, "m1", min_age=timedelta(0), safety_level="none")
+        found = Night(spark, mark, dead)
+        pipeline.mark(spark, mark)
+        with pytest.raises(MarkError, match="on record"):
+            found.undo()
+        assert swept_report(spark, mark).outcomes["deleted"] == len(dead) and found.shown() == {}
+        yield found
+
+
+def test_what_a_sweep_deleted_is_shown_again_in_part_and_whole_and_a_second_time_changes_nothing(night: Night) -> None:
+    night.delete_again()
+    assert night.undo("table/part 1") == {"copied": 1}
+    assert list(night.shown().values()) == [b"20 1" * 2]
+    assert restored_since(night.mark, night.mark.header.started_at), "the next mark lists all anew"
+    assert night.undo() == {"copied": 2, "already_there": 1}
+    assert night.shown() == night.dead
+    assert night.undo() == {"already_there": 3}
+    with pytest.raises(MarkError, match="matches"):
+        night.undo("no/such/**")
+
+
+def test_what_others_did_since_and_what_the_store_keeps_no_more_have_outcomes_of_their_own(night: Night) -> None:
+    night.store.write("data/a", b"12345")
+    now = datetime.now(UTC)
+    undo = _Undo(night.mark.data, now + DAY, now - DAY, DAY)
+
+    def outcome(key: str, size: int, at: datetime = now) -> str:
+        return str(undo.bring_back({"address": key, "size": size, "at": at})["outcome"])
+
+    assert (outcome("data/a", 5), outcome("data/a", 4)) == ("already_there", "different")
+    assert outcome("data/never", 5) == "missing"
+    night.store.delete_many(["data/a"])
+    assert outcome("data/a", 5, now - 3 * DAY) == "different", "deleted two days after the sweep"
+    assert (outcome("data/a", 5), outcome("data/a", 5)) == ("copied", "already_there")
+    night.store.delete_many(["data/a"])
+
+
+def test_after_a_kill_the_plan_and_the_store_say_what_is_gone(night: Night) -> None:
+    night.delete_again()
+    workspace, folder = connect(night.mark.workspace), f"{night.mark.mark.folder}/sweeps/1"
+    keys = [key for batch in workspace.list(f"{folder}/outcomes/") for key in batch["address"].to_pylist()]
+    files = {key: workspace.read(key) for key in [*keys, f"{folder}/report.json"]}
+    workspace.delete_many(sorted(files))  # as if the sweep had died after its deletes, before it recorded one
+    try:
+        assert night.undo() == {"copied": 3} and night.shown() == night.dead
+    finally:
+        for key, data in files.items():
+            workspace.write(key, data)
+
+
+def test_after_the_mark_was_retired_its_journals_say_what_is_gone(night: Night) -> None:
+    night.delete_again()
+    artifacts = night.mark.mark
+    keep_records(artifacts)
+    artifacts.store.write(artifacts.retired_key, encode(record_of("lake", artifacts)))
+    _delete_mark(artifacts, None)
+    assert night.undo(min(night.dead)) == {"copied": 1}, "paths are addresses now"
+    assert night.undo() == {"copied": 2, "already_there": 1} and night.shown() == night.dead
+
+
+def test_a_folder_keeps_nothing_and_the_error_names_the_backup(
+    replay: Callable[[str], Replay], spark: SparkSession
+) -> None:
+    found = replay("local_rich")
+    with environment(found.variables()), pytest.raises(SettingsError, match=r"lakegc restore .* m1 SRC"):
+        restore(spark, found.begin("m1"))
