@@ -112,6 +112,17 @@ def test_a_mark_that_was_swept_or_restored_after_a_listing_that_may_be_taken_ove
     assert kept(complete("m1", 1, touched_at=START + 55 * DAY), below, top) == {"m1", "m5", "m6"}
 
 
+def test_what_was_swept_after_the_last_mark_of_a_former_series_goes_like_any_other() -> None:
+    """An upgrade, or a repository made anew under the same name: its mark stays, and holds back no other."""
+    former = complete("m1", 1, series=("former",), rests_on=("m0",))
+    swept = [complete(f"m{day}", day, series=("now",), touched_at=START + (day + 1) * DAY) for day in range(2, 7)]
+    now = complete("m7", 70, series=("now",)), complete("m8", 80, series=("now",), rests_on=("m7",))
+    every = complete("m0", 0, series=("former",)), former, *swept, *now
+    assert kept(*every) == {"m0", "m1", "m7", "m8"}
+    unread = OldMark("unread", asked_at=START + 3 * DAY, touched_at=START + 3 * DAY)
+    assert kept(*every, unread) == {"m0", "m1", "m7", "m8", "unread"}, "it may have found live what m1 found expired"
+
+
 def test_a_mark_that_was_swept_since_one_whose_sweep_is_not_over_stays_until_it_is() -> None:
     """That sweep asks what others deleted. Without their journals it would count these objects as its own."""
     waits = complete("m1", 1, trouble="sweep 1 of it broke off", is_open=True)
