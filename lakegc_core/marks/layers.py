@@ -201,8 +201,8 @@ def restored_since(context: RepositoryContext, moment: float) -> Restore | None:
 
 
 def restored_at(mark: MarkArtifacts) -> float:
-    """When objects of a mark were last brought back, or may have been, unix seconds; 0 if never. A restore that says
-    that it copied nothing is none."""
+    """When objects of a mark were last brought back, or may have been, unix seconds; 0 if never. A restore whose
+    report says that nothing came back is none."""
     return max((each.begun_at for each in restores_of(mark) if each.may_have_copied), default=0.0)
 
 
