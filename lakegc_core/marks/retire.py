@@ -136,12 +136,19 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str
 
 
 def list_retired(context: RepositoryContext) -> list[Json]:
-    """The retired marks, newest id first, each with its findings and the bytes that its sweeps freed."""
-    return [
-        freed_by(record)
-        for mark_id in retired_marks(context.workspace, context.home)
-        if (record := context.artifacts(mark_id).retired()) is not None
-    ]
+    """The retired marks, newest id first, each with its findings and the bytes that its sweeps freed. Of one whose
+    record does not read: why."""
+    found = (_retired(context.artifacts(each)) for each in retired_marks(context.workspace, context.home))
+    return [each for each in found if each is not None]
+
+
+def _retired(mark: MarkArtifacts) -> Json | None:
+    """What a record tells in a line; None if it is gone by now."""
+    try:
+        record = mark.retired()
+    except MarkError as error:
+        return {"mark_id": mark.mark_id, "started_at": None, "state": "damaged", "problem": str(error)}
+    return None if record is None else freed_by(record)
 
 
 def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:

@@ -32,6 +32,7 @@ from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.tables.parts import PartWriter
+from lakegc_core.views.screen import retired_screen
 from lakegc_sandbox import Sandbox, SandboxServer
 from tests.support.lake import lake
 from tests.support.old_marks import DAY, HEADER, START, TODAY, alter, write_mark, write_sweep
@@ -441,13 +442,20 @@ def test_nothing_is_retired_while_another_collector_works(context: RepositoryCon
     assert list(retire(context, 2).retired) == ["m1"]
 
 
-def test_a_record_that_was_altered_is_not_believed(context: RepositoryContext, mark: Mark) -> None:
-    for day in range(1, 4):
+def test_a_record_that_was_altered_is_not_believed_and_stops_neither_the_list_nor_a_retirement(
+    context: RepositoryContext, mark: Mark
+) -> None:
+    for day in range(1, 5):
         mark(f"m{day}", day)
     retire(context, 2)
     alter(Path(context.workspace.root.removeprefix("local://")) / context.home / "retired" / "m1.json", stages={})
-    with pytest.raises(MarkError, match="was changed"):
-        list_retired(context)
+    left = context.artifacts("m1")
+    left.store.write(f"{left.folder}/left-over", b"x")
+    assert retire(context, 2).artifacts == 1
+    newest, altered = list_retired(context)
+    assert (newest["mark_id"], newest["expired"]) == ("m2", 7)
+    assert (altered["mark_id"], altered["state"]) == ("m1", "damaged") and "was changed" in altered["problem"]
+    assert altered["problem"].split()[0] in retired_screen([newest, altered])
 
 
 def test_the_command_retires_and_shows_what_was_retired(
