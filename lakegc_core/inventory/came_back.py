@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakegc_core.clock import APART
-from lakegc_core.inventory.carried import find
+from lakegc_core.inventory.carried import OBJECTS_SCHEMA, find
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import GONE, gone, readable_records, taken_back
 from lakegc_core.marks.layers import Layer
@@ -22,6 +22,8 @@ from lakegc_core.policy.facts import NOTHING, Amount, TakenBack
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.joins import among
+from lakegc_core.tables.key_scan import MOST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +52,11 @@ def find_came_back(spark: SparkSession, context: MarkContext, own: Layer, learnt
     if not any(record.kind == Kind.SWEPT and record.rows.parts for record in records.found):
         return CameBack()
     out = context.mark.out(Stage.EXPIRED_ADDRESSES)
-    recorded = out.put(_RECORDED, gone(spark, readable_records(spark, records)), GONE)
+    lying = own.dataset(Stage.NAMESPACE_LISTING, OBJECTS_SCHEMA) + learnt
+    sought = lying.keys()
+    # Of more keys than a worker holds Spark joins them.
+    known = gone(spark, readable_records(spark, records), sought if lying.rows <= MOST else None)
+    recorded = out.put(_RECORDED, among(spark, known, sought), GONE)
     if not recorded.parts:
         return CameBack()
     there = find(spark, (own,), recorded.keys(), gone=False).as_frame().select("address", "size")

@@ -184,22 +184,26 @@ _SWEPT = pa.schema(
 
 @dataclass(frozen=True)
 class _Swept:
-    """Makes rows of _SWEPT of what a journal says is gone or there, for carried units. `age`: of the swept mark."""
+    """Makes rows of _SWEPT of what a journal says is gone or there, for carried units; and of objects that a mark saw
+    again, which have no outcome. `age`: of the mark that was swept."""
 
     units: Units
-    age: int
+    age: int = -1
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
+        names = rows.schema.names
+        outcomes = rows["outcome"] if "outcome" in names else pa.repeat(SEEN_AGAIN, rows.num_rows)
+        sizes = rows["size"] if "size" in names else pa.repeat(0, rows.num_rows)
         units = unit_of(rows["address"])
         ages = self.units.ages_of(units)
         at = rows["at"].cast(_AT).cast(pa.int64())
-        there = pc.is_in(rows["outcome"], _THERE)
-        told = pc.or_(there, pc.is_in(rows["outcome"], _OVER)).to_numpy(zero_copy_only=False)
+        there = pc.is_in(outcomes, _THERE)
+        told = pc.or_(there, pc.is_in(outcomes, _OVER)).to_numpy(zero_copy_only=False)
         told &= (ages >= 0) & (at.to_numpy() / 1e6 >= self.units.listed_at(units) - APART)
         # Sure: the mark that was swept is as new as the listing of the unit, or newer, so that this sweep deleted what
         # the listing had. Not sure: an older mark was swept; the object may have gone before the listing.
         sure = (self.age >= 0) & (self.age <= ages)
-        named = {"hash": hash_strings(rows["address"]), "address": rows["address"], "size": rows["size"]}
+        named = {"hash": hash_strings(rows["address"]), "address": rows["address"], "size": sizes}
         return only(named | {"at": at, "there": there, "sure": sure}, told)
 
 
@@ -218,7 +222,8 @@ def _once(rows: pa.Table) -> Iterator[pa.Table]:
 def write_gone(
     spark: SparkSession, context: MarkContext, layers: Sequence[Layer], carried: Dataset, since: float
 ) -> Dataset:
-    """Objects of the layers that sweeps deleted from carried units: GONE_SCHEMA, with the sum `bytes`.
+    """Objects of the layers that sweeps deleted from carried units, and that nothing has shown since: GONE_SCHEMA, with
+    the sum `bytes`.
 
     `carried`: the carried units (UNITS_SCHEMA); `since`: when the first of them was listed, unix seconds.
     """
@@ -230,16 +235,15 @@ def write_gone(
     ]
     if not feeds:
         return Dataset(GONE_SCHEMA)
+    for layer in layers:
+        last = layer.manifests[Stage.EXPIRED_ADDRESSES]
+        seen = layer.mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
+        feeds += seen.feeds(make=_Swept(units))
     swept = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)))
     found = out.divide(swept, {GONE: GONE_SCHEMA, _UNSURE: GONE_SCHEMA}, _split_sure, _bytes)
     if not found[_UNSURE].parts:
         return found[GONE]
     lying = _scan(spark, layers, units, found[_UNSURE].keys())
-    for layer in layers:  # an object that came back at this layer is not gone: its delete was earlier
-        last = layer.manifests[Stage.EXPIRED_ADDRESSES]
-        seen = layer.mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
-        if seen.parts:
-            lying = among(spark, lying, seen.keys(), found=False)
     return found[GONE] + out.put(GONE, lying, GONE_SCHEMA, _bytes)
 
 

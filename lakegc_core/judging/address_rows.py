@@ -125,7 +125,8 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
     - `candidates`: the object lies there, and no retained range holds its address
     - `freed`: a range that is gone held it, and no row says whether it lies there: look in the listings
     - `asked`: something refers to it, and no row says that it lies there: look in the listings, then ask the store
-    - `swept`: the same, but a sweep deleted it: ask the store
+    - `swept`: something refers to it, and a sweep deleted it: ask the store, also if no row asks for it. The mark below
+      may have believed it there, because the delete came later or was not on record yet
     - `misstated`: a new entry whose size no known object of its address has
     """
     kind, hashes = rows["kind"].to_numpy(), rows["hash"].to_numpy()
@@ -144,7 +145,7 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
         CANDIDATES: known & ~live,
         FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
         ASKED: asks & ~lies & ~settled & ~gone,
-        SWEPT: asks & ~lies & gone,
+        SWEPT: (asks | ((kind == GONE_SINCE) & live)) & ~lies & gone,
         # What is not listed yet counts as well: no later optimized mark compares it.
         MISSTATED: exact & (kind == NEW) & ~settled & ~_agree(hashes, rows["size"], known),
     }

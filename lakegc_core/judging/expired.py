@@ -65,7 +65,7 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
     asked = ask_branches(spark, context, judged, found.misstated, commits_read_at)
     findings = asked.findings
     origins = find_origins(spark, context, own, findings.expired, findings.kept)
-    returned = find_came_back(spark, context, own, found.learnt)
+    returned = find_came_back(spark, context, own, found.learnt + found.returned)
     facts = replace(
         _facts(spark, context, own, found, asked, neighbours.facts),
         came_back=returned.amount,
@@ -96,7 +96,7 @@ def _facts(
     """The figures of findings. Those of objects that came back, and of origins, are filled in later."""
     findings = asked.findings
     sums, previous = findings.sums(), previous_of(context)
-    groups = groups_of(sums, facts_of(own.manifests, ListingFacts), found.learnt)
+    groups = groups_of(sums, facts_of(own.manifests, ListingFacts), found.learnt + found.returned)
     strange = [
         source for source in findings.kept.sources if any(source.part.sums.get(f"{each}:objects") for each in STRANGE)
     ]

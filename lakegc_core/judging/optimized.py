@@ -69,12 +69,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Datasets: FOUND, asked for, and in a listing. LEFT, freed, and in a listing. LOOSE, in the store, held by no range.
-_FOUND, _LEFT, _LOOSE, _INDEXED = "found", "left", "loose", "indexed"
+# RETURNED, in the store although a sweep had deleted it: a listing of a layer has it.
+_FOUND, _LEFT, _LOOSE, _RETURNED, _INDEXED = "found", "left", "loose", "returned", "indexed"
 _ASKED_PER_TASK = 200
 _INDEX_ROWS = 250_000  # of more index rows, a pass of its own picks those that matter
 
 _ANSWER = pa.schema([*OBJECT_FIELDS, ROWS.field("range_id"), SOUGHT_SCHEMA.field("live")])
 _ABSENT_SCHEMA = SOUGHT_SCHEMA.remove(1)
+_ANSWERS = {**dict.fromkeys((LEARNT, _RETURNED, _LOOSE), OBJECTS_SCHEMA), ABSENT: _ABSENT_SCHEMA}
+"""Datasets of answers: objects that are there, LEARNT if no listing had them, else RETURNED; those of both that no
+range holds (_LOOSE); addresses without an object (ABSENT)."""
 
 
 def against_changes(
@@ -96,15 +100,16 @@ class _ChangedAddresses:
     def run(self) -> Unreferenced:
         decided = self._decide()
         found, left = self._lying(decided)
-        asked = {LEARNT: Dataset(OBJECTS_SCHEMA), _LOOSE: Dataset(OBJECTS_SCHEMA), ABSENT: Dataset(_ABSENT_SCHEMA)}
+        asked = {name: Dataset(schema) for name, schema in _ANSWERS.items()}
         if decided[ASKED].rows or decided[SWEPT].rows:
-            asked = self._ask(decided[ASKED] + decided[SWEPT], found)
+            asked = self._ask(decided[ASKED], decided[SWEPT], found)
         absent = asked[ABSENT].frame(self.spark)
         return Unreferenced(
             objects=(decided[CANDIDATES] + left + asked[_LOOSE]).mapped(self.spark),
             missing=absent.where("live").select("address") if asked[ABSENT].rows else None,
             holding=lambda: absent.where("range_id is not null").select("address", "range_id"),
             learnt=asked[LEARNT],
+            returned=asked[_RETURNED],
             misstated=decided[MISSTATED],
         )
 
@@ -161,15 +166,15 @@ class _ChangedAddresses:
             (STAGED, own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)),
         ]
 
-    def _ask(self, asked: Dataset, found: Dataset) -> dict[str, Dataset]:
-        """Ask the store for addresses that no listing has. Three datasets: objects that are there (LEARNT), those of
-        them that no range holds (_LOOSE), and addresses without an object (ABSENT)."""
-        rows = asked.frame(self.spark)
-        width = min(4 * spark_width(self.spark), 1 + asked.rows // _ASKED_PER_TASK)
-        unknown = among(self.spark, Mapped(rows.repartition(width), SOUGHT_SCHEMA), found.keys(), found=False)
+    def _ask(self, asked: Dataset, swept: Dataset, found: Dataset) -> dict[str, Dataset]:
+        """Ask the store for addresses that no listing has, and for those that sweeps deleted: _ANSWERS."""
+        every = asked + swept
+        width = min(4 * spark_width(self.spark), 1 + every.rows // _ASKED_PER_TASK)
+        rows = Mapped(every.frame(self.spark).repartition(width), SOUGHT_SCHEMA)
+        unknown = among(self.spark, rows, found.keys(), found=False)
         answers = unknown.then(_ANSWER, _Asking(self.context.data, self.context.namespace).ask)
-        schemas = {LEARNT: OBJECTS_SCHEMA, _LOOSE: OBJECTS_SCHEMA, ABSENT: _ABSENT_SCHEMA}
-        return self._out.divide(answers, schemas, _by_answer, _sizes)
+        answers = flagged(self.spark, answers, SWEPT, swept.keys("hash"))
+        return self._out.divide(answers, _ANSWERS, _by_answer, _sizes)
 
     @property
     def _out(self) -> DatasetFolder:
@@ -210,10 +215,11 @@ class _Asking:
 
 def _by_answer(table: pa.Table) -> dict[str, pa.Table]:
     there = pc.is_valid(table["size"])
-    learnt = table.filter(there)
+    lying = table.filter(there)
     return {
-        LEARNT: learnt,
-        _LOOSE: learnt.filter(pc.is_null(learnt["range_id"])),
+        LEARNT: lying.filter(pc.invert(lying[SWEPT])),
+        _RETURNED: lying.filter(lying[SWEPT]),
+        _LOOSE: lying.filter(pc.is_null(lying["range_id"])),
         ABSENT: table.filter(pc.invert(there)),
     }
 

@@ -48,6 +48,7 @@ class Unreferenced:
     - `missing`: addresses of live objects that do not lie there; None where there are none
     - `holding`: gives address and range_id of entries, for any that are missing
     - `learnt`: objects in carried units that no listing had, and that the store has (OBJECTS_SCHEMA)
+    - `returned`: objects that sweeps had deleted from carried units, and that the store has (OBJECTS_SCHEMA)
     - `misstated`: entries that no mark below has read (MISSTATED_SCHEMA)
     """
 
@@ -55,6 +56,7 @@ class Unreferenced:
     missing: DataFrame | None
     holding: Callable[[], DataFrame]
     learnt: Dataset
+    returned: Dataset
     misstated: Dataset
 
 
@@ -76,6 +78,7 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_fr
         missing=absent.frame(spark).distinct() if absent.rows else None,
         holding=lambda: entries.frame(spark, "address", "range_id"),
         learnt=Dataset(OBJECTS_SCHEMA),
+        returned=Dataset(OBJECTS_SCHEMA),
         misstated=named[MISSTATED],
     )
 

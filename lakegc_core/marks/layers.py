@@ -156,6 +156,8 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
     assert header is not None  # its chain was read
     if (header.version, header.block_prefix) != (context.header.version, context.header.block_prefix):
         return f"mark {newest.mark_id} was made by another version of lakegc, or of another place"
+    if since := _made_since(context, header.started_at):
+        return f"mark {since}, which it cannot go on from, was made since mark {newest.mark_id}"
     if context.header.mode != INCREMENTAL and len(layers) >= context.policy.clean_every:
         return f"{len(layers)} marks rest on one another by now"
     if restored := restored_since(context, header.started_at):
@@ -164,6 +166,17 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
         if missing := _missing_part(layer):
             return f"{missing} is missing, or not as long as it was"
     return ""
+
+
+def _made_since(context: MarkContext, moment: float) -> str:
+    """A complete mark, of whatever series, that was begun after a moment (unix seconds); "" if there is none. Journals
+    that it does not ask for may be retired."""
+    between = (
+        each.mark_id
+        for each in Shelf.of(context)
+        if each.header is not None and moment < each.header.started_at < context.header.started_at and each.is_complete
+    )
+    return next(between, "")
 
 
 @dataclass(frozen=True)
@@ -188,8 +201,8 @@ def restored_since(context: RepositoryContext, moment: float) -> Restore | None:
 
 
 def restored_at(mark: MarkArtifacts) -> float:
-    """When objects of a mark were last brought back, or may have been, unix seconds; 0 if never. A restore that says
-    that it copied nothing is none."""
+    """When objects of a mark were last brought back, or may have been, unix seconds; 0 if never. A restore whose
+    report says that nothing came back is none."""
     return max((each.begun_at for each in restores_of(mark) if each.may_have_copied), default=0.0)
 
 

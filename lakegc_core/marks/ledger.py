@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts
+from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, encode
 from lakegc_core.marks.shelf import Shelf
@@ -132,8 +133,10 @@ class Restore:
 
     @property
     def may_have_copied(self) -> bool:
-        """False if its report says that nothing was copied."""
-        return self.report is None or bool(self.report.get("outcomes", {}).get("copied", 0))
+        """False if its report says that no object lies there by it. One that an earlier try copied is `already_there`,
+        and one whose copy was made and not confirmed has `failed`."""
+        outcomes = {} if self.report is None else self.report.get("outcomes", {})
+        return self.report is None or any(outcomes.get(each, 0) for each in (*SAVED, "failed"))
 
 
 def restores_of(mark: MarkArtifacts) -> Iterator[Restore]:

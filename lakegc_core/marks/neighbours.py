@@ -217,8 +217,7 @@ def _folder_beside(context: RepositoryContext, namespace: Namespace) -> str | No
 
 
 def sight_all(neighbours: Sequence[Neighbour], now: float) -> dict[str, Sighting]:
-    """The sighting of each, by name. A store that does not answer is not waited for without end. `now`: unix
-    seconds."""
+    """The sighting of each, by name. A store that does not answer is not waited for for ever. `now`: unix seconds."""
     pool = ThreadPoolExecutor(_TOGETHER)
     try:
         waiting = {pool.submit(sight, each, now): each.name for each in neighbours}

@@ -114,7 +114,9 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str
             return "the newest complete mark of its kind: the next one goes on from it"
         if mark.mark_id == knowing.get(mark.storage_namespace):
             return "the newest mark of which lakeFS knew all heads"
-        later = [other.read_at for other in (*complete[-1:], carrying.get(mark.series)) if other and other.read_at]
+        # One that does not read may be of any series.
+        own = [other for other in carrying.values() if mark.series in (other.series, ())]
+        later = [other.read_at for other in (*complete[-1:], *own) if other.read_at]
         if not later or mark.asked_at >= min(later):
             return "no complete mark has read lakeFS anew since it did"
         if mark.touched_at >= taken_over_since - APART:
@@ -123,7 +125,8 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str
         return f"it was swept or restored since mark {asking[0]} began, a sweep of which is not over" if asking else ""
 
     listed_at = {mark.mark_id: mark.started_at for mark in complete}
-    taken_over = {each for mark in carrying.values() for each in (mark.mark_id, *mark.rests_on)}
+    # The next mark rests on the newest complete one, or on none (see `layers`).
+    taken_over = {each for mark in complete[-1:] for each in (mark.mark_id, *mark.rests_on)}
     taken_over_since = min((listed_at[each] for each in taken_over if each in listed_at), default=0.0)
     kept = {mark.mark_id: why for mark in every if (why := reason(mark))}
     for mark in every:
@@ -133,12 +136,19 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str
 
 
 def list_retired(context: RepositoryContext) -> list[Json]:
-    """The retired marks, newest id first, each with its findings and the bytes that its sweeps freed."""
-    return [
-        freed_by(record)
-        for mark_id in retired_marks(context.workspace, context.home)
-        if (record := context.artifacts(mark_id).retired()) is not None
-    ]
+    """The retired marks, newest id first, each with its findings and the bytes that its sweeps freed. Of one whose
+    record does not read: why."""
+    found = (_retired(context.artifacts(each)) for each in retired_marks(context.workspace, context.home))
+    return [each for each in found if each is not None]
+
+
+def _retired(mark: MarkArtifacts) -> Json | None:
+    """What a record tells in a line; None if it is gone by now."""
+    try:
+        record = mark.retired()
+    except MarkError as error:
+        return {"mark_id": mark.mark_id, "started_at": None, "state": "damaged", "problem": str(error)}
+    return None if record is None else freed_by(record)
 
 
 def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:

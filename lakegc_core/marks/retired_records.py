@@ -64,8 +64,9 @@ def restores_in(mark: MarkArtifacts) -> Json:
 
 
 def add_restores(mark: MarkArtifacts) -> None:
-    """Put the restores of a retired mark into its record: its folder is about to go."""
-    record = mark.retired()
+    """Put the restores of a retired mark into its record: its folder is about to go. A record that does not read stays
+    as it is."""
+    record = _or_none(mark.retired)
     if record is not None and (more := restores_in(mark)):
         record |= {"restores": record.get("restores", {}) | more}
         mark.store.write(mark.retired_key, encode(sealed(record)))

@@ -104,9 +104,9 @@ def live_in_listing(evidence: Evidence) -> Finding:
             f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already."
             f"{causes.missing(evidence.expired)}{swept}",
         )
-    if swept:
-        return True, f"All other {live:,} live objects are in the store.{swept}"
-    return True, f"All {live:,} live objects are in the store."
+    others = f"other {live:,}" if swept else f"{live:,}"
+    carried = " What earlier marks had listed was not listed again." if evidence.listing.rests_on else ""
+    return True, f"All {others} live objects are in the store.{carried}{swept}"
 
 
 def _swept_before(objects: int) -> str:

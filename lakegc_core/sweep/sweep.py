@@ -47,6 +47,8 @@ from lakegc_core.tables.parts import spark_width
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_AFTER = "after"  # column of objects: the time of the event before the one that is put on record
+
 
 def run(
     spark: SparkSession,
@@ -223,10 +225,13 @@ class _Sweep:
             )
 
     def _journal(self, told: DataFrame, attempt: int) -> None:
-        """Put outcomes of objects (address, size, outcome) on record."""
+        """Put outcomes of objects (address, size, outcome) on record. _AFTER, if given: of an event before. A task's
+        time is the latest that it can be, so that of a delete may seem to be later than now."""
         from pyspark.sql import functions as F
 
         at = moment(clock.now().timestamp())
+        if _AFTER in told.columns:
+            at = F.greatest(at, F.col(_AFTER) + F.expr("INTERVAL 1 MICROSECOND"))
         rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
         self.record.journal.put("", rows, OUTCOMES_SCHEMA)
 
@@ -279,7 +284,8 @@ class _Sweep:
         there, for all of them."""
         from pyspark.sql import functions as F
 
-        told = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED).select("address", "size").distinct()
+        deleted = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED)
+        told = deleted.groupBy("address", "size").agg(F.max("at").alias(_AFTER))
         some = told.orderBy(F.xxhash64("address", F.lit(self.record.folder))).limit(self.context.level.samples)
         with clear_errors():
             lying = present(some, self.context.data).limit(1).count() if self.context.level.samples else 0

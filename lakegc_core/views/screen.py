@@ -219,7 +219,9 @@ def retired_screen(records: Sequence[Json]) -> str:
 
 def _retired_lines(records: Sequence[Json]) -> list[str]:
     return [
-        f"  {each['mark_id']:<28} {each['expired']:>12,} expired {human_bytes(each['expired_bytes']):>10} "
+        f"  {each['mark_id']:<28} {shown(each['problem'])}"
+        if "problem" in each
+        else f"  {each['mark_id']:<28} {each['expired']:>12,} expired {human_bytes(each['expired_bytes']):>10} "
         f"{each['deleted']:>12,} deleted {human_bytes(each['bytes_deleted']):>10}"
         for each in records
     ]

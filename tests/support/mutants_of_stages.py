@@ -190,8 +190,8 @@ EXPIRED = (
         f"{_JUDGING}/test_optimized.py",
         (
             "what a range holds is judged like what nothing holds",
-            '_LOOSE: learnt.filter(pc.is_null(learnt["range_id"])),',
-            "_LOOSE: learnt,",
+            '_LOOSE: lying.filter(pc.is_null(lying["range_id"])),',
+            "_LOOSE: lying,",
         ),
     ),
     *of(

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakegc_core.inventory import came_back
 from lakegc_core.inventory.came_back import SCHEMA, CameBack, find_came_back
 from lakegc_core.inventory.carried import OBJECTS_SCHEMA
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.last_known import GONE
 from lakegc_core.marks.layers import all_layers
+from lakegc_core.names import Stage
 from lakegc_core.policy.facts import Amount, TakenBack
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.tables.dataset import Dataset
@@ -53,6 +56,19 @@ def test_what_was_recorded_as_deleted_before_the_listing_came_back(town: tuple[T
     journal(mark, -70, (0, "deleted"), (1, "failed:503"), (2, "deleted"))
     back = (TakenBack("m0", 1, 1, 9),)
     assert found_in(found, mark) == CameBack(NONE, Amount(1, 10), (key(0),), back)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_of_all_that_was_ever_deleted_only_what_lies_there_is_written(
+    town: tuple[Town, MarkContext], monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    found, mark = town
+    journal(mark, -70, *((number, "deleted") for number in range(9)))
+    if not few:
+        monkeypatch.setattr(came_back, "MOST", 1)
+    assert found_in(found, mark).amount == Amount(2, 21)
+    written = mark.mark.out(Stage.EXPIRED_ADDRESSES).below("recorded_gone").listed(GONE)
+    assert sorted(row["address"] for rows in written.batches() for row in rows.to_pylist()) == [key(0), key(1)]
 
 
 def test_what_was_deleted_since_the_listing_has_not_come_back_unless_the_store_shows_it(

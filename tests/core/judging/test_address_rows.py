@@ -74,7 +74,7 @@ def told(every: list[Row]) -> Iterator[tuple[str, int, str | None, bool]]:
             yield (FREED, number, *rest)
         asking = [row for row in own if row.kind in (NEW, STAGED, MISSED) and row.asks]
         was_there = kinds & {HELD_BEFORE, DROPPED_SINCE}
-        if not lies and asking and GONE_SINCE in kinds:
+        if not lies and GONE_SINCE in kinds and (asking or ranges):
             yield (SWEPT, number, *rest)
         elif not lies and any(not (was_there and row.carried and row.kind != MISSED) for row in asking):
             yield (ASKED, number, *rest)

@@ -11,7 +11,7 @@ import pytest
 from lakegc_core.errors import StoreError
 from lakegc_core.inventory.carried import LEARNT
 from lakegc_core.judging import optimized
-from lakegc_core.judging.address_rows import SOUGHT_SCHEMA
+from lakegc_core.judging.address_rows import SOUGHT_SCHEMA, SWEPT
 from lakegc_core.judging.subtraction import ABSENT
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import Make, Mapped
@@ -42,8 +42,8 @@ def asking(tmp_path: Path) -> Make:
     return make
 
 
-def asked(asking: Make, *addresses: str) -> dict[str, list[str]]:
-    """The addresses by the dataset that they come to; HELD is held by a range."""
+def asked(asking: Make, *addresses: str, swept: bool = False) -> dict[str, list[str]]:
+    """The addresses by the dataset that they come to; HELD is held by a range. `swept`: sweeps had deleted them."""
     rows: list[dict[str, Any]] = [
         {
             "address": address,
@@ -54,6 +54,7 @@ def asked(asking: Make, *addresses: str) -> dict[str, list[str]]:
         for address in addresses
     ]
     answers = pa.Table.from_batches(asking(iter([pa.RecordBatch.from_pylist(rows, schema=SOUGHT_SCHEMA)])))
+    answers = answers.append_column(SWEPT, pa.repeat(swept, answers.num_rows))
     return {name: found["address"].to_pylist() for name, found in optimized._by_answer(answers).items()}
 
 
@@ -61,7 +62,12 @@ def test_what_lies_there_is_learnt_and_loose_unless_a_range_holds_it_and_what_do
     asking: Make,
 ) -> None:
     found = asked(asking, HERE, HELD, GONE)
-    assert found == {LEARNT: [HERE, HELD], optimized._LOOSE: [HERE], ABSENT: [GONE]}
+    assert found == {LEARNT: [HERE, HELD], optimized._RETURNED: [], optimized._LOOSE: [HERE], ABSENT: [GONE]}
+
+
+def test_what_a_sweep_had_deleted_and_the_store_has_is_not_learnt_for_a_listing_has_it(asking: Make) -> None:
+    found = asked(asking, HERE, HELD, GONE, swept=True)
+    assert found == {LEARNT: [], optimized._RETURNED: [HERE, HELD], optimized._LOOSE: [HERE], ABSENT: [GONE]}
 
 
 def test_what_a_listing_knows_is_not_asked_for(asking: Make) -> None:

@@ -113,6 +113,20 @@ def test_optimized_marks_know_it_too_and_go_on_knowing_it(town: Town) -> None:
     assert [found(mark) for mark in marks] == [(0, 3)] * 3
 
 
+def test_an_optimized_mark_names_what_was_deleted_and_not_on_record_when_the_mark_below_read_its_range(
+    town: Town,
+) -> None:
+    """A sweep was killed between its deletes and their record, and is closed after the next mark."""
+    journal = town.files / town.first.mark.folder / "sweeps"
+    journal.rename(town.files / "aside")
+    root = next(commit for commit in town.repo.refs.commits.values() if commit.message == "a" and commit.parents)
+    town.repo.create_branch("old", root.id)
+    assert found(town.mark("m2", INCREMENTAL)) == (0, 0), "nothing tells it"
+    (town.files / "aside").rename(journal)
+    mark = town.mark("m3", INCREMENTAL)
+    assert mark.mark.facts(ListingFacts).rests_on and found(mark) == (0, 1)
+
+
 def test_a_deleted_branch_with_a_shorter_rule_brings_back_what_a_sweep_deleted(town: Town) -> None:
     root = next(commit.id for commit in town.repo.refs.commits.values() if not commit.parents)
     town.repo.create_branch("exp", root)

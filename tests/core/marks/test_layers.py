@@ -18,7 +18,7 @@ from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.errors import CorruptFileError, MarkError
 from lakegc_core.inventory import carried as inventory
 from lakegc_core.marks import layers
-from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Basis, all_layers, choose, is_little, will_be_little
 from lakegc_core.names import STAGES, Stage
@@ -28,6 +28,7 @@ from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_sandbox import Repository
 from tests.support.crowded import large_index
 from tests.support.lake import NOW, Lake, lake, quick
+from tests.support.old_marks import DAY, START, write_mark
 from tests.support.units import layer
 
 if TYPE_CHECKING:
@@ -159,6 +160,19 @@ def test_another_version_another_place_and_another_repository_are_not_rested_on(
     for other in ({"version": "0.0.0"}, {"block_prefix": "meta"}, {"repository_created": 1}, {"allow_list": 0}):
         assert choose(replace(context, header=replace(context.header, **other))).why_clean, other
     assert context.header.version == lakegc_core.__version__
+
+
+def test_a_mark_of_another_series_made_since_makes_the_next_one_a_clean_one(
+    marked: tuple[Lake, Repository, Path], begin: At
+) -> None:
+    """Journals since an older mark may be retired: they are kept for what goes on from the newest one."""
+    context = begin()
+    day = ((NOW + timedelta(days=1.5)).timestamp() - START) / DAY
+    write_mark(MarkArtifacts(context.workspace, "m2", context.home), day, stages=4)
+    assert ids(choose(context)) == ["m1", "m0"], "it is not complete"
+    shutil.rmtree(marked[2] / "m2")
+    write_mark(MarkArtifacts(context.workspace, "m2", context.home), day)
+    assert "mark m2, which it cannot go on from, was made since mark m1" in choose(context).why_clean
 
 
 def test_objects_that_were_restored_since_make_the_next_mark_a_clean_one(

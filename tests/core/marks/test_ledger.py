@@ -55,6 +55,9 @@ def test_a_restore_counts_once_its_report_says_what_was_copied(context: MarkCont
     assert told(context) == [(Kind.RESTORED, "m1", 0, REPORT["finished_at"], 1)]
     write_report(context.mark.store, folder, REPORT | {"outcomes": {"copied": 0, "missing": 5}})
     assert restored_at(context.mark) == 0.0, "nothing came back, so that no mark has to list anew"
+    for outcome in ("failed", "already_there"):  # an unconfirmed copy, of this try or of an earlier one
+        write_report(context.mark.store, folder, REPORT | {"outcomes": {"copied": 0, outcome: 1}})
+        assert restored_at(context.mark) == NOW.timestamp()
 
 
 @pytest.mark.parametrize("report", [b"", b"[]", b'{"finished_at": "noon"}', b'{"finished_at": 1.5}', *ODD_REPORTS])

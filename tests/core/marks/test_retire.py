@@ -32,6 +32,7 @@ from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.tables.parts import PartWriter
+from lakegc_core.views.screen import retired_screen
 from lakegc_sandbox import Sandbox, SandboxServer
 from tests.support.lake import lake
 from tests.support.old_marks import DAY, HEADER, START, TODAY, alter, write_mark, write_sweep
@@ -110,6 +111,17 @@ def test_a_mark_that_was_swept_or_restored_after_a_listing_that_may_be_taken_ove
     below, top = complete("m5", 50), complete("m6", 60, rests_on=("m5",))
     assert kept(complete("m1", 1, touched_at=START + 49 * DAY), below, top) == {"m5", "m6"}
     assert kept(complete("m1", 1, touched_at=START + 55 * DAY), below, top) == {"m1", "m5", "m6"}
+
+
+def test_what_was_swept_after_the_last_mark_of_a_former_series_goes_like_any_other() -> None:
+    """An upgrade, or a repository made anew under the same name: its mark stays, and holds back no other."""
+    former = complete("m1", 1, series=("former",), rests_on=("m0",))
+    swept = [complete(f"m{day}", day, series=("now",), touched_at=START + (day + 1) * DAY) for day in range(2, 7)]
+    now = complete("m7", 70, series=("now",)), complete("m8", 80, series=("now",), rests_on=("m7",))
+    every = complete("m0", 0, series=("former",)), former, *swept, *now
+    assert kept(*every) == {"m0", "m1", "m7", "m8"}
+    unread = OldMark("unread", asked_at=START + 3 * DAY, touched_at=START + 3 * DAY)
+    assert kept(*every, unread) == {"m0", "m1", "m7", "m8", "unread"}, "it may have found live what m1 found expired"
 
 
 def test_a_mark_that_was_swept_since_one_whose_sweep_is_not_over_stays_until_it_is() -> None:
@@ -430,13 +442,20 @@ def test_nothing_is_retired_while_another_collector_works(context: RepositoryCon
     assert list(retire(context, 2).retired) == ["m1"]
 
 
-def test_a_record_that_was_altered_is_not_believed(context: RepositoryContext, mark: Mark) -> None:
-    for day in range(1, 4):
+def test_a_record_that_was_altered_is_not_believed_and_stops_neither_the_list_nor_a_retirement(
+    context: RepositoryContext, mark: Mark
+) -> None:
+    for day in range(1, 5):
         mark(f"m{day}", day)
     retire(context, 2)
     alter(Path(context.workspace.root.removeprefix("local://")) / context.home / "retired" / "m1.json", stages={})
-    with pytest.raises(MarkError, match="was changed"):
-        list_retired(context)
+    left = context.artifacts("m1")
+    left.store.write(f"{left.folder}/left-over", b"x")
+    assert retire(context, 2).artifacts == 1
+    newest, altered = list_retired(context)
+    assert (newest["mark_id"], newest["expired"]) == ("m2", 7)
+    assert (altered["mark_id"], altered["state"]) == ("m1", "damaged") and "was changed" in altered["problem"]
+    assert altered["problem"].split()[0] in retired_screen([newest, altered])
 
 
 def test_the_command_retires_and_shows_what_was_retired(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import RESTORES
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode, unsealed
@@ -47,6 +46,11 @@ def test_restores_of_a_retired_mark_are_added_to_its_record_which_reads_as_befor
     restore(context, "20250331T120000000000")
     add_restores(context.mark)
     assert context.mark.retired() == unsealed(record, "changed") | {"restores": {"20250331T120000000000": REPORT}}
-    context.mark.store.write(context.mark.retired_key, encode(record | {"digest": "x"}))
-    with pytest.raises(MarkError, match="was changed"):
-        add_restores(context.mark)
+
+
+def test_a_record_that_was_altered_stays_as_it_is(context: MarkContext) -> None:
+    altered = encode(record_of("lake", context.mark) | {"digest": "x"})
+    context.mark.store.write(context.mark.retired_key, altered)
+    restore(context, "20250331T120000000000")
+    add_restores(context.mark)
+    assert context.mark.store.read(context.mark.retired_key) == altered

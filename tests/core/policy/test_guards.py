@@ -153,6 +153,13 @@ def test_what_only_a_hold_keeps_is_live_and_its_loss_is_a_loss_of_committed_obje
     assert verdict("live-in-listing", evidence(expired_addresses=facts | {"missing": 9})).passed
 
 
+def test_of_an_optimized_mark_the_guard_says_that_not_everything_was_listed_again() -> None:
+    said = "What earlier marks had listed was not listed again"
+    rests = {"rests_on": [["m0", "seal"]]}
+    assert said in verdict("live-in-listing", evidence(namespace_listing=rests)).description
+    assert said not in verdict("live-in-listing", evidence()).description
+
+
 @pytest.mark.parametrize("stage", STAGES[1:])
 def test_a_stage_that_began_before_the_one_it_rests_on_had_ended_breaks_the_order(stage: str) -> None:
     before = evidence().manifests[STAGES[STAGES.index(stage) - 1]]

@@ -15,7 +15,7 @@ from lakegc_core.cli.copying import _failed
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.retire import retire
-from lakegc_core.policy.facts import Amount, ExpiredFacts
+from lakegc_core.policy.facts import Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.views.history import history_of, history_screen
 from lakegc_core.views.metrics import metrics_text
@@ -127,6 +127,31 @@ def test_a_delete_that_the_store_confirms_and_does_not_do_is_found_at_the_end_of
     again = town.sweep(mark)
     assert (again.outcomes["deleted"], again.failed) == (2, 0)
     assert town.told() == (4, 46) and town.lying() == set()
+
+
+def test_what_a_sweep_found_still_there_is_a_candidate_of_the_next_optimized_mark(town: Town) -> None:
+    with behaving(lambda address: LIES if address == key(0) else DELETES):
+        assert town.sweep(town.mark("m1")).outcomes["failed:still_there"] == 1
+    again = town.mark("m2", INCREMENTAL)
+    assert again.mark.facts(ListingFacts).rests_on and again.mark.facts(ExpiredFacts).expired == Amount(1, 10)
+    assert town.sweep(again).outcomes["deleted"] == 1
+    assert town.told() == (4, 46) and town.lying() == set()
+
+
+def test_what_an_optimized_mark_saw_again_the_next_one_knows_and_counts_once(town: Town) -> None:
+    """Somebody put a swept object back by hand, staged it under its address, and dropped it."""
+    assert town.sweep(town.mark("m1")).outcomes["deleted"] == 4
+    town.litter(0, 10)
+    town.repository.stage("main", "again", town.repository.place.qualify(key(0)), size=10, checksum="0" * 32)
+    town.later(180)
+    assert town.mark("m2", INCREMENTAL).mark.facts(ExpiredFacts).came_back == Amount(1, 10)
+    town.mark("m3", INCREMENTAL)
+    town.repository.reset("main")
+    last = town.mark("m4", INCREMENTAL)
+    listed, found = last.mark.facts(ListingFacts), last.mark.facts(ExpiredFacts)
+    assert len(listed.rests_on) == 3 and (found.came_back, found.expired) == (Amount(0, 0), Amount(1, 10))
+    assert listed.objects == 1 == found.listed.objects
+    assert town.sweep(last).outcomes["deleted"] == 1 and town.lying() == set()
 
 
 def test_a_delete_that_was_not_done_and_not_sampled_is_found_by_the_next_mark(
