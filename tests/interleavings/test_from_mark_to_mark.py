@@ -100,6 +100,7 @@ def test_what_a_mark_names_was_deleted_by_the_sweep_of_another_one_and_restored(
     commit, place = lake.expired("restored/a"), str(lake.folder / "backup")
 
     def bring_back() -> None:
+        lake.wait(minutes=1)
         restore(lake.spark, open_mark(lake.open(), "m1"), place, paths=["restored/*"])
 
     return row(
