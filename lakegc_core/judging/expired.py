@@ -106,7 +106,7 @@ def _facts(
     is_any_expired = bool(groups.expired.objects)
     return ExpiredFacts(
         **vars(groups),
-        young_until=None if is_any_expired else statistics.young_until(spark, findings.kept, context.header.min_age),
+        young_until=None if is_any_expired else _young_until(spark, context, findings.kept),
         asked_at=asked.asked_at,
         pages_asked=asked.pages,
         heads=asked.heads,
@@ -177,3 +177,10 @@ def _missing_paths(
     rows = missing.frame(spark, "address", "reason")
     rows = rows.where(rows["reason"] == Reason.MISSING.value)
     return tuple(missing_paths(spark, context, rows, found.holding()))
+
+
+def _young_until(spark: SparkSession, context: MarkContext, kept: Dataset) -> float | None:
+    """When the first object may go that is only too young, unix seconds; None if there is none."""
+    header = context.header
+    unknown = None if header.collect_unknown_names else context.namespace.unknown
+    return statistics.young_until(spark, kept, header.min_age, context.level.part_age.total_seconds(), unknown)

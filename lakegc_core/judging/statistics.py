@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.inventory.carried import unit_of
+from lakegc_core.judging.reasons import Names
 from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import AgeOrSize, Folder
+from lakegc_core.policy.namespace import UPLOAD_PART
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.spark.session import run_on_rows
 from lakegc_core.tables.dataset import Dataset
@@ -91,22 +94,32 @@ def largest(
     return expired_folders, strange_units
 
 
-def young_until(spark: SparkSession, kept: Dataset, min_age: float) -> float | None:
-    """When the first object that is kept for being too young is old enough, unix seconds; None if none is. `min_age`:
-    seconds."""
+def young_until(
+    spark: SparkSession, kept: Dataset, min_age: float, part_age: float = 0.0, unknown: Names | None = None
+) -> float | None:
+    """When the first object that is kept for being too young is old enough, unix seconds; None if none is.
+
+    `min_age`, and `part_age`, by which parts of uploads have to be older: seconds. `unknown`: finds names of objects
+    that are kept however old they are; None if there are none.
+    """
     some = tuple(each for each in kept.sources if each.part.sums.get(f"{Reason.YOUNG}:objects"))
     if not some:
         return None
     rows = Dataset(kept.schema, some).mapped(spark, "address", "last_modified", "reason")
-    return min(float(found["first"]) for found in run_on_rows(rows, _first_young)) + min_age
+    told = run_on_rows(rows, partial(_first_young, part_age, unknown))
+    return min((float(found["first"]) + min_age for found in told), default=None)
 
 
-def _first_young(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-    """The least age counts from what is later: the store's date or the time in the name."""
+def _first_young(part_age: float, unknown: Names | None, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+    """The least age counts from what is later: the store's date, for parts of uploads later still, or the time in the
+    name."""
     for batch in batches:
         young = batch.filter(pc.equal(batch["reason"], Reason.YOUNG))
+        if unknown is not None:
+            young = young.filter(pc.invert(unknown(young["address"])))
         if young.num_rows:
-            modified = young["last_modified"].cast(pa.int64()).to_numpy() / 1e6
+            part = pc.match_substring_regex(young["address"], UPLOAD_PART).to_numpy(zero_copy_only=False)
+            modified = young["last_modified"].cast(pa.int64()).to_numpy() / 1e6 + part_age * part
             yield {"first": float(np.fmax(modified, xid_times(young["address"])).min())}
 
 

@@ -165,8 +165,8 @@ def in_short(error: Exception) -> str:
 def _to_come(neighbour: Neighbour, header: Header) -> str:
     """The reason why a mark of the future is no help, and what helps."""
     return (
-        f"a clock that was wrong dated its mark {header.mark_id} {instant(header.started_at)}; "
-        f"retire it: lakegc retire {neighbour.name} {header.mark_id}"
+        f"a clock that was wrong dated its mark {header.mark_id} {instant(header.started_at)}; mark it again: lakegc "
+        f"retire {neighbour.name} removes the wrong one a week later"
     )
 
 

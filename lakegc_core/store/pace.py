@@ -127,7 +127,15 @@ def always() -> bool:
 
 @dataclass(frozen=True)
 class Gate:
-    """The gate that each request passes: a pace, then, just before it is sent, the question whether it still may be."""
+    """The gate that each request passes: a pace, then, just before it is sent, the question whether it still may be.
+
+    `take` counts a request; False if none is left.
+    """
 
     pace: Pace = field(default_factory=lambda: Pace(64))
     may: May = always
+    take: May = always
+
+    def opens(self) -> bool:
+        """True if one more request may be sent. It is counted."""
+        return self.may() and self.take()

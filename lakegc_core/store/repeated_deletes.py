@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lakegc_core.errors import LakegcError, ObjectNotFoundError
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
 from lakegc_core.store.base import BACKOFF, NOT_ASKED, Deletes
-from lakegc_core.store.pace import Gate, May
+from lakegc_core.store.pace import Gate
 
 
 class DeleteAnswer(NamedTuple):
@@ -100,7 +100,7 @@ def delete_all(
     while pending:
         attempt += 1
         with gate.pace.turn(len(pending)) as turn:
-            if not gate.may():
+            if not gate.opens():
                 return outcomes
             told = ask(pending)
             turn.throttled = any(each.throttled for each in told.values())
@@ -173,7 +173,7 @@ class BatchDeletes:
         outcomes: dict[str, str] = {}
         alone: list[str] = []
         together: list[str] = []
-        single = partial(self.ask_one, may=gate.may)
+        single = partial(self.ask_one, gate=gate)
         for key in dict.fromkeys(keys):
             if not self.can_be_named(key):
                 outcomes[key] = FAILED + "InvalidKey"
@@ -183,7 +183,7 @@ class BatchDeletes:
         for start in range(0, len(together), self.best.batch):
             outcomes |= delete_all(
                 together[start : start + self.best.batch],
-                partial(self.ask_batch, may=gate.may),
+                partial(self.ask_batch, gate=gate),
                 attempts=self.attempts,
                 gate=gate,
                 single=single,
@@ -200,13 +200,13 @@ class BatchDeletes:
         """True if no batch can name the key, or the store takes no batch."""
         return False
 
-    def ask_batch(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
-        """One request for some keys: see `Ask`. Who sends others before it, or more than one, asks `may` before each
-        that deletes; the first question was asked before the call."""
+    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+        """One request for some keys: see `Ask`. It has passed the gate. Who sends others before it asks `gate.may`
+        once more; who sends more than one, `gate.opens` before each other one that deletes."""
         raise NotImplementedError
 
-    def ask_one(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
-        """One request for one key. `may`: see `ask_batch`."""
+    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+        """One request for one key. `gate`: see `ask_batch`."""
         raise NotImplementedError
 
     def look(self, key: str) -> object:

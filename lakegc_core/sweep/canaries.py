@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core import clock
 from lakegc_core.clock import APART
-from lakegc_core.errors import RefusedError
-from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.errors import RefusedError, ServerError
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
-from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Stage, Symptom, see
 from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 BRANCH, TAG, STAGED, NEW = "branch", "tag", "staged", "new"
 """The kinds: shown by a branch, shown by a tag, staged, and made after the mark had asked for commits."""
 _REFS, _A_REF = 5, 4  # so many refs of a kind, and objects of each
-_NOT_FOUND = 404
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 T = TypeVar("T")
 
@@ -101,9 +99,11 @@ class Canaries:
         """RefusedError if one of these addresses, which would be deleted, is one that lakeFS still shows."""
         for each in self.found:
             if each.address in planned and self._is_shown(each):
+                way_out = f" Commit or reset {each.path!r}." if each.kind == STAGED else ""
                 raise RefusedError(
                     f"lakeFS shows {each.path!r} on {each.ref}, and its object {each.address} would be deleted "
-                    f"({each.kind}). Mark or look is blind. Nothing more is deleted. {see(Symptom.SWEEP_IS_BLIND)}"
+                    f"({each.kind}). Mark or look is blind.{way_out} Nothing more is deleted. "
+                    f"{see(Symptom.SWEEP_IS_BLIND)}"
                 )
 
     def _is_shown(self, canary: Canary) -> bool:
@@ -121,19 +121,20 @@ def choose(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Canaries:
     named = list(each_once.values())
     said = heads(connect(context.data), [key for _, _, _, key in named])
     times = xid_times(pa.array([key for _, _, _, key in named], pa.string()))
-    # By three clocks, each of which may be a little off.
-    new = context.mark.require(Stage.RETENTION_COMMITS).finished_at + APART
+    # By three clocks, each of which may be a little off. One that was far ahead once makes nothing new.
+    new, now = context.mark.require(Stage.RETENTION_COMMITS).finished_at + APART, clock.now().timestamp()
     return Canaries(
         context,
         tuple(
-            Canary(_kind(kind, min(at, info.last_modified.timestamp()) > new), ref, path, key, info)
+            Canary(_kind(kind, at, info.last_modified.timestamp(), new, now), ref, path, key, info)
             for (kind, ref, path, key), info, at in zip(named, said, times, strict=True)
             if info is not None
         ),
     )
 
 
-def _kind(kind: str, is_new: bool) -> str:
+def _kind(kind: str, named: float, modified: float, after: float, now: float) -> str:
+    is_new = min(named, modified) > after and not clock.is_to_come(max(named, modified), now)
     return NEW if is_new and kind != STAGED else kind
 
 
@@ -142,23 +143,18 @@ _Shown = tuple[str, str, str, str]
 
 
 def _keys(namespace: Namespace, addresses: Sequence[str]) -> list[str | None]:
-    """The likely key of each address; None where it is none of lakeFS's data in this namespace, or spelled in another
-    way than lakeFS spells it. (What is only staged so, nobody sees: see SAFETY.md.)"""
+    """The likely key of each address; None where it is none of lakeFS's data in this namespace."""
     found = namespace.protected_keys(
         pa.array(addresses, pa.string()), pa.repeat(pa.scalar(ADDRESS_FULL, pa.int8()), len(addresses))
     )
     found = found.filter(pc.and_(found["exact"], namespace.deletable(found["address"], unknown_names=False)))
     keys = dict(zip(found["index"].to_pylist(), found["address"].to_pylist(), strict=True))
-    is_free = namespace.is_local or namespace.is_azure  # which have several plain spellings
-    return [
-        keys.get(number) if is_free or address == f"{namespace.spelled}/{keys.get(number)}" else None
-        for number, address in enumerate(addresses)
-    ]
+    return [keys.get(number) for number in range(len(addresses))]
 
 
 def _staged(context: MarkContext, branches: Iterable[str]) -> Iterator[_Shown]:
     for branch in branches:
-        for path in _if_there(partial(context.client.staged_paths, context.header.repository, branch, _A_REF)):
+        for path in _if_told(partial(context.client.staged_paths, context.header.repository, branch, _A_REF)):
             yield from _shown(context, STAGED, branch, path)
 
 
@@ -175,22 +171,16 @@ def _on_tags(context: MarkContext) -> Iterator[_Shown]:
 def _on(context: MarkContext, kind: str, refs: Iterable[str]) -> Iterator[_Shown]:
     """The first objects that refs show."""
     for ref in refs:
-        for each in _if_there(partial(_first_objects, context, ref)):
+        for each in _if_told(partial(context.client.first_objects, context.header.repository, ref, _A_REF)):
             if NOT_TEXT not in each.path:
                 yield kind, ref, each.path, each.physical_address
 
 
-def _first_objects(context: MarkContext, ref: str) -> list[ObjectStats]:
-    return context.client.objects_after(context.header.repository, ref, "", _A_REF)[0]
-
-
-def _if_there(ask: Callable[[], list[T]]) -> list[T]:
-    """The answer about a ref; nothing if the ref is gone meanwhile."""
+def _if_told(ask: Callable[[], list[T]]) -> list[T]:
+    """The answer about a ref; nothing if the ref is gone meanwhile, or if lakeFS cannot tell at once."""
     try:
         return ask()
-    except LakeFSError as error:
-        if error.status != _NOT_FOUND:
-            raise
+    except ServerError:
         return []
 
 
@@ -200,7 +190,7 @@ def _shown(context: MarkContext, kind: str, ref: str, path: str) -> Iterator[_Sh
         return
     try:
         found = context.client.stat(context.header.repository, ref, path)
-    except LakeFSError:
+    except ServerError:
         return
     if found is not None:
         yield kind, ref, path, found.physical_address

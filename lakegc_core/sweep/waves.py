@@ -109,7 +109,8 @@ class Waves:
         found = {piece.source.part.name: piece for piece in (*wave.left, *later)}
         before, after = _rows(pieces), _rows(found.values())
         self.objects += before - after
-        self.spinning.wave(before, after)
+        if self.budget.most_requests is None or not wave.requests:  # else the budget ends such waves
+            self.spinning.wave(before, after)
         return [found[piece.source.part.name] for piece in pieces if piece.source.part.name in found]
 
     def _allowed(self, pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:

@@ -335,8 +335,8 @@ STORES = (
         _PACE,
         (
             "requests are sent through a gate that is shut",
-            "if not gate.may():\n                return outcomes",
-            "gate.may()",
+            "if not gate.opens():\n                return outcomes",
+            "gate.opens()",
         ),
         (
             "what a lost answer took counts as somebody else's",

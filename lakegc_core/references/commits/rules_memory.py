@@ -67,23 +67,26 @@ def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, i
 
 
 def _read(context: MarkContext, now: float) -> list[RulesRecord]:
-    """The records in order of time."""
+    """The records in the order in which they were made. A copy of the workspace may give the store's dates another
+    order, so that the collector's counts, unless it is to come."""
     store = connect(context.workspace)
-    found: list[RulesRecord] = []
+    found: list[tuple[float, RulesRecord]] = []
     for level in store.list_level(f"{context.home}/{FOLDER}/"):
         for each in sorted(level.objects.to_pylist(), key=lambda each: each["address"]):
             key = each["address"]
             named = _RECORD.fullmatch(key.rpartition("/")[2])
             if named is None:
                 continue  # not lakegc's: a copy by hand, or the marker by which a tool shows a folder
-            at = _dated(int(named[1]) / _SECOND, each["last_modified"].timestamp(), now)
+            by_collector, by_store = int(named[1]) / _SECOND, each["last_modified"].timestamp()
+            at = _dated(by_collector, by_store, now)
+            order = by_store if clock.is_to_come(by_collector, now) else by_collector
             try:
-                found.append(RulesRecord(at, _rules_of(store.read(key), key)))
+                found.append((order, RulesRecord(at, _rules_of(store.read(key), key))))
             except (MarkError, KeyError, TypeError, ValueError):
                 # Its rules are unknown, so every commit counts as long as this record does.
                 context.say(f"{key} is not the record of rules that lakegc wrote: no commit runs out for some days")
-                found.append(RulesRecord(at, None))
-    return sorted(found, key=lambda each: each.at)
+                found.append((order, RulesRecord(at, None)))
+    return [record for _, record in sorted(found, key=lambda each: each[0])]
 
 
 def _dated(by_collector: float, by_store: float, now: float) -> float:

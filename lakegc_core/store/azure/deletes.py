@@ -19,7 +19,7 @@ from lakegc_core.names import Outcome
 from lakegc_core.store.azure.access import ABSENT, code_of, told_by, told_by_status
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.base import Deletes
-from lakegc_core.store.pace import May
+from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
 
 BEST = Deletes(batch=256)  # the most blobs a request takes
@@ -45,7 +45,7 @@ class BlobDeletes(BatchDeletes):
             return False
         return True
 
-    def ask_batch(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
         """One request for up to 256 blobs."""
         answers: dict[int, tuple[int, str]] = {}
         failure: AzureError | None = None
@@ -94,7 +94,7 @@ class BlobDeletes(BatchDeletes):
             return DeleteAnswer(Outcome.ALREADY_GONE)
         return told_by_status(status, code)
 
-    def ask_one(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
         """Send one request for one blob. Look the blob up if the answer is another success than the service gives."""
         (key,) = keys
         try:

@@ -23,7 +23,7 @@ from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
 from lakegc_core.store.delete_results import answers, is_done, read_result, refused
 from lakegc_core.store.gcs.access import SDK_ERRORS, code_of, told_by
-from lakegc_core.store.pace import May
+from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
 from lakegc_core.store.xml_pages import local_name, parsed
 
@@ -71,7 +71,7 @@ class ObjectDeletes(BatchDeletes):
         name = self._name(key)
         return self._takes_batches is False or not name.isprintable() or name != name.strip()
 
-    def ask_batch(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
         """One request for up to 1000 objects.
 
         If the service refuses the first one, it gets no other from this process. Once it has answered one, a refusal
@@ -112,7 +112,7 @@ class ObjectDeletes(BatchDeletes):
         )
         return answer
 
-    def ask_one(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
         """Send one request for one object. Look the object up if the answer is another success than the service
         gives."""
         (key,) = keys

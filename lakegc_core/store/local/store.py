@@ -112,7 +112,7 @@ class LocalStore:
         """Unlink the files. Folders stay, even empty ones."""
         gate = gate or Gate()
         with gate.pace.turn(len(keys)):
-            if not gate.may():
+            if not gate.opens():
                 return [NOT_ASKED] * len(keys)
             folders: dict[str, bytes | None] = {}
             return [self._delete(key, folders) for key in keys]

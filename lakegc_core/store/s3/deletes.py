@@ -14,7 +14,7 @@ from typing import Any
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
 from lakegc_core.store.delete_results import GONE, Name, answers, told
-from lakegc_core.store.pace import May
+from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
 from lakegc_core.store.s3 import results
 from lakegc_core.store.s3.access import BATCH_REFUSED, SDK_ERRORS, code_of, failure
@@ -52,7 +52,7 @@ class ObjectDeletes(BatchDeletes):
                 results.install(self._client.meta.events)
             return self._client
 
-    def ask_batch(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
         """One request for some keys."""
         return dict(self.delete_named([(key, (self.bucket.base + key, "")) for key in keys]))
 
@@ -67,7 +67,7 @@ class ObjectDeletes(BatchDeletes):
             return [(key, said) for key, _ in wanted]
         return answers(answer[NAMED], wanted)
 
-    def ask_one(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
         """Send one request for one key. Look the key up if the answer does not say that the delete was carried out."""
         (key,) = keys
         try:

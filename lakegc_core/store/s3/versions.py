@@ -12,7 +12,7 @@ from typing import Any
 from lakegc_core.errors import IncompleteError, LakegcError, ObjectNotFoundError
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
-from lakegc_core.store.pace import May
+from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3.access import SDK_ERRORS, failure
 from lakegc_core.store.s3.bucket import Bucket
@@ -29,7 +29,7 @@ class VersionDeletes(ObjectDeletes):
     best: Deletes = Deletes(batch=100)
     leaves_versions = False
 
-    def ask_batch(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
         """One request for the versions of each key, which may take minutes in all; and one for 1000 versions of all."""
         found: dict[str, DeleteAnswer] = {}
         try:
@@ -40,7 +40,7 @@ class VersionDeletes(ObjectDeletes):
             return dict.fromkeys(keys, DeleteAnswer.lost())
         wanted = [(key, (self.bucket.base + key, version)) for key in keys for version in versions[key]]
         for start in range(0, len(wanted), _MOST):
-            if not may():
+            if not (gate.opens() if start else gate.may()):
                 for key, _ in wanted[start:]:
                     if found.setdefault(key, DeleteAnswer.not_sent()).outcome in _DONE:
                         found[key] = DeleteAnswer.lost()  # some of its versions are gone
@@ -50,15 +50,15 @@ class VersionDeletes(ObjectDeletes):
                     found[key] = said  # one version that stays is the key's outcome
         return {key: found.get(key) or self._without_versions(key) for key in keys}
 
-    def ask_one(self, keys: Sequence[str], may: May) -> Mapping[str, DeleteAnswer]:
+    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
         """One request for the versions of one key, and one for each of them; then the versions are asked for again."""
         (key,) = keys
         name, client = {"Bucket": self.bucket.name, "Key": self.bucket.base + key}, self.client()
         try:
             versions = self.versions(key)
-            for version in versions:
-                if not may():
-                    return {key: DeleteAnswer.not_sent() if version == versions[0] else DeleteAnswer.lost()}
+            for number, version in enumerate(versions):
+                if not (gate.opens() if number else gate.may()):
+                    return {key: DeleteAnswer.lost() if number else DeleteAnswer.not_sent()}
                 client.delete_object(**name, VersionId=version)
             stays = bool(versions and self.versions(key))  # whatever was answered; HEAD does not show delete markers
         except SDK_ERRORS as error:

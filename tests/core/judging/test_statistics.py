@@ -14,6 +14,7 @@ from lakegc_core.judging import statistics
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import Reason
 from lakegc_core.policy.facts import Folder
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables.dataset import Dataset
@@ -104,3 +105,13 @@ def test_the_first_young_object_is_old_enough_by_the_later_of_its_two_dates(
     kept = Dataset(FINDINGS_SCHEMA, tuple(Source(config, "kept", part, "m1") for part in writer.close()))
     until = statistics.young_until(quick, kept, timedelta(hours=25).total_seconds())
     assert until == (None if hours is None else (NOW + timedelta(hours=hours)).timestamp())
+    unknown = Namespace("s3://bucket/lake").unknown  # such as data/a/plain, which never goes
+    later = statistics.young_until(quick, kept, timedelta(hours=25).total_seconds(), unknown=unknown)
+    assert later is None or later > until
+
+
+def test_a_part_of_an_upload_is_young_for_longer() -> None:
+    modified = pa.array([NOW - timedelta(hours=3)], pa.timestamp("us", tz="UTC"))
+    row = {"address": ["data/a/b.part_00001"], "last_modified": modified, "reason": [str(Reason.YOUNG)]}
+    (found,) = statistics._first_young(86_400.0, None, iter([pa.RecordBatch.from_pydict(row)]))
+    assert found["first"] == (NOW - timedelta(hours=3)).timestamp() + 86_400.0

@@ -77,7 +77,7 @@ def test_a_mark_that_is_dated_later_than_now_is_a_problem_and_an_older_one_count
     mark(quick, served, "far", "f2")
     [far] = neighbours_of(served.open("lake"))
     found = sight(far, NOW.timestamp())
-    assert found.mark_id == "f1" and "lakegc retire far f2" in found.problem
+    assert found.mark_id == "f1" and "its mark f2" in found.problem and "lakegc retire far removes" in found.problem
     assert sight(far, AT) == replace(found, mark_id="f2", marked_at=found.marked_at + 2 * 86_400.0, problem="")
 
 

@@ -164,7 +164,7 @@ def test_a_clock_that_is_far_ahead_is_not_waited_for(stand: Stand) -> None:
     """Of lakeFS, by the names that it gives."""
     stand.server.sandbox.clock = lambda: time.time() + 3600
     code, _, err = stand.run(stand.place)
-    assert code == 3 and re.search("3(600|59[0-9]) s ahead", err) and "lakegc try --remove" in err
+    assert code == 3 and re.search("3[0-9]{3} s ahead", err) and "lakegc try --remove" in err
 
 
 def test_a_store_that_is_not_the_one_of_lakefs_is_noticed_at_once(stand: Stand, tmp_path: Path) -> None:

@@ -150,3 +150,18 @@ def test_a_store_whose_clock_was_ahead_does_so_neither(served: Lake, monkeypatch
     remember(context, Rules(7))
     monkeypatch.setenv("LAKEGC_NOW", str(start + 9 * DAY))
     assert remember(context, Rules(7)) == (Rules(7), 2)
+
+
+def test_a_copy_of_the_workspace_in_any_order_forgets_no_longer_rule(
+    served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = served.begin("lake", "m1", safety_level="full", min_age=timedelta(hours=25))
+    start = NOW.timestamp()
+    for days, rules in ((0, Rules(30)), (5, Rules(365))):
+        monkeypatch.setenv("LAKEGC_NOW", str(start + days * DAY))
+        remember(context, rules)
+    first, last = sorted((served.files("lake") / context.home / FOLDER).iterdir())
+    os.utime(last, (start + 100 * DAY, start + 100 * DAY))
+    os.utime(first, (start + 100 * DAY + 1, start + 100 * DAY + 1))
+    monkeypatch.setenv("LAKEGC_NOW", str(start + 108 * DAY))
+    assert remember(context, Rules(7))[0] == Rules(365)
