@@ -16,6 +16,7 @@ from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.copies.backup import restore
 from lakegc_core.copies.undo import _Undo
 from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.judging.since import in_series
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_repository
 from lakegc_core.marks.json_files import encode
@@ -109,6 +110,18 @@ def test_what_a_sweep_deleted_is_shown_again_in_part_and_whole_and_a_second_time
     assert night.undo() == {"already_there": 3}
     with pytest.raises(MarkError, match="matches"):
         night.undo("no/such/**")
+
+
+def test_what_was_brought_back_waits_the_gap_anew_although_it_is_as_old_as_ever(night: Night) -> None:
+    night.delete_again()
+    assert night.undo() == {"copied": 3}
+    mark = begin_mark(night.mark, "m2", min_age=timedelta(0), safety_level="none")
+    pipeline.mark(night.spark, mark)
+    rows = in_series(mark.mark).frame(night.spark).collect()
+    since = {row["address"]: row["since"].timestamp() for row in rows if row["address"] in night.dead}
+    _delete_mark(mark.mark, None)
+    assert since.keys() == night.dead.keys(), "they are garbage as before"
+    assert min(since.values()) > mark.header.started_at, "and unreferenced since this mark alone"
 
 
 def test_what_others_did_since_and_what_the_store_keeps_no_more_have_outcomes_of_their_own(night: Night) -> None:
