@@ -160,9 +160,9 @@ def restore(
         folder = f"{context.mark.folder}/{RESTORES}/{clock.now().strftime(STAMP)}"
         # Before the first copy: the next mark has to know that objects may have come back, and lists all anew.
         connect(context.workspace).write(f"{folder}/begun.json", encode({"place": source.root}))
-        _begin_gap_anew(context, objects)
         journal = DatasetFolder(context.workspace, folder)
         if place is None:
+            _begin_gap_anew(context, objects)
             copied = undo.undelete_objects(context, objects, journal, limits.parallel)
         else:
             copied = copy_objects(objects, source, context.data, journal, limits)
