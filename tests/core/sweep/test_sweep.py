@@ -160,7 +160,7 @@ def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_t
 @pytest.mark.parametrize("closed", [False, True])
 def test_what_a_restore_brought_back_after_a_sweep_broke_off_stays(swept: Swept, tmp_path: Path, closed: bool) -> None:
     """Be its delete on record or not. The account of what was deleted says that it was brought back."""
-    swept.patch.setitem(safety.LEVELS, "none", replace(safety.NONE, samples=safety.FULL.samples))
+    swept.context = replace(swept.context, level=replace(safety.NONE, samples=safety.FULL.samples))
     place = str(tmp_path / "backup")
     backup(swept.spark, swept.context, place)
     with pytest.raises(Crash), dying(MIDWAY):
