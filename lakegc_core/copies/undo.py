@@ -67,7 +67,7 @@ def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
 def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
     """The last moment at which a sweep that broke off can have deleted, unix seconds: nothing is sent in a wave that
     lasts longer, and none begins without a sign of the wave before."""
-    written = max(
+    written: float = max(
         each.as_py().timestamp()
         for batch in connect(context.workspace).list(f"{record.folder}/")
         for each in batch["last_modified"]
