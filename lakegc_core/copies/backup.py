@@ -18,6 +18,7 @@ from lakegc_core import clock
 from lakegc_core.copies import undo
 from lakegc_core.copies.transfer import DIFFERENT, FAILED, MISSING, SCHEMA, Copied, Limits, copy_objects
 from lakegc_core.errors import MarkError
+from lakegc_core.marks import sweeps
 from lakegc_core.marks.artifacts import RESTORES, STAMP
 from lakegc_core.marks.backups import (
     ALREADY_THERE,
@@ -38,7 +39,7 @@ from lakegc_core.marks.ledger import records_of, write_report
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.references.ranges.held_paths import addresses_at
-from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, spark_width
@@ -161,6 +162,7 @@ def restore(
         connect(context.workspace).write(f"{folder}/begun.json", encode({"place": source.root}))
         journal = DatasetFolder(context.workspace, folder)
         if place is None:
+            _begin_gap_anew(context, objects)
             copied = undo.undelete_objects(context, objects, journal, limits.parallel)
         else:
             copied = copy_objects(objects, source, context.data, journal, limits)
@@ -171,6 +173,14 @@ def restore(
         matching = f" matches {', '.join(paths)}" if paths else " is on record"
         raise MarkError(f"No object of the {what} of mark {context.header.mark_id}{matching}.")
     return result
+
+
+def _begin_gap_anew(context: MarkContext, objects: DataFrame) -> None:
+    """Put the objects into the journal of rescues: an object whose delete the store takes back is as old as ever, and
+    the mark after this one would take it for unreferenced since long. Before they come back: a restore may be killed.
+    """
+    rows = objects.select("address").withColumn("at", moment(clock.now().timestamp()))
+    DatasetFolder(context.workspace, sweeps.rescues_folder(context)).put("", rows, sweeps.RESCUES_SCHEMA)
 
 
 def _close_restore(

@@ -18,17 +18,21 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of
 from lakegc_core.marks.sweeps import first_planned_at
-from lakegc_core.names import NO_ANSWER, Json, Outcome
+from lakegc_core.names import FAILED as FAILED_DELETE
+from lakegc_core.names import Json, Outcome
+from lakegc_core.policy.safety import FULL
 from lakegc_core.spark.session import many, moment
 from lakegc_core.store.base import Deleted, ObjectInfo, StoreConfig, connect, head_if_there
+from lakegc_core.sweep.deletion import JOURNAL_EVERY
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MAY_BE_GONE = (Outcome.DELETED, Outcome.LOST, NO_ANSWER)
-"""Outcomes of a sweep after which an object may be gone by that sweep."""
+_MAY_BE_GONE = (Outcome.DELETED, Outcome.LOST)
+"""Outcomes of a sweep after which an object may be gone by that sweep. The same is true of every failure: a store that
+answers with an error may have deleted all the same."""
 
 
 def check_keeps(context: MarkContext) -> None:
@@ -57,7 +61,18 @@ def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
     others = record.deleted_by_other_marks()
     if others is not None:
         left = left.join(many(others), "address", "left_anti")
-    return told.unionByName(left.withColumn("at", moment(clock.now().timestamp())))
+    return told.unionByName(left.withColumn("at", moment(_last_seen_at(context, record))))
+
+
+def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
+    """The last moment at which a sweep that broke off can have deleted, unix seconds: nothing is sent in a wave that
+    lasts longer, and none begins without a sign of the wave before."""
+    written: float = max(
+        each.as_py().timestamp()
+        for batch in connect(context.workspace).list(f"{record.folder}/")
+        for each in batch["last_modified"]
+    )
+    return min(clock.now().timestamp(), written + context.level.watch_interval.total_seconds() + JOURNAL_EVERY)
 
 
 def _journalled(spark: SparkSession, context: MarkContext) -> DataFrame:
@@ -73,20 +88,18 @@ def _journalled(spark: SparkSession, context: MarkContext) -> DataFrame:
         )
     sources = tuple(source for each in records.found for source in each.rows.sources)
     rows = Dataset(COLUMNS[Kind.SWEPT], sources).frame(spark)
-    rows = rows.where(rows["outcome"].isin(*_MAY_BE_GONE))
+    rows = rows.where(rows["outcome"].isin(*_MAY_BE_GONE) | rows["outcome"].startswith(FAILED_DELETE))
     return rows.groupBy("address").agg(F.max("size").alias("size"), F.max("at").alias("at"))
 
 
 def undelete_objects(context: MarkContext, objects: DataFrame, journal: DatasetFolder, parallel: int) -> Copied:
     """Bring `objects` (as `deleted_objects` has them) back on the executors, and write the outcomes to `journal`."""
     planned = first_planned_at(connect(context.workspace), context.mark.folder)
-    # The guard `clocks` lets no sweep pass if the store's clock and the collector's differ by more.
-    work = _Undo(
-        context.data,
-        _moment(context.header.cutoff),
-        _moment(context.header.started_at if planned is None else planned) - context.level.clock_skew,
-        context.level.clock_skew,
-    )
+    # The guard `clocks` lets no sweep pass if the store's clock and the collector's differ by more; at level `none` it
+    # allows any difference, and then every delete would pass for one of the sweep.
+    skew = min(context.level.clock_skew, FULL.clock_skew)
+    since = _moment(context.header.started_at if planned is None else planned) - skew
+    work = _Undo(context.data, _moment(context.header.cutoff), since, skew)
     return carry_out(objects, work.bring_back, journal, parallel)
 
 

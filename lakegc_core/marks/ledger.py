@@ -101,17 +101,22 @@ def _name_of(record: Record) -> str:
 def _of_mark(mark: MarkArtifacts, since: float) -> Iterator[Record]:
     """The records of a mark that stands."""
     yield from _journals_of(mark, since)
+    yield from restored(mark)
+    with suppress(MarkError):
+        last = mark.manifest(Stage.EXPIRED_ADDRESSES)
+        if last is not None:
+            seen = mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
+            yield Record(Kind.SEEN, mark.mark_id, 0, seen, last.started_at)
+
+
+def restored(mark: MarkArtifacts) -> Iterator[Record]:
+    """The records of the restores of a mark that stands, as far as they came to their end."""
     for restore in restores_of(mark):
         if restore.report is not None:
             finished = float(restore.report["finished_at"])
             folder, parts = DatasetFolder(mark.config, restore.folder, mark.mark_id), _parts_below(mark, restore.folder)
             rows = folder.dataset("", parts, COLUMNS[Kind.RESTORED])
             yield Record(Kind.RESTORED, mark.mark_id, 0, rows, finished)
-    with suppress(MarkError):
-        last = mark.manifest(Stage.EXPIRED_ADDRESSES)
-        if last is not None:
-            seen = mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
-            yield Record(Kind.SEEN, mark.mark_id, 0, seen, last.started_at)
 
 
 def _journals_of(mark: MarkArtifacts, since: float) -> Iterator[Record]:

@@ -62,7 +62,7 @@ _JOURNAL = 16_000
 """Outcomes that are written together, which a killed task may have to send again; of a piece above eight times so many
 rows an eighth."""
 
-_JOURNAL_EVERY = 10.0
+JOURNAL_EVERY = 10.0
 """Seconds after which outcomes are written, however few they are: to send them again to a slow store would be dear."""
 
 _PROOF = 1.0
@@ -287,7 +287,7 @@ class _Journal:
             found = found.filter(pc.not_equal(told, NOT_ASKED))
         self._waiting.append(found)
         self._rows += found.num_rows
-        if self._rows >= self._most or time.monotonic() - self._written_at > _JOURNAL_EVERY:
+        if self._rows >= self._most or time.monotonic() - self._written_at > JOURNAL_EVERY:
             self.write()
 
     def leave(self, start: int, stop: int) -> None:

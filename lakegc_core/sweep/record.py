@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, PreconditionFailedError, RefusedError
 from lakegc_core.marks.artifacts import FORMAT
+from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
-from lakegc_core.marks.ledger import Kind, Records, records_of
+from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of, restored
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import files_of, report_of, sweeps_of
+from lakegc_core.marks.sweeps import files_of, first_planned_at, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import connect
@@ -87,10 +88,25 @@ class SweepRecord:
         )
 
     def unfinished(self, expired: DataFrame) -> DataFrame:
-        """The expired rows that no sweep of this mark has finished with."""
+        """The expired rows that no sweep of this mark has finished with, and that no restore brought back."""
         for number in self._numbers_before:
             expired = self._without_finished(expired, self._sealed_outcomes(number))
-        return expired
+        back = self.brought_back
+        return expired if back is None else expired.join(many(back), "address", "left_anti")
+
+    @cached_property
+    def brought_back(self) -> DataFrame | None:
+        """Addresses that restores of this mark brought back after its first plan was sealed; None if there was no such
+        restore. No sweep of the mark deletes them again. Damaged records are passed over."""
+        records = tuple(restored(self._context.mark)) if self.may_have_deleted else ()
+        planned = first_planned_at(self._store, self._context.mark.folder) if records else None
+        records = tuple(each for each in records if each.at >= (planned or 0.0))
+        if not records:
+            return None
+        found = readable_records(self._spark, Records(records)).found
+        sources = tuple(source for each in found for source in each.rows.sources)
+        rows = Dataset(COLUMNS[Kind.RESTORED], sources).frame(self._spark)
+        return rows.where(rows["outcome"].isin(*SAVED)).select("address")
 
     @property
     def _numbers_before(self) -> list[int]:

@@ -138,6 +138,8 @@ class _Sweep:
         self.canaries: Mapping[str, int] = {}  # see `SweepResult.canaries`
 
     def run(self) -> SweepResult:
+        if self.record.is_begun:
+            self._leave_restored()
         candidates = (
             self.record.left() if self.record.is_begun else self.record.unfinished(self._expired.frame(self.spark))
         )
@@ -190,6 +192,13 @@ class _Sweep:
         result = replace(self._result(totals.outcomes, 0, rows), planned_bytes=plan.objects.sum(BYTES))
         found = estimate(self.context, rows, result.seconds, self.call.budget.until)
         return replace(result, estimate=found, over_budget=_over_budget(totals))
+
+    def _leave_restored(self) -> None:
+        """Put on record that objects of the plan stay which a restore brought back after the sweep broke off."""
+        back = self.record.brought_back
+        if back is not None:
+            rows = self._spread(self.record.left().join(many(back), "address", "left_semi"))
+            self._journal(settled(rows, self.context.data, Outcome.RESCUED), self.record.next_attempt())
 
     def _leave_the_rest(self, attempt: int) -> None:
         """Put on record that the budget was spent before the other objects of the plan were deleted. If a delete can
@@ -281,10 +290,11 @@ class _Sweep:
 
     def _check_deleted(self) -> None:
         """Ask the store for a sample of the objects that it said it had deleted, by the hash of the address; if one is
-        there, for all of them."""
+        there, for all of them. Not for those that a restore brought back since."""
         from pyspark.sql import functions as F
 
-        deleted = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED)
+        deleted, back = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED), self.record.brought_back
+        deleted = deleted if back is None else deleted.join(many(back), "address", "left_anti")
         told = deleted.groupBy("address", "size").agg(F.max("at").alias(_AFTER))
         some = told.orderBy(F.xxhash64("address", F.lit(self.record.folder))).limit(self.context.level.samples)
         with clear_errors():

@@ -14,8 +14,9 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.copies.backup import restore
-from lakegc_core.copies.undo import _Undo
+from lakegc_core.copies.undo import _Undo, deleted_objects
 from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.judging.since import in_series
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_repository
 from lakegc_core.marks.json_files import encode
@@ -25,8 +26,10 @@ from lakegc_core.marks.retire import _delete_mark
 from lakegc_core.marks.retired_records import record_of
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import Store, connect
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
+from tests.support.marks import parts
 from tests.support.replays import AWS, Replay, environment
 from tests.support.servers import seaweedfs
 
@@ -49,8 +52,8 @@ class Night:
         return connect(self.mark.data)
 
     def delete_again(self) -> None:
-        """Hide the objects as the sweep did, whatever was brought back. At level `none` clocks may differ by any time,
-        so that these deletes pass for the sweep's."""
+        """Hide the objects as the sweep did, whatever was brought back. Clocks may differ by ten minutes, so that these
+        deletes pass for the sweep's."""
         self.store.delete_many(sorted(self.dead))
         assert self.shown() == {}
 
@@ -111,6 +114,18 @@ def test_what_a_sweep_deleted_is_shown_again_in_part_and_whole_and_a_second_time
         night.undo("no/such/**")
 
 
+def test_what_was_brought_back_waits_the_gap_anew_although_it_is_as_old_as_ever(night: Night) -> None:
+    night.delete_again()
+    assert night.undo() == {"copied": 3}
+    mark = begin_mark(night.mark, "m2", min_age=timedelta(0), safety_level="none")
+    pipeline.mark(night.spark, mark)
+    rows = in_series(mark.mark).frame(night.spark).collect()
+    since = {row["address"]: row["since"].timestamp() for row in rows if row["address"] in night.dead}
+    _delete_mark(mark.mark, None)
+    assert since.keys() == night.dead.keys(), "they are garbage as before"
+    assert min(since.values()) > mark.header.started_at, "and unreferenced since this mark alone"
+
+
 def test_what_others_did_since_and_what_the_store_keeps_no_more_have_outcomes_of_their_own(night: Night) -> None:
     night.store.write("data/a", b"12345")
     now = datetime.now(UTC)
@@ -135,7 +150,37 @@ def test_after_a_kill_the_plan_and_the_store_say_what_is_gone(night: Night) -> N
     workspace.delete_many(sorted(files))  # as if the sweep had died after its deletes, before it recorded one
     try:
         assert night.undo() == {"copied": 3} and night.shown() == night.dead
+        tomorrow = datetime.now(UTC) + DAY
+        with environment({"LAKEGC_NOW": str(tomorrow.timestamp())}):
+            rows = deleted_objects(night.spark, night.mark).collect()
+        assert len(rows) == 3
+        assert max(row["at"].astimezone(UTC) for row in rows) < tomorrow - DAY / 2, "the sweep has long been dead"
     finally:
+        for key, data in files.items():
+            workspace.write(key, data)
+
+
+def test_what_went_although_the_store_called_its_delete_failed_is_shown_again_if_it_went_at_that_time(
+    night: Night,
+) -> None:
+    night.delete_again()
+    workspace, folder = connect(night.mark.workspace), f"{night.mark.mark.folder}/sweeps/1/outcomes"
+    keys = [key for batch in workspace.list(f"{folder}/") for key in batch["address"].to_pylist()]
+    files = {key: workspace.read(key) for key in keys}
+    workspace.delete_many(keys)
+
+    def journal(at: datetime) -> None:
+        failed = {"outcome": "failed:InternalError", "attempt": 1, "at": at}
+        rows = [{"address": key, "size": len(data)} | failed for key, data in night.dead.items()]
+        parts(night.mark, folder, OUTCOMES_SCHEMA, rows)
+
+    try:
+        journal(datetime.now(UTC) - DAY)
+        assert night.undo() == {"different": 3}, "somebody deleted them a day later, also at level `none`"
+        journal(datetime.now(UTC))
+        assert night.undo() == {"copied": 3} and night.shown() == night.dead
+    finally:
+        workspace.delete_many([key for batch in workspace.list(f"{folder}/") for key in batch["address"].to_pylist()])
         for key, data in files.items():
             workspace.write(key, data)
 

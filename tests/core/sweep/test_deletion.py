@@ -155,10 +155,10 @@ def test_a_task_whose_time_is_up_before_it_begins_leaves_all_and_reads_nothing(b
 
 
 def test_outcomes_do_not_wait_long_for_their_place_on_record(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletion, "_JOURNAL_EVERY", 1e9)
+    monkeypatch.setattr(deletion, "JOURNAL_EVERY", 1e9)
     list(bench.work(lambda: None).run(Piece(bench.source, ((0, 4),))))
     assert len(list_parts(bench.artifacts, "outcomes")) == 1, "two calls, one part"
-    monkeypatch.setattr(deletion, "_JOURNAL_EVERY", -1.0)
+    monkeypatch.setattr(deletion, "JOURNAL_EVERY", -1.0)
     list(bench.work(lambda: None).run(Piece(bench.source, ((4, 10),))))
     assert len(list_parts(bench.artifacts, "outcomes")) == 1 + 3, "each call at once"
 

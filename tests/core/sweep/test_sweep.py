@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from lakegc_core import pipeline
+from lakegc_core.copies.backup import backup, restore
 from lakegc_core.errors import MarkError, RefusedError, StoreError
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
+from lakegc_core.policy import safety
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
@@ -153,6 +155,23 @@ def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_t
     assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["deleted"] == 1
     first = close_sweep(swept.spark, swept.context) if closed else swept.sweep()
     assert (first.outcomes["deleted"], first.outcomes["already_gone"], first.bytes_deleted) == (2, 1, 22)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_a_restore_brought_back_after_a_sweep_broke_off_stays(swept: Swept, tmp_path: Path, closed: bool) -> None:
+    """Be its delete on record or not. The account of what was deleted says that it was brought back."""
+    swept.context = replace(swept.context, level=replace(safety.NONE, samples=safety.FULL.samples))
+    place = str(tmp_path / "backup")
+    backup(swept.spark, swept.context, place)
+    with pytest.raises(Crash), dying(MIDWAY):
+        swept.sweep()
+    assert len(swept.left()) == 1
+    back = restore(swept.spark, swept.context, place).outcomes
+    assert (back["copied"], back["already_there"]) == (2, 1)
+    found = close_sweep(swept.spark, swept.context) if closed else swept.sweep()
+    assert (found.outcomes["deleted"], found.outcomes.get("left" if closed else "rescued"), found.failed) == (2, 1, 0)
+    assert swept.sweep().planned == 0 and swept.left() == GARBAGE
+    assert history_of(swept.lake.open("lake"))["totals"]["deleted"] == 0
 
 
 @pytest.mark.safety
