@@ -52,6 +52,7 @@ _EMPTY: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(("missing", "violations", "pages_asked", "heads"), 0),
         **dict.fromkeys(("ages", "sizes", "text_lists", "prefixes", "foreign_prefixes"), ()),
         "asked_at": None,
+        "young_until": None,
         "previous": None,
         "refers_elsewhere": {},
         "missing_paths": (),

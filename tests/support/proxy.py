@@ -94,7 +94,9 @@ class Proxy:
             # The Host header stays the client's: signatures cover it.
             upstream.putrequest(request.method, request.path, skip_host=True, skip_accept_encoding=True)
             for name, value in request.headers.items():
-                if name.lower() not in ("connection", "expect"):
+                if name.lower() == "content-length":  # a hook may have taken another body
+                    upstream.putheader(name, str(len(request.body)))
+                elif name.lower() not in ("connection", "expect"):
                     upstream.putheader(name, value)
             upstream.endheaders(request.body or None)
             answer = upstream.getresponse()
