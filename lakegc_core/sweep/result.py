@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from lakegc_core import clock
 from lakegc_core.config.settings import Price
+from lakegc_core.errors import StoreError
 from lakegc_core.names import FAILED, Outcome, Symptom, see
+from lakegc_core.store.base import Store
 
 
 @dataclass(frozen=True)
@@ -80,3 +84,13 @@ class SweepResult:
     @property
     def failed(self) -> int:
         return sum(count for outcome, count in self.outcomes.items() if outcome.startswith(FAILED))
+
+
+def keeps(store: Store) -> dict[str, Any]:
+    """Ask the store if it keeps deleted objects, and until when: fields of a result."""
+    try:
+        probe = store.probe()
+    except StoreError:
+        return {}  # the sweep is done all the same
+    until = clock.now() + probe.soft_delete if probe.soft_delete else None
+    return {"versioned": probe.versioning, "recoverable_until": until.timestamp() if until else None}

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
-from lakegc_core.errors import MarkError, RefusedError, StoreError
+from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
@@ -23,7 +23,7 @@ from lakegc_core.names import STILL_THERE, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.session import clear_errors, many, moment
-from lakegc_core.store.base import Store, connect
+from lakegc_core.store.base import connect
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
 from lakegc_core.sweep.budget import BYTES, Budget
@@ -35,7 +35,7 @@ from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.rates import estimate
 from lakegc_core.sweep.read_sample import Sample, read_again, take_sample
 from lakegc_core.sweep.record import SweepRecord
-from lakegc_core.sweep.result import SweepResult
+from lakegc_core.sweep.result import SweepResult, keeps
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.totals import Totals
 from lakegc_core.sweep.waves import Waves
@@ -191,7 +191,7 @@ class _Sweep:
         totals, rows = self.record.totals(), plan.objects.rows
         result = replace(self._result(totals.outcomes, 0, rows), planned_bytes=plan.objects.sum(BYTES))
         found = estimate(self.context, rows, result.seconds, self.call.budget.until)
-        return replace(result, estimate=found, over_budget=_over_budget(totals))
+        return replace(result, estimate=found, over_budget=totals.over_budget)
 
     def _leave_restored(self) -> None:
         """Put on record that objects of the plan stay which a restore brought back after the sweep broke off."""
@@ -269,7 +269,7 @@ class _Sweep:
         totals = self.record.totals()
         planned = self.record.check_sums(totals)
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
-        result = replace(result, over_budget=_over_budget(totals), **_keeps(connect(self.context.data)))
+        result = replace(result, over_budget=totals.over_budget, **keeps(connect(self.context.data)))
         result = replace(result, **self._gone_by(totals))
         for key in self.record.unread:
             self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
@@ -347,22 +347,6 @@ class _Sweep:
         )
 
 
-def _over_budget(totals: Totals) -> dict[str, int]:
-    """Objects and bytes that the budget left; nothing if it left none."""
-    objects = totals.outcomes.get(Outcome.OVER_BUDGET, 0)
-    return {"objects": objects, "bytes": totals.bytes_over_budget} if objects else {}
-
-
 def _count(rows: DataFrame) -> int:
     with clear_errors():
         return int(rows.count())
-
-
-def _keeps(store: Store) -> dict[str, Any]:
-    """Ask the store if it keeps deleted objects, and until when."""
-    try:
-        probe = store.probe()
-    except StoreError:
-        return {}  # the sweep is done all the same
-    until = clock.now() + probe.soft_delete if probe.soft_delete else None
-    return {"versioned": probe.versioning, "recoverable_until": until.timestamp() if until else None}

@@ -36,6 +36,12 @@ class Totals:
     untold: int = 0
     bytes_over_budget: int = 0
 
+    @property
+    def over_budget(self) -> dict[str, int]:
+        """Objects and bytes that the budget left; nothing if it left none."""
+        objects = self.outcomes.get(Outcome.OVER_BUDGET, 0)
+        return {"objects": objects, "bytes": self.bytes_over_budget} if objects else {}
+
 
 def totals_of(outcomes: DataFrame) -> Totals:
     """Add up final outcomes: of several outcomes of an object, that of the last attempt counts.
