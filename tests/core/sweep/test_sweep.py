@@ -24,7 +24,8 @@ from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep import sweep
 from lakegc_core.sweep.deletion import Deletion, Piece, Wave, run_wave
-from lakegc_core.sweep.sweep import _keeps, close_sweep
+from lakegc_core.sweep.result import keeps
+from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.views.history import history_of
 from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
 from tests.support.marks import finish
@@ -101,13 +102,13 @@ def test_a_store_that_does_not_say_what_it_keeps_does_not_fail_a_sweep_that_is_d
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = connect(LocalConfig(str(tmp_path)))
-    assert _keeps(store) == {"versioned": False, "recoverable_until": None}
+    assert keeps(store) == {"versioned": False, "recoverable_until": None}
 
     def fails(own: LocalStore) -> None:
         raise StoreError("403")
 
     monkeypatch.setattr(LocalStore, "probe", fails)
-    assert _keeps(store) == {}
+    assert keeps(store) == {}
 
 
 def test_what_two_marks_name_is_freed_once_even_where_the_store_calls_every_delete_done(swept: Swept) -> None:
