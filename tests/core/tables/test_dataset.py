@@ -72,7 +72,8 @@ def test_spark_joins_few_rows_where_they_are_and_shuffles_many(
     spark: SparkSession, folder: DatasetFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gathering, "_ROWS_PER_TASK", 2)
-    dataset = folder.put("a", rows_of(spark, ROWS[:4]), OBJECTS) + folder.put("b", rows_of(spark, ROWS[4:]), OBJECTS)
+    one, other = (rows_of(spark, rows).as_frame().coalesce(1) for rows in (ROWS[:4], ROWS[4:]))  # a part each
+    dataset = folder.put("a", one, OBJECTS) + folder.put("b", other, OBJECTS)
 
     def joined() -> tuple[int, bool]:
         frame = dataset.frame(spark).join(many(dataset.frame(spark, "address")), "address", "left_semi")
