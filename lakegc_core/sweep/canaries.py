@@ -1,9 +1,9 @@
 """Canaries: objects that lakeFS shows while a sweep plans. None of them may be in the plan.
 
-They are found through the object API, which no reading of a mark or a look goes through, so that a blind one cannot
-blind them as well. Those that only the look can know are smuggled in among the candidates: what is staged, and what is
-younger than the mark's commits. The look has to take them out. If one passes and lakeFS still shows it, something is
-blind, and nothing is deleted.
+They are found through the object API, not in lakeFS's dumps and files, which marks and looks read: what is blind there
+cannot blind them as well. Those that only the look can know are smuggled in among the candidates: what is staged, and
+what is younger than the mark's commits. The look has to take them out. If one passes and lakeFS still shows it,
+something is blind, and nothing is deleted.
 """
 
 from __future__ import annotations
