@@ -27,19 +27,46 @@ NO_RULE = "none"
 """The word that `whatif --rule` takes instead of days."""
 
 
+_ON, _OFF = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
+
+
 def option(to: argparse.ArgumentParser, name: str, **more: Any) -> None:
     """Add an option whose default comes from its environment variable."""
-    variable = "LAKEGC_" + name.removeprefix("--").replace("-", "_").upper()
+    variable = _variable(name)
     if os.environ.get(variable):
         more["default"] = os.environ[variable]
     to.add_argument(name, **more)
 
 
 def flag(to: argparse._ActionsContainer, name: str, text: str) -> None:
-    """Add a switch, which its environment variable turns on with `1`, `yes` or `true`."""
-    variable = "LAKEGC_" + name.removeprefix("--").replace("-", "_").upper()
-    on = os.environ.get(variable, "").lower() in ("1", "yes", "true")
-    to.add_argument(name, action="store_true", default=on, help=text)
+    """Add a switch, which its environment variable turns on too."""
+    _read_variable(to.add_argument(name, action="store_true", help=text))
+
+
+def on_or_off(to: argparse.ArgumentParser, name: str, text: str) -> None:
+    """Add a switch `--NAME` and its contrary `--no-NAME`; None if neither they nor the environment variable say."""
+    _read_variable(to.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=text))
+
+
+def _variable(name: str) -> str:
+    return "LAKEGC_" + name.removeprefix("--").replace("-", "_").upper()
+
+
+def _read_variable(switch: argparse.Action) -> None:
+    """Let the environment variable of a switch say its default. What it says is wrong usage only of the verb that is
+    run, and only where the command line does not say otherwise: argparse reads a default that is text so late."""
+    variable = _variable(switch.option_strings[0])
+    said = os.environ.get(variable, "").strip()
+
+    def read(said: str) -> bool:
+        if said.lower() not in (*_ON, *_OFF):
+            raise argparse.ArgumentTypeError(
+                f"{variable} is {said!r}. Write {', '.join(_ON)} to turn it on, {', '.join(_OFF)} to turn it off."
+            )
+        return said.lower() in _ON
+
+    if said:
+        switch.default, switch.type = said, read
 
 
 def name_repository(to: argparse.ArgumentParser) -> None:

@@ -5,12 +5,20 @@ help and wrong usage are answered at once.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from lakegc_core.cli.options import NO_RULE, flag, metrics_option, name_mark, name_repository, one_or_all, option
+from lakegc_core.cli.options import (
+    NO_RULE,
+    flag,
+    metrics_option,
+    name_mark,
+    name_repository,
+    on_or_off,
+    one_or_all,
+    option,
+)
 from lakegc_core.cli.verb import Verb
 from lakegc_core.names import RULES_MODES
 from lakegc_core.policy.safety import KEEP_MARKS
@@ -57,14 +65,7 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
     option(to, "--min-age", metavar="DURATION", help=text)
     option(to, "--safety", choices=("full", "standard", "none"), help="safety level (default: full)")
     option(to, "--rules", choices=RULES_MODES, help="what a repository without GC rules means")
-    variable = os.environ.get("LAKEGC_PROTECT_TAGS", "").lower()
-    default = None if not variable else variable in ("1", "yes", "true")
-    to.add_argument(
-        "--protect-tags",
-        action=argparse.BooleanOptionalAction,
-        default=default,
-        help="keep what tagged commits refer to (default; lakeFS itself does not)",
-    )
+    on_or_off(to, "--protect-tags", "keep what tagged commits refer to (default; lakeFS itself does not)")
     mode = to.add_mutually_exclusive_group()
     flag(mode, "--clean", "read everything anew, whatever earlier marks have left")
     flag(mode, "--incremental", "read what changed since the mark before, although a clean one is due")

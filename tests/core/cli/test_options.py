@@ -7,6 +7,7 @@ import json
 import pytest
 
 from lakegc_core.cli import main
+from lakegc_core.cli.entry import parser
 from lakegc_core.cli.options import repository_name
 from lakegc_core.cli.verbs import VERBS
 from lakegc_core.errors import SettingsError
@@ -57,3 +58,36 @@ def test_every_verb_begins_with_its_settings(verb: str, more: list[str], capsys:
 def test_every_verb_refuses_the_uri_of_a_branch(verb: str, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "lakefs://lake/main", *more]) == 2
     assert "write lake or lakefs://lake" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        *((word, True) for word in ("1", "yes", "true", "on", "ON", " true ")),
+        *((word, False) for word in ("0", "no", "false", "off", "Off")),
+        ("", None),
+        ("  ", None),
+    ],
+)
+def test_a_variable_turns_a_switch_on_or_off(said: str, means: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEGC_PROTECT_TAGS", said)
+    monkeypatch.setenv("LAKEGC_DRY_RUN", said)
+    found = parser(VERBS).parse_args(["run", "lake"])
+    assert found.protect_tags is means
+    assert found.dry_run is bool(means)
+
+
+@pytest.mark.parametrize(
+    ("switch", "variable", "contrary"),
+    [("dry_run", "LAKEGC_DRY_RUN", "--dry-run"), ("protect_tags", "LAKEGC_PROTECT_TAGS", "--no-protect-tags")],
+)
+def test_a_variable_of_a_switch_that_says_neither_is_wrong_usage(
+    switch: str, variable: str, contrary: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, "maybe")
+    with pytest.raises(SystemExit) as stopped:
+        main(["run", "lake"])
+    assert stopped.value.code == 2
+    assert f"{variable} is 'maybe'. Write 1, yes, true, on to turn it on" in capsys.readouterr().err
+    assert getattr(parser(VERBS).parse_args(["run", "lake", contrary]), switch) is (switch == "dry_run")
+    assert not parser(VERBS).parse_args(["marks", "lake"]).retired, "verbs without the switch do not mind"
