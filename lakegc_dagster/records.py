@@ -39,16 +39,33 @@ def is_ours(run: dg.DagsterRun, options: LakegcConfig) -> bool:
 
 
 def unfinished(
-    instance: dg.DagsterInstance, options: LakegcConfig, *, since: datetime | None = None
+    instance: dg.DagsterInstance,
+    options: LakegcConfig,
+    *,
+    since: datetime | None = None,
+    before: datetime | None = None,
 ) -> list[dg.DagsterRun]:
-    """Runs of these definitions that are queued, starting, running or being ended. `since`: those created later."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED, created_after=since))
+    """Runs of these definitions that are queued, starting, running or being ended. `since`: those created later;
+    `before`: those created earlier."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED, created_after=since, created_before=before))
     return [run for run in runs if is_ours(run, options)]
 
 
 def busy_repositories(runs: list[dg.DagsterRun]) -> dict[str, str]:
-    """The run that is at work on a repository, by repository."""
+    """The run that is for a repository, by repository; of several, the one that was created first."""
     return {run.tags[REPOSITORY_TAG]: run.run_id for run in runs if REPOSITORY_TAG in run.tags}
+
+
+def at_work(runs: list[dg.DagsterRun]) -> list[dg.DagsterRun]:
+    """Those of unfinished runs that do not wait in the queue."""
+    return [run for run in runs if run.status != dg.DagsterRunStatus.QUEUED]
+
+
+def queued_marks(instance: dg.DagsterInstance, options: LakegcConfig, *, but_of: str) -> dict[str, str]:
+    """The round whose run still waits in the queue, by repository. Runs of the round `but_of` do not count."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]))
+    ours = (run.tags for run in runs if ROUND in run.tags and is_ours(run, options))
+    return {tags[REPOSITORY]: tags[ROUND] for tags in ours if tags[ROUND] != but_of}
 
 
 def request_of(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell) -> str | None:

@@ -23,7 +23,8 @@ from lakegc_dagster.partitions import GcCell
 
 _SLOT = "%Y%m%dT%H%MZ"
 LONGEST_RUN = timedelta(days=1)
-"""A run that has not ended for longer excuses no repository from its round: its process may be dead."""
+"""A run that has not ended for longer excuses no repository from its round: its process may be dead, or the queue too
+slow."""
 _SOME_DAY, _SLOTS = datetime(2026, 1, 1, tzinfo=UTC), 60
 _TICK = 300  # seconds
 
@@ -145,7 +146,7 @@ def newest(marks: Iterable[Marked]) -> Marked | None:
 def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requested: str | None) -> str:
     """The reason why the newest mark of a repository is not swept now; empty if it is to be.
 
-    `busy`: a run for the repository that is not finished. `requested`: the run by which this mark was asked to be swept
+    `busy`: a run that is at work on the repository. `requested`: the run by which this mark was asked to be swept
     before, whatever became of it: what refused would refuse again, and a later mark asks anew.
     """
     if mark is None:
@@ -183,9 +184,14 @@ def overdue(
 ) -> str:
     """The fault of a repository that has no mark since a slot; empty if there is none. `created`: unix seconds.
 
-    `busy`: a run that is at work on it, or waits to be. `stuck`: one that has not ended for longer than `LONGEST_RUN`.
+    `busy`: a run that is at work on it, or waits to be. `stuck`: one that has not ended for longer than `LONGEST_RUN`;
+    then a younger one, which may wait for it, is no excuse.
     """
-    if busy or created >= slot.timestamp() or (mark is not None and mark.started_at >= slot.timestamp()):
+    if (
+        (busy and not stuck)
+        or created >= slot.timestamp()
+        or (mark is not None and mark.started_at >= slot.timestamp())
+    ):
         return ""
     if mark is None:
         return f"{repository} was never marked, though round {round_id(slot)} was due{_because(stuck)}"
@@ -199,4 +205,7 @@ def overdue(
 def _because(stuck: str | None) -> str:
     if stuck is None:
         return ""
-    return f". Run {stuck} has not ended for more than a day: if its process is dead, terminate it in the UI"
+    return (
+        f". Run {stuck} has not ended for more than a day: if its process is dead, terminate it in the UI; if it waits "
+        "in the queue, the queue is too slow for these rounds"
+    )

@@ -57,10 +57,17 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
                 + _reasons(choice.left_out)
             )
         due, cursor = _due_now(choice.taken, mark_id, context.cursor or "")
+        queued = records.queued_marks(context.instance, options, but_of=mark_id)
+        waiting = {each.id: f"its run of round {queued[each.id]} is still queued" for each in due if each.id in queued}
+        for name, reason in waiting.items():
+            context.log.info(f"{name} is not asked for in round {mark_id}: {reason}")
+        if len(waiting) == len(due):
+            return dg.SensorResult(skip_reason=_reasons(waiting), cursor=cursor)
+        asked = [repository for repository in due if repository.id not in waiting]
         return dg.SensorResult(
-            run_requests=[_mark_request(repository, mark_id) for repository in due],
+            run_requests=[_mark_request(repository, mark_id) for repository in asked],
             dynamic_partitions_requests=[
-                options.grid.repositories.build_add_request([repository.id for repository in due]),
+                options.grid.repositories.build_add_request([repository.id for repository in asked]),
                 options.grid.marks.build_add_request([mark_id]),
             ],
             cursor=cursor,
@@ -174,8 +181,10 @@ class _Look:
     @classmethod
     def begin(cls, instance: dg.DagsterInstance, options: LakegcConfig) -> Self:
         """Ask once for what is the same for all repositories."""
-        busy = records.busy_repositories(records.unfinished(instance, options))
-        return cls(instance, options, options.grid.marks_of(instance), busy, clock.now().timestamp())
+        now = clock.now()
+        recent = records.unfinished(instance, options, since=now - rounds.LONGEST_RUN)
+        busy = records.busy_repositories(records.at_work(recent))
+        return cls(instance, options, options.grid.marks_of(instance), busy, now.timestamp())
 
     def at(self, name: str) -> None:
         """Decide about one repository."""

@@ -227,8 +227,9 @@ def _watch(options: LakegcConfig) -> Any:
             choice = taking_part(lakegc)
         instance, now = context.instance, clock.now()
         slot = rounds.latest_slot(options.round_cron, now)
-        every = records.busy_repositories(records.unfinished(instance, options))
-        busy = records.busy_repositories(records.unfinished(instance, options, since=now - rounds.LONGEST_RUN))
+        day_ago = now - rounds.LONGEST_RUN
+        busy = records.busy_repositories(records.unfinished(instance, options, since=day_ago))
+        stuck = records.busy_repositories(records.unfinished(instance, options, before=day_ago))
         problems: dict[str, str] = {}
         waiting: dict[str, str] = {}
         known = options.grid.marks_of(instance)
@@ -236,7 +237,7 @@ def _watch(options: LakegcConfig) -> Any:
             name = repository.id
             mark = records.newest_mark(instance, options, name, known)
             wrong = rounds.overdue(
-                name, repository.creation_date, mark, slot, busy=busy.get(name), stuck=every.get(name)
+                name, repository.creation_date, mark, slot, busy=busy.get(name), stuck=stuck.get(name)
             )
             if wrong:
                 problems[name] = wrong

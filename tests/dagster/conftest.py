@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from lakegc_core import clock
 from lakegc_core.names import STAGES
@@ -212,6 +213,22 @@ class Site:
         }
         self.instance.report_runless_asset_event(
             dg.AssetMaterialization(self.options.key(STAGES[-1]), partition=str(cell.key), metadata=metadata)
+        )
+
+    def queued(self, repository: str, mark_id: str) -> dg.DagsterRun:
+        """A run of a round that waits in Dagster's queue."""
+        location = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("lakegc"), "__repository__")
+        job = self.options.job_name("gc_mark")
+        return self.instance.create_run_for_job(
+            self.defs.resolve_job_def(job),
+            status=dg.DagsterRunStatus.QUEUED,
+            remote_job_origin=RemoteJobOrigin(location, job),
+            tags={
+                "dagster/partition/repository": repository,
+                "dagster/partition/mark_id": mark_id,
+                "lakegc/repository": repository,
+                "lakegc/round": mark_id,
+            },
         )
 
     def files(self, repository: str) -> set[str]:

@@ -146,9 +146,11 @@ def test_a_repository_is_overdue_unless_it_was_marked_since_the_slot_or_is_newer
     assert "marked last as m1, 2.0 days before" in late(mark(day=98))
     assert "never marked" in late(None)
     assert late(None, created=100.5 * DAY) == ""
-    assert late(mark(day=98), busy="r1", stuck="r1") == ""
+    assert late(mark(day=98), busy="r1") == ""
     for found in (mark(day=98), None):
         assert "Run r1 has not ended for more than a day" in late(found, stuck="r1")
+        assert "Run r1 has not ended" in late(found, stuck="r1", busy="r2-which-is-queued-behind-it")
+    assert late(mark(day=100.1), stuck="r1") == ""
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,6 +58,22 @@ def test_a_round_whose_cursor_was_lost_has_the_same_run_keys(site: Site) -> None
     assert len(site.tick("open_round").requests) == 2
     site.cursors.clear()
     assert site.tick("open_round").requests == []
+
+
+def test_who_is_still_queued_for_an_earlier_round_is_not_asked_for_again_and_the_tick_says_so(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.create("alpha", "beta")
+    waits = site.queued("alpha", "20261120T0200Z")
+    assert site.tick("open_round").repositories == ["beta"]
+    monkeypatch.setenv("LAKEGC_NOW", str(NIGHT + 25 * HOUR))
+    site.queued("beta", "20261121T0200Z")
+    tick = site.tick("open_round")
+    assert "alpha: its run of round 20261120T0200Z is still queued; beta: its run of round 20261121" in tick.skipped
+    assert "Round 20261122T0200Z is open" in site.tick("open_round").skipped
+    site.cursors.clear()
+    site.instance.report_run_canceled(waits)
+    assert site.tick("open_round").repositories == ["alpha"]
 
 
 def test_who_is_left_out_takes_no_part(site: Site) -> None:
@@ -162,7 +179,10 @@ def test_a_sweep_that_was_asked_for_is_not_asked_for_again_though_it_refused(sit
 
 
 @pytest.mark.parametrize("job", ["gc_mark", "gc_sweep", "gc_restore"])
-def test_nothing_is_swept_beside_a_run_that_works_on_the_same_repository(site: Site, job: str) -> None:
+def test_nothing_is_swept_beside_a_run_that_works_on_the_same_repository(
+    site: Site, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEGC_NOW", str(time.time()))  # of Dagster's own records, too
     for name in ("alpha", "beta"):
         site.says_marked(name, "m1", started=NIGHT, ready=NIGHT)
     at_work = site.instance.create_run_for_job(
@@ -174,6 +194,24 @@ def test_nothing_is_swept_beside_a_run_that_works_on_the_same_repository(site: S
     site.run_keys.clear()
     site.instance.report_run_canceled(at_work)
     assert site.tick("sweep_confirmed").repositories == ["alpha", "beta"]
+
+
+def test_a_sweep_is_asked_for_although_the_next_mark_is_queued_or_an_old_run_has_died(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setenv("LAKEGC_NOW", str(now))
+    for name in ("alpha", "beta"):
+        site.says_marked(name, "m1", started=NIGHT, ready=NIGHT)
+    site.queued("alpha", "20261122T0200Z")
+    site.instance.create_run_for_job(
+        site.defs.resolve_job_def("gc_mark"),
+        status=dg.DagsterRunStatus.STARTED,
+        tags={"dagster/partition/repository": "beta", "dagster/partition/mark_id": "m0"},
+    )
+    assert site.tick("sweep_confirmed").repositories == ["alpha"]
+    monkeypatch.setenv("LAKEGC_NOW", str(now + 25 * HOUR))
+    assert site.tick("sweep_confirmed").repositories == ["beta"]
 
 
 def test_a_mark_that_was_reported_by_hand_is_not_swept(site: Site) -> None:

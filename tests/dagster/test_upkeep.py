@@ -163,6 +163,19 @@ def test_a_run_that_is_at_work_excuses_a_missed_round_for_a_day_and_no_longer(
     assert f"Run {run.run_id} has not ended for more than a day: if its process is dead, terminate it" in said
 
 
+def test_the_run_of_tonight_that_is_queued_behind_a_dead_run_excuses_nobody(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setenv("LAKEGC_NOW", str(now))
+    site.create("alpha")
+    dead = dg.DagsterRun("gc_mark", status=dg.DagsterRunStatus.STARTED, tags={"dagster/partition/repository": "alpha"})
+    site.instance.run_storage.add_historical_run(dead, datetime.fromtimestamp(now - 3 * DAY, UTC))
+    assert f"Run {dead.run_id} has not ended" in failure_of(site.run("gc_watch"), "watch")
+    site.queued("alpha", "20261230T0200Z")
+    assert f"Run {dead.run_id} has not ended" in failure_of(site.run("gc_watch"), "watch")
+
+
 def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail(site: Site) -> None:
     site.create("alpha", "beta")
     site.configure("  - {match: alpha, sweep: true}\n")
