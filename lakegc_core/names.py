@@ -78,6 +78,7 @@ class Symptom(StrEnum):
     SWEEP_IS_BLIND = "sweep-is-blind"
     DELETES_FAIL = "deletes-fail"
     SWEEP_GETS_NOWHERE = "sweep-gets-nowhere"
+    SWEEP_BROKE_OFF = "sweep-broke-off"
     RETIRE_FAILS = "retire-fails"
     ROUNDS_MISSED = "rounds-missed"
     BILL_DID_NOT_FALL = "bill-did-not-fall"

@@ -203,6 +203,9 @@ def _retire_in(
     found.retired |= {*result.retired, *retired_marks(repository.workspace, repository.home)}
     found.held |= set(result.kept)
     found.done.append(result)
+    if result.unclosed:
+        why = "; ".join(f"mark {mark_id}: {trouble}" for mark_id, trouble in result.unclosed.items())
+        found.problems[name] = f"no mark that was swept since goes until these sweeps are over: {why}"
     for mark_id, reason in result.kept.items():
         context.log.debug(f"{name}: {mark_id} stays: {reason}")
 

@@ -57,11 +57,13 @@ class OldMark:
 
 @dataclass(frozen=True)
 class Retirement:
-    """The result of a call, or of a dry run. `retired` maps ids to their records, `kept` to the reasons."""
+    """The result of a call, or of a dry run. `retired` maps ids to their records, `kept` to the reasons. `unclosed`:
+    old marks of which a sweep is not over, and why; for them, every mark stays that was swept since."""
 
     repository: str
     retired: dict[str, Json]
     kept: dict[str, str]
+    unclosed: dict[str, str]
     artifacts: int  # deleted now
     bytes: int  # of those, as the listing says
     dry_run: bool
@@ -160,7 +162,10 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
     since = max((mark.started_at for mark in found if mark.read_at is not None), default=0.0)
     # The next mark has to know that objects of a retired one were brought back.
     left_over = [each for each in left_over if restored_at(context.artifacts(each)) < since - APART or not since]
-    kept = reasons_to_keep(found, keep, clock.now().timestamp())
+    now = clock.now().timestamp()
+    kept = reasons_to_keep(found, keep, now)
+    old = (mark for mark in found if now - mark.started_at >= safety.RETIREMENT.total_seconds())
+    unclosed = {mark.mark_id: mark.trouble for mark in old if mark.is_open}
     kept |= {mark_id: _NEVER_BEGUN for mark_id in never_begun if mark_id not in gone}
     retired: dict[str, Json] = {}
     count = size = 0
@@ -183,7 +188,7 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
         add_restores(context.artifacts(mark_id))
         deleted = _delete_files(context.artifacts(mark_id), held)
         count, size = count + deleted[0], size + deleted[1]
-    return Retirement(context.repository.id, retired, kept, count, size, dry_run)
+    return Retirement(context.repository.id, retired, kept, unclosed, count, size, dry_run)
 
 
 def _old_mark(each: Standing) -> OldMark:

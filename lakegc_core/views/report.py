@@ -146,6 +146,7 @@ def retirement_report(result: Retirement) -> Json:
         "dry_run": result.dry_run,
         "retired": list(result.retired.values()),
         "kept": [{"mark_id": mark_id, "because": reason} for mark_id, reason in result.kept.items()],
+        "unclosed": list(result.unclosed),
         "artifacts_deleted": result.artifacts,
         "artifact_bytes": result.bytes,
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lakegc_core.clock import instant, roughly
 from lakegc_core.marks.artifacts import CLEAN
-from lakegc_core.names import STILL_THERE, Json, Outcome
+from lakegc_core.names import STILL_THERE, Json, Outcome, Symptom, see
 from lakegc_core.views.words import (
     UNKNOWN_REMARK,
     counted,
@@ -209,6 +209,11 @@ def retirement_screen(report: Json) -> str:
     freed = f"  {report['artifacts_deleted']:,} artifacts deleted, {human_bytes(report['artifact_bytes'])}"
     lines = [title, "", *_retired_lines(report["retired"])]
     lines += [f"  {each['mark_id']:<28} kept: {shown(each['because'])}" for each in report["kept"]]
+    lines += [
+        f"  Until the sweep of mark {shown(mark_id)} is over, no mark that was swept since is retired. "
+        f"{see(Symptom.SWEEP_BROKE_OFF)}"
+        for mark_id in report["unclosed"]
+    ]
     return "\n".join(lines if report["dry_run"] else [*lines, "", freed])
 
 

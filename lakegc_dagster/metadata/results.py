@@ -115,7 +115,9 @@ def retirement_metadata(results: Iterable[Retirement], removed: Sequence[str]) -
         for mark_id, each in result.retired.items()
     ]
     titles, kinds = ("repository", "mark", "expired", "deleted", "freed"), ("string", "string", "int", "int")
+    unclosed = [(result.repository, *each) for result in done for each in result.unclosed.items()]
     return {
+        **({"unclosed_sweeps": records(("repository", "mark", "why"), unclosed)} if unclosed else {}),
         "retired": records(titles, rows, kinds),
         "retired_marks": len(rows),
         "artifacts_deleted": sum(result.artifacts for result in done),

@@ -18,7 +18,7 @@ from lakegc_core.marks.retire import list_retired
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import latest_slot, round_id
 from tests.dagster.conftest import Site, failure_of, open_site
-from tests.support.old_marks import DAY, START, TODAY, write_mark
+from tests.support.old_marks import DAY, START, TODAY, write_mark, write_sweep
 
 NOW = START + TODAY * DAY  # 2026-12-30 14:13 UTC
 SLOT = NOW - 12.2 * 3600 - 0.0  # a little after two at night
@@ -78,6 +78,21 @@ def test_a_dry_run_removes_neither_marks_nor_partitions(site: Site) -> None:
     result = site.run("gc_retire", run_config=config)
     assert metadata(result, "retire")["retired_marks"] == 1 and metadata(result, "retire")["artifacts_deleted"] == 0
     assert list_retired(opened(site, "alpha")) == [] and len(known(site)) == 3
+
+
+def test_a_sweep_that_nobody_closes_is_said_because_later_marks_stay_for_it(site: Site) -> None:
+    site.create("alpha", "beta")
+    site.configure("  - {match: '*', keep_marks: 2}\n")
+    for name in ("alpha", "beta"):
+        marked(site, name, 1, 2, 3, 4)
+    write_sweep(opened(site, "alpha").artifacts("m01"), deleted=1, over=False)
+    for name in ("alpha", "beta"):
+        write_sweep(opened(site, name).artifacts("m02"), deleted=1, day=3)
+    said = failure_of(site.run("gc_retire"), "retire")
+    assert "- alpha: no mark that was swept since goes until these sweeps are over: mark m01: sweep 1 of it bro" in said
+    assert "beta" not in said
+    assert [each["mark_id"] for each in list_marks(opened(site, "alpha"))] == ["m04", "m03", "m02", "m01"]
+    assert [each["mark_id"] for each in list_retired(opened(site, "beta"))] == ["m02", "m01"]
 
 
 def test_a_repository_that_fails_is_said_and_holds_up_nobody_but_its_own_partitions(site: Site) -> None:

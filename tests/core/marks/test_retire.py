@@ -32,7 +32,8 @@ from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.tables.parts import PartWriter
-from lakegc_core.views.screen import retired_screen
+from lakegc_core.views.report import retirement_report
+from lakegc_core.views.screen import retired_screen, retirement_screen
 from lakegc_sandbox import Sandbox, SandboxServer
 from tests.support.lake import lake
 from tests.support.old_marks import DAY, HEADER, START, TODAY, alter, write_mark, write_sweep
@@ -277,9 +278,12 @@ def test_unfinished_sweeps_lost_objects_and_strangers_stay(context: RepositoryCo
     connect(context.workspace).write(f"{context.home}/marks/strange/file", b"x")
     mark("m4", 4)
     mark("m5", 5)
+    write_sweep(mark("young", TODAY - 1, 3), deleted=1, over=False)
     done = retire(context, 2)
     assert done.retired == {}
-    assert "broke off" in done.kept["broke-off"]
+    assert done.unclosed == {"broke-off": done.kept["broke-off"]} and "broke off" in done.kept["broke-off"]
+    screen = retirement_screen(retirement_report(done))
+    assert "Until the sweep of mark broke-off is over, no mark that was swept since is retired." in screen
     assert "lost objects" in done.kept["lost"]
     assert "no header" in done.kept["strange"]
 
