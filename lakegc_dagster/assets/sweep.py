@@ -8,6 +8,7 @@ from pydantic import Field
 
 from lakegc_core import clock
 from lakegc_core.config.budget import BudgetSettings
+from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.config.sizes import parse_size, parse_time_of_day
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext, open_mark
@@ -16,6 +17,7 @@ from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.result import SweepResult
+from lakegc_dagster import records
 from lakegc_dagster.authorization import authorize_sweep
 from lakegc_dagster.checks import accepting
 from lakegc_dagster.config import BACKUP, SWEEP, LakegcConfig
@@ -95,6 +97,8 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
             cell = GcCell.of(context)
             if _BACKFILL in context.run.tags:
                 _check_backfill(options, context, config)
+            if records.REQUESTED in context.run.tags:
+                _check_wanted(lakegc.settings().policy_for(cell.repository), cell)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
             refused = authorize_sweep(context.instance, options, cell, mark, accepted, dry_run=config.dry_run)
             budget = Budget.of(mark.policy.budget, now, given)
@@ -130,6 +134,17 @@ def _way_out(result: SweepResult) -> Metadata:
         return {}
     said = [f"- {plain(accepting(guards.BY_NAME[name]))}" for name in result.refused_by]
     return {"if_it_was_meant": dg.MetadataValue.md("\n".join(said))}
+
+
+def _check_wanted(policy: RepositoryPolicy, cell: GcCell) -> None:
+    """RefusedError for a run of the sensor whose repository is not to be swept any more: it may have been queued for
+    hours, or be tried again."""
+    if not (policy.sweep and policy.mark):
+        raise RefusedError(
+            f"The sensor asked for the sweep of mark {cell.mark_id} of {cell.repository}; meanwhile lakegc.yaml does "
+            "not say `sweep: true` of it, or says `mark: false`. Nothing was deleted. To sweep it all the same, launch "
+            "swept_report for this one partition by hand."
+        )
 
 
 def _check_backfill(options: LakegcConfig, context: dg.AssetExecutionContext, config: SweepConfig) -> None:

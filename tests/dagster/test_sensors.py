@@ -13,7 +13,7 @@ import pytest
 
 from lakegc_core.errors import LakegcError
 from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
-from tests.dagster.conftest import Site, open_site
+from tests.dagster.conftest import Site, failure_of, open_site
 
 NIGHT = 1_795_226_400.0  # 2026-11-21 02:00 UTC, when a round is due
 HOUR = 3_600.0
@@ -176,6 +176,18 @@ def test_a_sweep_that_was_asked_for_is_not_asked_for_again_though_it_refused(sit
     assert f"swept, or refused, by run {result.run_id}" in site.tick("sweep_confirmed").skipped
     site.says_marked("alpha", "m2", started=NIGHT + HOUR, ready=NIGHT + HOUR)
     assert [str(key) for key in site.tick("sweep_confirmed").keys] == ["m2|alpha"]
+
+
+@pytest.mark.parametrize("policy", ["sweep: false", "sweep: true, mark: false"])
+def test_a_sweep_that_was_asked_for_is_refused_once_lakegc_yaml_does_not_want_it(site: Site, policy: str) -> None:
+    site.create("alpha")
+    site.says_marked("alpha", "m1", started=NIGHT, ready=NIGHT)
+    (request,) = site.tick("sweep_confirmed").requests
+    site.configure(f"  - {{match: '*', safety: none, {policy}}}\n")
+    refused = "The sensor asked for the sweep of mark m1 of alpha; meanwhile lakegc.yaml does not say"
+    assert refused in failure_of(site.run("gc_sweep", request), "swept_report")
+    by_hand = site.run("gc_sweep", partition_key=request.partition_key, run_config=request.run_config)
+    assert "alpha has no mark m1" in failure_of(by_hand, "swept_report")
 
 
 @pytest.mark.parametrize("job", ["gc_mark", "gc_sweep", "gc_restore"])
