@@ -19,6 +19,7 @@ from lakegc_dagster.resources import resource_of
 
 _SETTINGS = "deploy/dagster.yaml shows the settings of an instance for a team."
 _WORKING = ("open_round", "watch_rounds", "retire_marks")
+_SWEEPING = "sweep_confirmed"  # without it nothing carries out `sweep: true`
 _NEEDED = {"SENSOR", "SCHEDULER", "QUEUED_RUN_COORDINATOR"}
 """Dagster's daemons without which no round is opened and no run of one begins."""
 
@@ -48,7 +49,8 @@ def doctor(options: LakegcConfig) -> Any:
                 found = examine(settings, config.repository, say=context.log.info)
             else:
                 found = examine_all(settings, say=context.log.info)
-        told = [("Dagster", each) for each in instance_findings(context.instance, options)]
+        sweeps = any(policy.sweep and policy.mark for policy in settings.repositories)
+        told = [("Dagster", each) for each in instance_findings(context.instance, options, sweeps=sweeps)]
         for part in (found, *found.parts):
             told += [(part.repository or "lakeFS", each) for each in part.findings]
         metadata = _metadata(told)
@@ -60,9 +62,12 @@ def doctor(options: LakegcConfig) -> Any:
     return ask_doctor
 
 
-def instance_findings(instance: dg.DagsterInstance, options: LakegcConfig) -> tuple[Finding, ...]:
-    """Findings on the instance where it is not as lakegc needs it, worst first."""
-    return worst_first([*_records(instance), *_runs(instance), *_at_work(instance, options)])
+def instance_findings(
+    instance: dg.DagsterInstance, options: LakegcConfig, *, sweeps: bool = False
+) -> tuple[Finding, ...]:
+    """Findings on the instance where it is not as lakegc needs it, worst first. `sweeps`: lakegc.yaml says
+    `sweep: true` of some repositories."""
+    return worst_first([*_records(instance), *_runs(instance), *_at_work(instance, options, sweeps)])
 
 
 def _records(instance: dg.DagsterInstance) -> Iterator[Finding]:
@@ -119,18 +124,19 @@ def _keeps_apart(limit: Any) -> bool:
     return bool(limit["key"] == REPOSITORY_TAG and each and limit["limit"] == 1)
 
 
-def _at_work(instance: dg.DagsterInstance, options: LakegcConfig) -> Iterator[Finding]:
+def _at_work(instance: dg.DagsterInstance, options: LakegcConfig, sweeps: bool) -> Iterator[Finding]:
     if instance.schedule_storage is None:  # in memory: it has no sensors
         return
     on = {state.instigator_name for state in instance.all_instigator_state() if state.is_running}
-    names = [options.job_name(name) for name in _WORKING]
+    names = [options.job_name(name) for name in (*_WORKING, *([_SWEEPING] if sweeps else []))]
     off = [name for name in names if name not in on]
     if off:
         yield Finding(
             "switched-off",
             Level.NOTE,
             f"Off: {', '.join(off)}.",
-            "Nothing marks every night, notices a repository that was left out, or retires old marks.",
+            "Nothing marks every night, notices a repository that was left out, or retires old marks."
+            + (" Nothing is swept, although lakegc.yaml says `sweep: true`." if names[-1] in off and sweeps else ""),
             "Turn them on in the UI under Automation, unless something else does their work.",
         )
     asleep = sorted(

@@ -75,6 +75,12 @@ def request_of(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell
     return next((run.run_id for run in runs if is_ours(run, options)), None)
 
 
+def asked_to_sweep(instance: dg.DagsterInstance, options: LakegcConfig, since: datetime) -> set[str]:
+    """The repositories that the sweep sensor asked for since then."""
+    runs = instance.get_runs(dg.RunsFilter(job_name=options.job_name("gc_sweep"), created_after=since))
+    return {run.tags.get(REPOSITORY_TAG, "") for run in runs if REQUESTED in run.tags and is_ours(run, options)}
+
+
 def store_of(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell) -> str | None:
     """The store of a repository, as the round that asked for its mark said; None for a mark that no round asked for."""
     runs = instance.get_runs(dg.RunsFilter(tags={ROUND: cell.mark_id, REPOSITORY: cell.repository}))

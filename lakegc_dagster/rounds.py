@@ -25,6 +25,8 @@ _SLOT = "%Y%m%dT%H%MZ"
 LONGEST_RUN = timedelta(days=1)
 """A run that has not ended for longer excuses no repository from its round: its process may be dead, or the queue too
 slow."""
+ASKED_WITHIN = timedelta(hours=1)
+"""The sweep of a mark is asked for within minutes after it may begin; after longer, nobody is asking."""
 _SOME_DAY, _SLOTS = datetime(2026, 1, 1, tzinfo=UTC), 60
 _TICK = 300  # seconds
 
@@ -162,6 +164,17 @@ def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requeste
     if now < mark.ready_at:
         return f"mark {mark.mark_id} may be swept from {to_the_minute(instant(mark.ready_at))}"
     return ""
+
+
+def unswept(mark: Marked, now: datetime, *, busy: str | None, requested: str | None) -> str:
+    """The fault of a repository whose sweep should have been asked for some time ago; empty if there is none."""
+    if why_not_swept(mark, (now - ASKED_WITHIN).timestamp(), busy=busy, requested=requested):
+        return ""
+    return (
+        f"lakegc.yaml says `sweep: true`, mark {mark.mark_id} may be swept since "
+        f"{to_the_minute(instant(mark.ready_at))}, and nobody asked for a sweep for a day: look at the sensor "
+        "sweep_confirmed"
+    )
 
 
 def partitions_to_remove(

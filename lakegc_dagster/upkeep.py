@@ -77,7 +77,8 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
         "gc_watch": job(
             "gc_watch",
             _watch(options),
-            "Fails if a repository has not been marked since the last round was due.",
+            "Fails if a repository has not been marked since the last round was due, or is not swept although "
+            "lakegc.yaml says so.",
         ),
         "gc_doctor": job(
             "gc_doctor",
@@ -118,7 +119,8 @@ def schedules(options: LakegcConfig, jobs: dict[str, Any]) -> list[dg.ScheduleDe
             "watch_rounds",
             "gc_watch",
             options.watch_cron,
-            "Fails, by name, if a repository has not been marked since the last round was due. Deletes nothing.",
+            "Fails, by name, if a repository has not been marked since the last round was due, or is not swept "
+            "although lakegc.yaml says so. Deletes nothing.",
         ),
     ]
 
@@ -220,7 +222,8 @@ def _without_marks(instance: dg.DagsterInstance, options: LakegcConfig, found: _
 def _watch(options: LakegcConfig) -> Any:
     @dg.op(
         name=options.job_name("watch"),
-        description="Look for repositories that missed their round, and for sweeps that wait for a person's word.",
+        description="Look for repositories that missed their round, for sweeps that nobody asks for, and for sweeps "
+        "that wait for a person's word.",
         required_resource_keys={options.resource_key},
         retry_policy=READING_RETRIES,
     )
@@ -231,10 +234,13 @@ def _watch(options: LakegcConfig) -> Any:
         instance, now = context.instance, clock.now()
         slot = rounds.latest_slot(options.round_cron, now)
         day_ago = now - rounds.LONGEST_RUN
-        busy = records.busy_repositories(records.unfinished(instance, options, since=day_ago))
+        recent = records.unfinished(instance, options, since=day_ago)
+        busy, at_work = records.busy_repositories(recent), records.busy_repositories(records.at_work(recent))
         stuck = records.busy_repositories(records.unfinished(instance, options, before=day_ago))
+        asked, settings = records.asked_to_sweep(instance, options, day_ago), lakegc.settings()
         problems: dict[str, str] = {}
         waiting: dict[str, str] = {}
+        unswept: dict[str, str] = {}
         known = options.grid.marks_of(instance)
         for repository in choice.taken:
             name = repository.id
@@ -244,13 +250,22 @@ def _watch(options: LakegcConfig) -> Any:
             )
             if wrong:
                 problems[name] = wrong
-            if mark and mark.stopped_by and lakegc.settings().policy_for(name).sweep:
+            if mark is None or not settings.policy_for(name).sweep:
+                continue
+            if mark.stopped_by:
                 waiting[name] = mark.stopped_by
-        counts = {"repositories": len(choice.taken), "overdue": len(problems), "waiting": len(waiting)}
+            elif name not in asked:
+                request = records.request_of(instance, options, GcCell(name, mark.mark_id))
+                if wrong := rounds.unswept(mark, now, busy=at_work.get(name), requested=request):
+                    unswept[name] = wrong
+        counts = {"overdue": len(problems), "unswept": len(unswept), "waiting": len(waiting)}
         shown = records_shown(("repository", "stopped by"), waiting.items())
-        context.add_output_metadata({**counts, **({"waiting_for_a_person": shown} if waiting else {})})
-        if problems:
-            raise _failed("These repositories missed their round", problems, {}, Symptom.ROUNDS_MISSED)
+        context.add_output_metadata(
+            {"repositories": len(choice.taken), **counts, **({"waiting_for_a_person": shown} if waiting else {})}
+        )
+        if problems or unswept:
+            title = "These repositories missed their round, or their sweep"
+            raise _failed(title, unswept | problems, {}, Symptom.ROUNDS_MISSED)
 
     return watch
 

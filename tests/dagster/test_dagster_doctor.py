@@ -33,16 +33,19 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterIn
         yield found
 
 
-def found_in(folder: Path, settings: dict[str, Any]) -> dict[str, Finding]:
+def found_in(folder: Path, settings: dict[str, Any], *, sweeps: bool = False) -> dict[str, Finding]:
     """What is found in an instance with these settings, by name."""
     folder.mkdir(exist_ok=True)
     (folder / "dagster.yaml").write_text(yaml.safe_dump(settings))
     with dg.DagsterInstance.from_config(str(folder)) as instance:
-        return {finding.name: finding for finding in instance_findings(instance, LakegcConfig())}
+        return {finding.name: finding for finding in instance_findings(instance, LakegcConfig(), sweeps=sweeps)}
 
 
 def test_settings_of_a_team_leave_only_what_is_switched_off(tmp_path: Path) -> None:
-    assert set(found_in(tmp_path, SOUND)) == {"switched-off"}
+    found = found_in(tmp_path, SOUND)
+    assert set(found) == {"switched-off"} and "sweep" not in found["switched-off"].what
+    wanted = found_in(tmp_path, SOUND, sweeps=True)["switched-off"]
+    assert "sweep_confirmed" in wanted.what and "Nothing is swept" in wanted.why
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,7 @@ def test_a_repository_that_missed_its_round_is_named(site: Site) -> None:
 
 def test_rounds_that_were_kept_are_no_failure(site: Site) -> None:
     site.create("alpha")
+    site.configure("  - {match: '*'}\n")
     site.says_marked("alpha", "20261230T0200Z", started=SLOT, ready=SLOT)
     assert site.run("gc_watch").success
 
@@ -189,6 +190,35 @@ def test_the_run_of_tonight_that_is_queued_behind_a_dead_run_excuses_nobody(
     assert f"Run {dead.run_id} has not ended" in failure_of(site.run("gc_watch"), "watch")
     site.queued("alpha", "20261230T0200Z")
     assert f"Run {dead.run_id} has not ended" in failure_of(site.run("gc_watch"), "watch")
+
+
+def test_a_repository_that_lakegc_yaml_wants_swept_and_nobody_sweeps_is_named(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()  # of Dagster's own records, too
+    monkeypatch.setenv("LAKEGC_NOW", str(now))
+    site.create("alpha", "beta", "gamma", "delta")
+    site.configure("  - {match: beta, sweep: false}\n  - {match: '*', sweep: true}\n")
+    long_ago = now - 2 * 3_600
+    for name, ready, expired in (
+        ("alpha", now, 5),
+        ("beta", long_ago, 5),
+        ("gamma", long_ago, 0),
+        ("delta", now + DAY, 5),
+    ):
+        site.says_marked(name, "m1", started=now, ready=ready, expired=expired)
+    assert site.run("gc_watch").success
+    site.says_marked("alpha", "m1", started=now, ready=long_ago)
+    said = failure_of(site.run("gc_watch"), "watch")
+    assert "- alpha: lakegc.yaml says `sweep: true`, mark m1 may be swept since" in said
+    assert not {"beta", "gamma", "delta"} & set(said.replace(":", " ").split())
+    (asked,) = site.tick("sweep_confirmed").requests
+    site.instance.create_run_for_job(
+        site.defs.resolve_job_def("gc_sweep"),
+        status=dg.DagsterRunStatus.FAILURE,
+        tags={**asked.tags, "dagster/partition/repository": "alpha", "dagster/partition/mark_id": "m1"},
+    )
+    assert site.run("gc_watch").success
 
 
 def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail(site: Site) -> None:
