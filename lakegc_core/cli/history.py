@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from lakegc_core import clock
 from lakegc_core.cli.metrics import metrics_file, write_history
@@ -45,7 +46,12 @@ def run_history(options: argparse.Namespace, reporter: Reporter) -> int:
     )
     if file:
         write_history(file, found)
-    return 0
+    return code_of(found)
+
+
+def code_of(histories: Sequence[Json]) -> int:
+    """The exit code of a verb that showed these histories: 1 if one of them does not read."""
+    return int(any("problem" in each for each in histories))
 
 
 def histories_of(options: argparse.Namespace, since: float, reporter: Reporter) -> list[Json]:

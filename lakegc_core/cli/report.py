@@ -7,7 +7,7 @@ import argparse
 from lakegc_core import clock, pipeline
 from lakegc_core.answers.du import du
 from lakegc_core.answers.whatif import Wish, whatif
-from lakegc_core.cli.history import histories_of
+from lakegc_core.cli.history import code_of, histories_of
 from lakegc_core.cli.opening import complete_mark, opened, spark_of
 from lakegc_core.cli.options import page_file, show, since_of, write_page
 from lakegc_core.errors import SettingsError
@@ -39,7 +39,7 @@ def run_report(options: argparse.Namespace, reporter: Reporter) -> int:
     elif not options.json:
         reporter.say("--html FILE writes this as a page with pictures")
     show(options, found, history_screen(histories))
-    return 0
+    return code_of(histories)
 
 
 def _of_one(options: argparse.Namespace, since: float, reporter: Reporter) -> Json:

@@ -37,6 +37,8 @@ _COUNTERS = {
         "Objects that all sweeps deleted, of retired marks too, less what came back.",
     ),
 }
+_READABLE = "lakegc_readable"
+_READABLE_HELP = "1 if the marks and sweeps of the repository read, else 0, and nothing else is known of it."
 _STAGE = "lakegc_stage_seconds"
 _STAGE_HELP = "How long each stage of the last command took."
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
@@ -45,12 +47,13 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = None, *, plain: bool = False) -> str:
     """The metrics of some repositories as OpenMetrics text; `plain`: in the older form that a Pushgateway reads.
 
-    `history`: of each repository, as `history_of` gives it since ever, or as `unreadable` does. One that does not read
-    has no samples: nothing is known of it. `now`: unix seconds.
+    `history`: of each repository, as `history_of` gives it since ever, or as `unreadable` does. Of one that does not
+    read, only that is said: nothing else is known of it. `now`: unix seconds.
     """
     known = [each for each in history if "problem" not in each]
     figures = [({"repository": each["repository"]}, _figures(each, now)) for each in known]
-    lines: list[str] = []
+    readable = [({"repository": each["repository"]}, int("problem" not in each)) for each in history]
+    lines = list(_family(_READABLE, "gauge", _READABLE_HELP, readable))
     for name, text in _GAUGES.items():
         lines += _family(name, "gauge", text, ((labels, found[name]) for labels, found in figures if name in found))
     for name, (total, text) in _COUNTERS.items():

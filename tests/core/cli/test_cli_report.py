@@ -126,7 +126,7 @@ def test_one_page_shows_all_repositories_and_one_that_does_not_read_hides_no_oth
 
     monkeypatch.setattr(history, "open_repository", opened)
     file = tmp_path / "all.html"
-    assert entry.main(["report", "--all", "--html", str(file), "--json", "--quiet"]) == 0
+    assert entry.main(["report", "--all", "--html", str(file), "--json", "--quiet"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert [each["repository"] for each in found["repositories"]] == ["empty", "far", "lake"]
     assert (found["totals"]["deleted"], found["totals"]["bytes_deleted"], found["garbage"]["bytes"]) == (3, 33, 0)

@@ -241,11 +241,11 @@ def test_the_command_shows_all_repositories_and_one_that_does_not_read_hides_no_
     assert main(["history", "lake", "--all"]) == 2
     assert main(["history", "far"]) == 1
     capsys.readouterr()
-    assert main(["history", "--all"]) == 0
+    assert main(["history", "--all"]) == 1
     shown = capsys.readouterr().out
     assert "empty · never marked" in shown and "far · s3://bucket/far: no answer" in shown
     assert "3 repositories · 0 objects" in shown and "deleted in all: 2 objects" in shown
-    assert main(["history"]) == 0 and capsys.readouterr().out == shown
+    assert main(["history"]) == 1 and capsys.readouterr().out == shown
     assert main(["history", "lake", "--since", "30d", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["repositories"]
     assert (found["repository"], found["totals"]["deleted"]) == ("lake", 2)

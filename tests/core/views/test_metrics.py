@@ -73,6 +73,7 @@ def test_a_mark_that_waits_for_its_sweep_says_how_much_may_go_and_how_much_waits
         "sweepable_bytes": 300,
         "unconfirmed_bytes": 100,
         "last_mark_timestamp_seconds": 1_795_226_400,
+        "readable": 1,
         "refused": 0,
         "deleted_bytes_total": 700,
         "deleted_objects_total": 7,
@@ -107,14 +108,17 @@ def test_an_unfinished_mark_hides_no_complete_one() -> None:
 
 
 def test_what_was_never_marked_has_no_garbage_that_is_known() -> None:
-    assert figures() == {"refused": 0, "deleted_bytes_total": 700, "deleted_objects_total": 7}
+    assert figures() == {"readable": 1, "refused": 0, "deleted_bytes_total": 700, "deleted_objects_total": 7}
 
 
-def test_a_history_that_does_not_read_has_no_samples_and_hides_no_other() -> None:
+def test_of_a_history_that_does_not_read_only_that_is_said_and_it_hides_no_other() -> None:
     text = metrics_text(
         [history(mark(), name="a"), history(name="b", problem="damaged"), history(mark(), name="c")], NOW
     )
-    assert {dict(labels)["repository"] for _, labels in parsed(text)} == {"a", "c"}
+    found = [(dict(labels)["repository"], name, value) for (name, labels), value in parsed(text).items()]
+    assert [each for each in found if each[0] == "b"] == [("b", "lakegc_readable", 0)]
+    assert {each[0] for each in found if each[1:] == ("lakegc_readable", 1)} == {"a", "c"}
+    assert {name for name, *each in found if each[0] == "lakegc_garbage_bytes"} == {"a", "c"}
 
 
 def test_labels_are_escaped() -> None:
