@@ -5,7 +5,8 @@ Two of them have schedules, which are off until turned on. What is decided is de
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, Self
 
 import dagster as dg
 from pydantic import Field
@@ -219,6 +220,24 @@ def _without_marks(instance: dg.DagsterInstance, options: LakegcConfig, found: _
     return rounds.partitions_to_remove(known, held=found.held, retired=found.retired, busy=busy, now=now)
 
 
+@dataclass(frozen=True)
+class _Runs:
+    """Unfinished runs by repository: of the last day, those of them that are not queued, and older ones. `asked`: the
+    repositories whose sweep was asked for in the last day."""
+
+    busy: dict[str, str]
+    at_work: dict[str, str]
+    stuck: dict[str, str]
+    asked: set[str]
+
+    @classmethod
+    def known(cls, instance: dg.DagsterInstance, options: LakegcConfig, day_ago: datetime) -> Self:
+        recent, by_repository = records.unfinished(instance, options, since=day_ago), records.busy_repositories
+        older = records.unfinished(instance, options, before=day_ago)
+        asked = records.asked_to_sweep(instance, options, day_ago)
+        return cls(by_repository(recent), by_repository(records.at_work(recent)), by_repository(older), asked)
+
+
 def _watch(options: LakegcConfig) -> Any:
     @dg.op(
         name=options.job_name("watch"),
@@ -233,11 +252,7 @@ def _watch(options: LakegcConfig) -> Any:
             choice = taking_part(lakegc)
         instance, now = context.instance, clock.now()
         slot = rounds.latest_slot(options.round_cron, now)
-        day_ago = now - rounds.LONGEST_RUN
-        recent = records.unfinished(instance, options, since=day_ago)
-        busy, at_work = records.busy_repositories(recent), records.busy_repositories(records.at_work(recent))
-        stuck = records.busy_repositories(records.unfinished(instance, options, before=day_ago))
-        asked, settings = records.asked_to_sweep(instance, options, day_ago), lakegc.settings()
+        runs, settings = _Runs.known(instance, options, now - rounds.LONGEST_RUN), lakegc.settings()
         problems: dict[str, str] = {}
         waiting: dict[str, str] = {}
         unswept: dict[str, str] = {}
@@ -245,18 +260,16 @@ def _watch(options: LakegcConfig) -> Any:
         for repository in choice.taken:
             name = repository.id
             mark = records.newest_mark(instance, options, name, known)
-            wrong = rounds.overdue(
-                name, repository.creation_date, mark, slot, busy=busy.get(name), stuck=stuck.get(name)
-            )
-            if wrong:
+            created, busy, stuck = repository.creation_date, runs.busy.get(name), runs.stuck.get(name)
+            if wrong := rounds.overdue(name, created, mark, slot, busy=busy, stuck=stuck):
                 problems[name] = wrong
             if mark is None or not settings.policy_for(name).sweep:
                 continue
             if mark.stopped_by:
                 waiting[name] = mark.stopped_by
-            elif name not in asked:
+            elif name not in runs.asked:
                 request = records.request_of(instance, options, GcCell(name, mark.mark_id))
-                if wrong := rounds.unswept(mark, now, busy=at_work.get(name), requested=request):
+                if wrong := rounds.unswept(mark, now, busy=runs.at_work.get(name), requested=request):
                     unswept[name] = wrong
         counts = {"overdue": len(problems), "unswept": len(unswept), "waiting": len(waiting)}
         shown = records_shown(("repository", "stopped by"), waiting.items())
