@@ -78,13 +78,14 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
 
 def taking_part(lakegc: LakegcResource) -> rounds.Choice:
     """Who takes part in rounds, by lakegc.yaml and by what lakeFS says of each. A repository of which lakeFS says
-    nothing takes part: its own run says why it cannot be marked."""
+    nothing takes part: its own run says why it cannot be marked. Each is asked about once, so that some that hang keep
+    no tick, and nobody else's round."""
     choice = rounds.choose(every_repository(lakegc), lakegc.settings())
     with closing(lakegc.client()) as client, ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
 
         def has_no_branch(repository: Repository) -> bool:
             try:
-                return is_bare(client, repository.id)
+                return is_bare(client, repository.id, attempts=1)
             except LakegcError:
                 return False
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError, ServerError
-from lakegc_core.lakefs.http import UNKNOWN_CALL, Http, LakeFSError, Request, path
+from lakegc_core.lakefs.http import ATTEMPTS, UNKNOWN_CALL, Http, LakeFSError, Request, path
 from lakegc_core.lakefs.listed_objects import Shown
 from lakegc_core.lakefs.models import (
     Commit,
@@ -109,10 +109,11 @@ class LakeFSClient:
         asked = Request("GET", path("repositories"), action="fs:ListRepositories on *")
         yield from self._http.elements(asked, Page[Repository])
 
-    def branches(self, repository: str) -> Iterator[Ref]:
-        """Every branch, the hidden ones too: they hold data."""
-        where = path("repositories", repository, "branches")
-        asked = Request("GET", where, action="fs:ListBranches on the repository", params={"show_hidden": "true"})
+    def branches(self, repository: str, *, attempts: int = ATTEMPTS) -> Iterator[Ref]:
+        """Every branch, the hidden ones too: they hold data. `attempts`: at each page."""
+        where, hidden = path("repositories", repository, "branches"), {"show_hidden": "true"}
+        action = "fs:ListBranches on the repository"
+        asked = Request("GET", where, action=action, params=hidden, attempts=attempts)
         yield from self._http.elements(asked, Page[Ref])
 
     def tags(self, repository: str) -> Iterator[Ref]:

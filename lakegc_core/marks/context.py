@@ -16,6 +16,7 @@ from lakegc_core import clock
 from lakegc_core.config.settings import RepositoryPolicy, Settings
 from lakegc_core.errors import IncompleteError, MarkError, RefusedError, ServerError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.http import ATTEMPTS
 from lakegc_core.lakefs.models import Repository, ServerConfig
 from lakegc_core.lakefs.named import repository_named
 from lakegc_core.marks import lease
@@ -271,9 +272,9 @@ def _check_choices(repository: Repository, rules: str, mode: str) -> None:
         )
 
 
-def is_bare(client: LakeFSClient, repository: str) -> bool:
+def is_bare(client: LakeFSClient, repository: str, *, attempts: int = ATTEMPTS) -> bool:
     """True if a repository has no branch at all: it was created bare, for a dump to be restored into it."""
-    return next(client.branches(repository), None) is None
+    return next(client.branches(repository, attempts=attempts), None) is None
 
 
 def _check_branches(context: RepositoryContext) -> None:

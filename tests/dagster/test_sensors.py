@@ -100,6 +100,17 @@ def test_a_repository_whose_branches_lakefs_does_not_tell_takes_part_and_its_run
     assert site.tick("open_round").repositories == ["alpha", "beta"]
 
 
+def test_a_repository_that_lakefs_is_too_busy_for_is_asked_about_once_and_holds_up_nobody(site: Site) -> None:
+    site.create("alpha", "beta")
+    site.server.fault = lambda method, path, query: (
+        (503, {"message": "busy"}) if path.endswith("/beta/branches") else None
+    )
+    before = len(site.server.requests)
+    assert site.tick("open_round").repositories == ["alpha", "beta"]
+    asked = [request for request in site.server.requests[before:] if "/beta/branches" in str(request)]
+    assert len(asked) == 1
+
+
 def test_nobody_taking_part_is_no_round(site: Site) -> None:
     site.create("alpha")
     site.configure("  - {match: '*', mark: false}\n")
