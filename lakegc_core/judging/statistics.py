@@ -1,5 +1,6 @@
 """Figures for people: the ages and sizes of expired objects, the folders in which they and strange objects take the
-most bytes, and when the first of the young ones is old enough. They decide nothing.
+most bytes, when the first of the young ones is old enough, since when the first of the expired is unreferenced. They
+decide nothing.
 
 Ages and sizes are counted in fixed classes while parts are written, so that they cost no pass of their own.
 """
@@ -108,6 +109,18 @@ def young_until(
     rows = Dataset(kept.schema, some).mapped(spark, "address", "last_modified", "reason")
     told = run_on_rows(rows, partial(_first_young, part_age, unknown))
     return min((float(found["first"]) + min_age for found in told), default=None)
+
+
+def first_since(spark: SparkSession, expired: Dataset) -> float | None:
+    """Since when the first of the expired objects is unreferenced, unix seconds; None if there are none."""
+    told = run_on_rows(expired.mapped(spark, "since"), _least_since) if expired.rows else []
+    return min((float(found["since"]) for found in told), default=None)
+
+
+def _least_since(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+    for batch in batches:
+        if batch.num_rows:
+            yield {"since": pc.min(batch["since"].cast(pa.int64())).as_py() / 1e6}
 
 
 def _first_young(part_age: float, unknown: Names | None, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:

@@ -65,8 +65,12 @@ def confirmed_at(context: MarkContext) -> float:
 def ready_at(context: MarkContext) -> float:
     """The earliest time at which a sweep of this mark can delete anything, unix seconds."""
     expired = context.mark.facts(ExpiredFacts)
-    is_any_confirmed = expired.confirmed.objects or not expired.expired.objects
-    return listed_long_enough_at(context) if is_any_confirmed else confirmed_at(context)
+    if expired.confirmed.objects or not expired.expired.objects:
+        return listed_long_enough_at(context)
+    if expired.first_since is None:  # a mark from before there was this fact
+        return confirmed_at(context)
+    # What the mark before found is carried, and may be minutes short of the gap only.
+    return max(listed_long_enough_at(context), expired.first_since + effective_level(context).gap.total_seconds())
 
 
 def first_young_at(context: MarkContext) -> tuple[float, float] | None:

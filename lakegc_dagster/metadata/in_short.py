@@ -57,4 +57,5 @@ def _garbage(facts: ExpiredFacts, mark: MarkContext, review: Review | None) -> s
     when = ready_at(mark)
     if when > clock.now().timestamp():
         return f"{said} A sweep can delete them from {to_the_minute(clock.instant(when))} on."
-    return f"{said} A sweep can delete {human_bytes(facts.confirmed.bytes)} of it now."
+    now = human_bytes(facts.confirmed.bytes) if facts.confirmed.objects else "some"
+    return f"{said} A sweep can delete {now} of it now."

@@ -53,6 +53,7 @@ _EMPTY: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(("ages", "sizes", "text_lists", "prefixes", "foreign_prefixes"), ()),
         "asked_at": None,
         "young_until": None,
+        "first_since": None,
         "previous": None,
         "refers_elsewhere": {},
         "missing_paths": (),

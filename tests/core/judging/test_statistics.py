@@ -110,6 +110,20 @@ def test_the_first_young_object_is_old_enough_by_the_later_of_its_two_dates(
     assert later is None or later > until
 
 
+@pytest.mark.parametrize("hours", [(), (-24, -3, -30), (-1,)])
+def test_the_first_of_the_expired_is_known_by_its_time(
+    quick: SparkSession, hours: tuple[int, ...], tmp_path: Path
+) -> None:
+    config = LocalConfig(str(tmp_path))
+    writer = PartWriter(config, "expired", FINDINGS_SCHEMA)
+    for number, each in enumerate(hours):
+        row = {"address": f"data/{number}", "size": 1, "last_modified": NOW, "reason": "unreferenced"}
+        writer.write(pa.RecordBatch.from_pylist([row | {"since": NOW + timedelta(hours=each)}], FINDINGS_SCHEMA))
+    expired = Dataset(FINDINGS_SCHEMA, tuple(Source(config, "expired", part, "m1") for part in writer.close()))
+    first = (NOW + timedelta(hours=min(hours))).timestamp() if hours else None
+    assert statistics.first_since(quick, expired) == first
+
+
 def test_a_part_of_an_upload_is_young_for_longer() -> None:
     modified = pa.array([NOW - timedelta(hours=3)], pa.timestamp("us", tz="UTC"))
     row = {"address": ["data/a/b.part_00001"], "last_modified": modified, "reason": [str(Reason.YOUNG)]}

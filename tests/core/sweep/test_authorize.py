@@ -39,9 +39,9 @@ def test_the_gap_begins_when_the_commits_had_been_read(made: Made) -> None:
 # --- a served mark ---
 
 
-def whole(served: Lake, level: Level = FULL, **expired: Any) -> MarkContext:
+def whole(served: Lake, level: Level = FULL, mark_id: str = "m1", **expired: Any) -> MarkContext:
     """A mark, all of whose stages were done at NOW."""
-    context = served.begin("lake", "m1", safety_level=level.name, min_age=timedelta(hours=25))
+    context = served.begin("lake", mark_id, safety_level=level.name, min_age=timedelta(hours=25))
     for stage in STAGES:
         finish(context, stage, **expired) if stage == STAGES[-1] else finish(context, stage)
     return context
@@ -94,6 +94,18 @@ def test_a_mark_is_ready_when_the_gap_of_what_it_found_is_over(
     )
     gap = FULL.gap.total_seconds()
     assert ready_at(context) - NOW.timestamp() == (gap if waits else FULL.look_delay.total_seconds())
+
+
+def test_what_the_mark_of_the_night_before_found_is_waited_for_no_longer_than_its_own_gap(served: Lake) -> None:
+    """A mark that is faster than the one before is some minutes short of the gap, and not another day."""
+    few_minutes = 300.0
+    found = {"objects": 5, "bytes": 1}
+    carried = NOW.timestamp() - FULL.gap.total_seconds() + few_minutes
+    context = whole(served, expired=found, asked_at=None, first_since=carried)
+    delay = FULL.look_delay.total_seconds()
+    assert ready_at(context) - NOW.timestamp() == max(few_minutes, delay)
+    lengthy = whole(served, mark_id="m2", expired=found, asked_at=None, first_since=carried + 3_600)
+    assert ready_at(lengthy) - NOW.timestamp() == few_minutes + 3_600 > delay
 
 
 def test_a_stricter_lakegc_yaml_lengthens_the_gap(served: Lake) -> None:
