@@ -22,6 +22,9 @@ ROUND, REPOSITORY, STORE = "lakegc/round", "lakegc/repository", "lakegc/store"
 REQUESTED = "lakegc/sweep_requested"
 """On runs of the sweep sensor: the mark that the run was requested for."""
 
+AGAIN = "lakegc/again"
+"""On runs of a round that go on with a mark which an earlier run of it left unfinished."""
+
 _OVER = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _OVER]
 _FIRST, _NEXT = 4, 500  # marks asked about together: at first, and after that
@@ -64,7 +67,7 @@ def at_work(runs: list[dg.DagsterRun]) -> list[dg.DagsterRun]:
 def queued_marks(instance: dg.DagsterInstance, options: LakegcConfig, *, but_of: str) -> dict[str, str]:
     """The round whose run still waits in the queue, by repository. Runs of the round `but_of` do not count."""
     runs = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]))
-    ours = (run.tags for run in runs if ROUND in run.tags and is_ours(run, options))
+    ours = (run.tags for run in runs if {ROUND, REPOSITORY} <= run.tags.keys() and is_ours(run, options))
     return {tags[REPOSITORY]: tags[ROUND] for tags in ours if tags[ROUND] != but_of}
 
 
@@ -73,6 +76,33 @@ def request_of(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell
     tags = {REQUESTED: cell.mark_id, REPOSITORY_TAG: cell.repository}
     runs = instance.get_runs(dg.RunsFilter(tags=tags))
     return next((run.run_id for run in runs if is_ours(run, options)), None)
+
+
+def broken_off(
+    instance: dg.DagsterInstance, options: LakegcConfig, mark_id: str, before: datetime
+) -> list[dg.DagsterRun]:
+    """The runs of a round that failed before a time and left a mark that was begun, where no other run of the round has
+    gone on with it, or is to."""
+    which = dg.RunsFilter(tags={ROUND: mark_id}, statuses=[dg.DagsterRunStatus.FAILURE])
+    if not instance.get_runs(which, limit=1):
+        return []
+    of: dict[str, list[dg.RunRecord]] = {}
+    for record in instance.get_run_records(dg.RunsFilter(tags={ROUND: mark_id})):
+        if REPOSITORY in record.dagster_run.tags and is_ours(record.dagster_run, options):
+            of.setdefault(record.dagster_run.tags[REPOSITORY], []).append(record)
+    failed = (
+        runs[0].dagster_run
+        for runs in of.values()
+        if all(each.dagster_run.status == dg.DagsterRunStatus.FAILURE for each in runs)
+        and not any(AGAIN in each.dagster_run.tags for each in runs)
+        and max(each.end_time or 0.0 for each in runs) < before.timestamp()
+    )
+    return [run for run in failed if _is_begun(instance, options, GcCell(run.tags[REPOSITORY], mark_id))]
+
+
+def _is_begun(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell) -> bool:
+    which = dg.AssetRecordsFilter(asset_key=options.key(STAGES[0]), asset_partitions=[str(cell.key)])
+    return bool(instance.fetch_materializations(which, limit=1).records)
 
 
 def asked_to_sweep(instance: dg.DagsterInstance, options: LakegcConfig, since: datetime) -> set[str]:

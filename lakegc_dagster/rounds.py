@@ -25,6 +25,8 @@ _SLOT = "%Y%m%dT%H%MZ"
 LONGEST_RUN = timedelta(days=1)
 """A run that has not ended for longer excuses no repository from its round: its process may be dead, or the queue too
 slow."""
+ASKED_AGAIN_AFTER = timedelta(hours=1)
+"""The time after which a mark that broke off is gone on with: what stopped it may have passed by then."""
 ASKED_WITHIN = timedelta(hours=1)
 """The sweep of a mark is asked for within minutes after it may begin; after longer, nobody is asking."""
 _SOME_DAY, _SLOTS = datetime(2026, 1, 1, tzinfo=UTC), 60

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Self
 
 import dagster as dg
@@ -16,6 +17,7 @@ from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, LakegcError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks.context import is_bare
+from lakegc_core.policy.safety import RESUMED_WITHIN
 from lakegc_dagster import records, rounds
 from lakegc_dagster.budget import MOST_REQUESTS, Budget
 from lakegc_dagster.config import SWEEP, LakegcConfig
@@ -46,6 +48,8 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         now = clock.now()
         mark_id = rounds.round_id(rounds.latest_slot(options.round_cron, now))
         if context.cursor == mark_id:
+            if again := _asked_again(context.instance, options, lakegc, mark_id, now):
+                return dg.SensorResult(run_requests=again, cursor=mark_id)
             following = rounds.next_slot(options.round_cron, now)
             return dg.SkipReason(f"Round {mark_id} is open; the next one opens at {following:%Y-%m-%d %H:%M} UTC.")
         choice = taking_part(lakegc)
@@ -127,6 +131,29 @@ def _mark_request(repository: Repository, mark_id: str) -> dg.RunRequest:
             records.ROUND: mark_id,
         },
     )
+
+
+def _asked_again(
+    instance: dg.DagsterInstance, options: LakegcConfig, lakegc: LakegcResource, mark_id: str, now: datetime
+) -> list[dg.RunRequest]:
+    """Requests to go on, once, with marks of the open round that broke off. An unfinished mark would start every gap
+    anew: the next mark does not know what it found live."""
+    slot = rounds.slot_of(mark_id)
+    if slot is None or now - slot > RESUMED_WITHIN:
+        return []
+    settings, found = lakegc.settings(), records.broken_off(instance, options, mark_id, now - rounds.ASKED_AGAIN_AFTER)
+    return [
+        dg.RunRequest(
+            run_key=f"{mark_id}|{run.tags[records.REPOSITORY]}|again",
+            partition_key=GcCell(run.tags[records.REPOSITORY], mark_id).key,
+            tags={
+                **{key: run.tags[key] for key in (records.REPOSITORY, records.STORE, records.ROUND) if key in run.tags},
+                records.AGAIN: "yes",
+            },
+        )
+        for run in found[:MOST_REQUESTS]
+        if settings.policy_for(run.tags[records.REPOSITORY]).mark
+    ]
 
 
 def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,40 @@ def test_who_is_still_queued_for_an_earlier_round_is_not_asked_for_again_and_the
     site.cursors.clear()
     site.instance.report_run_canceled(waits)
     assert site.tick("open_round").repositories == ["alpha"]
+
+
+def test_a_mark_of_the_round_that_broke_off_is_asked_for_once_more_an_hour_later(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()  # of Dagster's own records, too
+    monkeypatch.setenv("LAKEGC_NOW", str(now))
+    monkeypatch.setattr(
+        "lakegc_dagster.rounds.latest_slot", lambda cron, at: datetime.fromtimestamp(now // 60 * 60, UTC)
+    )
+    site.create("alpha", "beta", "gamma")
+    first = {each.tags["lakegc/repository"]: each for each in site.tick("open_round").requests}
+
+    def run_of(request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED) -> dg.DagsterRun:
+        job = site.defs.resolve_job_def("gc_mark")
+        return site.instance.create_run_for_job(job, status=status, tags=request.tags)
+
+    for name in ("alpha", "gamma"):
+        cell = str(GcCell(name, first[name].tags["lakegc/round"]).key)
+        site.instance.report_runless_asset_event(dg.AssetMaterialization("namespace_listing", partition=cell))
+    for name in ("alpha", "beta"):  # beta failed before its mark was begun: it would again
+        site.instance.report_run_failed(run_of(first[name]))
+    run_of(first["gamma"])
+    for later in (0.0, 12.1):
+        monkeypatch.setenv("LAKEGC_NOW", str(now + later * HOUR))
+        assert site.tick("open_round").requests == []
+    monkeypatch.setenv("LAKEGC_NOW", str(now + 1.1 * HOUR))
+    (again,) = site.tick("open_round").requests
+    assert again.partition_key == first["alpha"].partition_key
+    assert again.tags == {**first["alpha"].tags, "lakegc/again": "yes"}
+    site.run_keys.clear()
+    site.instance.report_run_failed(run_of(again))
+    monkeypatch.setenv("LAKEGC_NOW", str(now + 3 * HOUR))
+    assert "is open; the next one opens at" in site.tick("open_round").skipped
 
 
 def test_who_is_left_out_takes_no_part(site: Site) -> None:
