@@ -109,9 +109,11 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
             for reason, paths in gone.divide(rows).items():
                 for row in random.sample(range(len(paths)), min(paths_a_range, len(paths))):
                     try:
-                        yield {"branch": branch, "path": paths[row].as_py().decode(), "gone": reason}
+                        path = paths[row].as_py().decode()
                     except UnicodeDecodeError:
-                        continue  # REST cannot ask for it
+                        continue
+                    if path:  # REST can ask neither for the empty path nor for what is no text
+                        yield {"branch": branch, "path": path, "gone": reason}
 
     return run_tasks(spark, branches, task)
 
