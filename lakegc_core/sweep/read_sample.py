@@ -109,11 +109,9 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
             for reason, paths in gone.divide(rows).items():
                 for row in random.sample(range(len(paths)), min(paths_a_range, len(paths))):
                     try:
-                        path = paths[row].as_py().decode()
+                        yield {"branch": branch, "path": paths[row].as_py().decode(), "gone": reason}
                     except UnicodeDecodeError:
-                        continue
-                    if path:  # REST can ask neither for the empty path nor for what is no text
-                        yield {"branch": branch, "path": path, "gone": reason}
+                        continue  # REST cannot ask for it
 
     return run_tasks(spark, branches, task)
 

@@ -51,14 +51,11 @@ def test_an_odd_status_of_a_path_is_told_and_ends_nothing(
     assert sample.read_again(world.context, found) == {}
 
 
-def test_what_was_imported_from_elsewhere_or_to_the_empty_path_is_not_sampled(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Its owner may delete it at any time, and no sweep of this repository is to blame; REST takes no empty path."""
+def test_what_was_imported_from_elsewhere_is_not_sampled(spark: SparkSession, tmp_path: Path) -> None:
+    """Its owner may delete it at any time, and no sweep of this repository is to blame."""
 
     def imports(repo: Repository) -> None:
-        far = {f"far/{number}": (f"s3://elsewhere/{number}", 5) for number in range(2)}
-        repo.import_objects("main", far | {"": (repo.place.qualify("data/s/"), 0)})
+        repo.import_objects("main", {f"far/{number}": (f"s3://elsewhere/{number}", 5) for number in range(2)})
 
     with path_world(spark, tmp_path, first=imports) as world:
         assert {path for _, path in sample.take_sample(spark, world.context, 1000).paths} == set(PATHS)
