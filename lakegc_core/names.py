@@ -73,6 +73,7 @@ class Symptom(StrEnum):
     LEASE_HELD = "lease-held"
     LEASE_LOST = "lease-lost"
     NO_RULES = "no-rules"
+    UNREADABLE_COMMIT = "unreadable-commit"
     LOST_OBJECTS = "lost-objects"
     PATHS_DO_NOT_READ = "paths-do-not-read"
     SWEEP_IS_BLIND = "sweep-is-blind"

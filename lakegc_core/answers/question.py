@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError, SettingsError
+from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
 from lakegc_core.policy.holds import BRANCH, TAG
@@ -96,8 +97,9 @@ class _QuestionWalk(KnowingWalk):
 
     def decide(self, known: Known) -> Iterator[Json]:
         columns, names = self.question.ask(known)
-        yield from self._write(known.graph.metarange_ids, columns)
-        yield from self._write_commits(known.graph.commit_ids, known.graph.metarange_ids)
+        metaranges = [each if graveler.is_id(each) else "" for each in known.graph.metarange_ids]
+        yield from self._write(metaranges, columns)
+        yield from self._write_commits(known.graph.commit_ids, metaranges)
         yield {"names": names}
 
     def _write(self, metarange_ids: Sequence[str], columns: Columns) -> Iterator[Json]:

@@ -229,6 +229,8 @@ class RepositoryPolicy:
     """Whether marks find out under which paths garbage was last shown. false: no logical path is stored."""
     collect_unknown_names: Flag = False
     """Whether what lies below data/ under a name that lakeFS never gives is collected like its own data."""
+    ignore_commits: Items[Text] = ()
+    """Ids of commits that are passed over while their metarange cannot be read."""
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     """The most that one sweep does."""
 

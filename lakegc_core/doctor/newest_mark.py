@@ -10,7 +10,7 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.shelf import strangers
-from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME
 from lakegc_core.sweep.authorize import judge
 
@@ -39,7 +39,8 @@ def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
         do = f"lakegc mark {context.repository.id}"
         return [*found, Finding(NO_MARK, Level.NOTE, "There is no complete mark yet.", why, do)]
     opened = open_mark(context, mark.mark_id)
-    return [*found, *_age(opened), *_guards(opened), *_foreign(opened.mark), *_references(opened)]
+    looked = [*_age(opened), *_guards(opened), *_ignored(opened), *_foreign(opened.mark), *_references(opened)]
+    return [*found, *looked]
 
 
 def _age(context: MarkContext) -> Iterator[Finding]:
@@ -64,6 +65,26 @@ def _guards(context: MarkContext) -> Iterator[Finding]:
                 f"The danger: {BY_NAME[verdict.name].danger}.",
                 "Do what the guard says (SAFETY.md#the-guards), then make a new mark.",
             )
+
+
+def _ignored(context: MarkContext) -> Iterator[Finding]:
+    ignored = context.mark.facts(CommitsFacts).commits_ignored
+    if ignored:
+        yield Finding(
+            "ignored-commits",
+            Level.NOTE,
+            f"Mark {context.header.mark_id} ignored {len(ignored):,} commits by lakegc.yaml: {', '.join(ignored)}.",
+            "What only they refer to is garbage. Their metaranges cannot be read, by lakeFS neither.",
+            "Nothing, if their data may go. Otherwise take them out of `ignore_commits`: marks then fail as before.",
+        )
+    if idle := sorted({*context.policy.ignore_commits} - {*ignored}):
+        yield Finding(
+            "ignores-nothing",
+            Level.NOTE,
+            f"lakegc.yaml says to ignore commits that mark {context.header.mark_id} did not: {', '.join(idle)}.",
+            "No commit has this id, or its metarange can be read, or the mark is older than the setting.",
+            "If the next mark does not ignore them either, take them out of `ignore_commits`.",
+        )
 
 
 def _foreign(mark: MarkArtifacts) -> Iterator[Finding]:

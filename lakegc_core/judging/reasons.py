@@ -20,6 +20,7 @@ from lakegc_core.policy.namespace import UPLOAD_PART
 
 LOOKED_UP = (Reason.STAGED, Reason.HELD, Reason.NEIGHBOUR)
 """Reasons that come from lists of addresses. `tables.joins.flagged` adds a column to the rows for each."""
+_AHEAD = 86_400  # seconds: no clock that runs is further ahead
 Times = Callable[[pa.Array], np.ndarray]
 Names = Callable[[pa.Array], pa.Array]
 
@@ -34,23 +35,27 @@ def divide(judge: Callable[[pa.Table], pa.Table], rows: pa.Table) -> dict[str, p
 @dataclass(frozen=True)
 class MinimumAge:
     """Finds objects that are too young. `cutoff`, and `part_cutoff` for upload parts: unix seconds; an object that was
-    modified at that time or later is young. `times`: see `xid_times`."""
+    modified at that time or later is young. `times`: see `xid_times`; one after `latest` (unix seconds) tells nothing,
+    or a clock of lakeFS that was ahead once would keep objects until then."""
 
     cutoff: float
     part_cutoff: float
+    latest: float
     times: Times
 
     @classmethod
     def of(cls, context: MarkContext, times: Times) -> MinimumAge:
         """By the settings of a mark."""
         cutoff = context.header.cutoff
-        return cls(cutoff, cutoff - context.level.part_age.total_seconds(), times)
+        part_cutoff = cutoff - context.level.part_age.total_seconds()
+        return cls(cutoff, part_cutoff, context.header.started_at + _AHEAD, times)
 
     def young(self, addresses: pa.Array, modified: pa.Array) -> pa.Array:
         """For each object: is it too young, by the store's date or by the time in its name?"""
-        part = pc.match_substring_regex(addresses, UPLOAD_PART)
+        part, named = pc.match_substring_regex(addresses, UPLOAD_PART), self.times(addresses)
+        by_name = pa.array((named >= self.cutoff) & (named <= self.latest))
         return pc.or_(
-            pc.or_(pc.greater_equal(modified, instant(self.cutoff)), pa.array(self.times(addresses) >= self.cutoff)),
+            pc.or_(pc.greater_equal(modified, instant(self.cutoff)), by_name),
             pc.and_(part, pc.greater_equal(modified, instant(self.part_cutoff))),
         )
 

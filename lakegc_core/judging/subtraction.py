@@ -5,7 +5,7 @@ The two are compared by hash, as `tables.joins` finds best. `optimized` is the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Mapped
+from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.hashing import hash_strings, mixed
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ABSENT = "absent"
+_LATE, _GONE = "late", "late_absent"
+_MOST_ASKED = 10_000  # far more uploads than end within one listing and have been referred to since
 _ADDRESS = pa.schema([OBJECTS_SCHEMA.field("address")])
 _NAMED = pa.schema([_ADDRESS.field("address"), pa.field("size", pa.int64())])  # null for staged: the dump lacks it
 _LIES = "lies"
@@ -72,7 +75,7 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_fr
     objects = scan(spark, listed.feeds(), OBJECTS_SCHEMA, index.keys("hash"), found=False, partitions=partitions)
     staged = own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)
     named = _named(spark, context, listed, entries, staged, listed_from)
-    absent = named[ABSENT]
+    absent = named[ABSENT] + _without_lying(spark, context, named[_LATE])
     return Unreferenced(
         objects=objects,
         missing=absent.frame(spark).distinct() if absent.rows else None,
@@ -86,16 +89,31 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_fr
 def _named(
     spark: SparkSession, context: MarkContext, listed: Dataset, entries: Dataset, staged: Dataset, listed_from: float
 ) -> dict[str, Dataset]:
-    """Addresses that entries name: those that were not listed (ABSENT), and those of another size (MISSTATED)."""
+    """Addresses that entries name: those that were not listed (ABSENT, or _LATE where they may have come since), and
+    those of another size (MISSTATED)."""
     feeds = [*entries.feeds("address", "exact", "size", make=_exact), *staged.feeds("address", "exact", make=_exact)]
     if not feeds:
-        return {ABSENT: Dataset(_ADDRESS), MISSTATED: Dataset(MISSTATED_SCHEMA)}
+        return {ABSENT: Dataset(_ADDRESS), _LATE: Dataset(_ADDRESS), MISSTATED: Dataset(MISSTATED_SCHEMA)}
     partitions = context.settings.scale.address_num_partitions
     sized = listed.keys("address", "size", by=_with_size)
     rows = scan(spark, feeds, _NAMED, sized, found=False, partitions=partitions)
     rows = flagged(spark, rows, _LIES, listed.keys(), partitions=partitions)
-    out, schemas = context.mark.out(Stage.EXPIRED_ADDRESSES), {ABSENT: _ADDRESS, MISSTATED: MISSTATED_SCHEMA}
-    return out.divide(rows, schemas, partial(_split_named, listed_from))
+    schemas = {ABSENT: _ADDRESS, _LATE: _ADDRESS, MISSTATED: MISSTATED_SCHEMA}
+    return context.mark.out(Stage.EXPIRED_ADDRESSES).divide(rows, schemas, partial(_split_named, listed_from))
+
+
+def _without_lying(spark: SparkSession, context: MarkContext, late: Dataset) -> Dataset:
+    """Addresses of `late` without those that the store has by now: uploads that were in flight during the listing."""
+    if not 0 < late.rows <= _MOST_ASKED:  # of more, the store has lost some
+        return late
+    rows = Mapped(late.frame(spark).distinct(), _ADDRESS).then(_ADDRESS, partial(_not_lying, context.data))
+    return context.mark.out(Stage.EXPIRED_ADDRESSES).put(_GONE, rows, _ADDRESS)
+
+
+def _not_lying(data: StoreConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        said = heads(connect(data), batch["address"].to_pylist())
+        yield batch.filter(pa.array([each is None for each in said], pa.bool_()))
 
 
 def _exact(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -111,14 +129,18 @@ def _with_size(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _split_named(listed_from: float, table: pa.Table) -> dict[str, pa.Table]:
-    """Divide addresses into missing ones (ABSENT) and those with another size (MISSTATED).
+    """Divide addresses into those that were not listed (ABSENT, _LATE) and those with another size (MISSTATED).
 
     A name that does not tell the time when it was given out counts as old. A name that is new, up to RELIST before the
-    listing, is MISSTATED even if it was not listed: no later optimized mark compares its size.
+    listing, is MISSTATED even if it was not listed: no later optimized mark compares its size. What bears such a name,
+    or one that does not tell, may have come since the listing (_LATE).
     """
     named, lies = xid_times(table["address"].combine_chunks()), table[_LIES]
-    old, fresh = pa.array(~(named >= listed_from)), pa.array(named >= listed_from - RELIST.total_seconds())
+    relisted = listed_from - RELIST.total_seconds()
+    old, fresh = pa.array(~(named >= listed_from)), pa.array(named >= relisted)
+    absent, late = pc.and_not(old, lies), pa.array(~(named < relisted))
     return {
-        ABSENT: table.filter(pc.and_not(old, lies)),
+        ABSENT: table.filter(pc.and_not(absent, late)),
+        _LATE: table.filter(pc.and_(absent, late)),
         MISSTATED: table.filter(pc.and_(pc.or_(lies, fresh), pc.is_valid(table["size"]))),
     }

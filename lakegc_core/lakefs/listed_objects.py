@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lakegc_core.errors import ServerError
 from lakegc_core.lakefs.http import PAGE, UNRESOLVED, Http, LakeFSError, Request
 from lakegc_core.lakefs.models import ListedPath, ObjectStats, Page
 
@@ -32,21 +33,12 @@ class Shown:
     def pages(self) -> Iterator[list[ObjectStats]]:
         """Every object, page by page in the order of paths."""
         after, more = "", True
-        try:
-            for page in self.http.pages(self.listing, Page[ObjectStats]):
-                yield page
-                after = max((each.path for each in page if NOT_TEXT not in each.path), default=after)
-            return
-        except LakeFSError as error:
-            if _address(error) is None:
-                raise
         while more:
             page, more = self.page(after, PAGE)
+            if more:  # what is no text at its end comes again
+                after = furthest(page, after)
+                page = page[: [each.path for each in page].index(after) + 1]
             yield page
-            reached = max((each.path for each in page if NOT_TEXT not in each.path), default=after)
-            if more and reached <= after:
-                raise self.listing.odd(f"no page leads on after {after!r}")
-            after = reached
 
     def page(self, after: str, amount: int) -> tuple[list[ObjectStats], bool]:
         """Up to `amount` objects with paths after `after`, and whether there are more."""
@@ -100,6 +92,20 @@ class Shown:
         except LakeFSError as error:
             return _address(error) == address
         return False
+
+
+def furthest(page: Sequence[ObjectStats], after: str) -> str:
+    """The last path of a page from which the next one may begin. ServerError if none leads on.
+
+    A path that is not text comes with other bytes than it has: to go on from there would pass over others.
+    """
+    found = next((stats.path for stats in reversed(page) if NOT_TEXT not in stats.path), "")
+    if found <= after:
+        raise ServerError(
+            f"lakeFS shows {len(page):,} paths in a row after {after!r} that are not UTF-8. What lies behind them "
+            "cannot be asked for, so nothing can be called garbage. Rename some of them."
+        )
+    return found
 
 
 def _address(error: LakeFSError) -> str | None:

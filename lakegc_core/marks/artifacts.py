@@ -66,6 +66,7 @@ class Header:
     allow_list: int
     mode: str = AUTO  # one of MODES
     collect_unknown_names: bool = False  # below data/, what bears no name that lakeFS gives
+    ignore_commits: tuple[str, ...] = ()  # ids
     format: int = FORMAT
     version: str = lakegc_core.__version__
 
@@ -83,6 +84,7 @@ class Header:
             "rules": self.rules,
             "mode": self.mode,
             "collect_unknown_names": self.collect_unknown_names,
+            "ignore_commits": list(self.ignore_commits),
         }
 
 
@@ -153,7 +155,7 @@ class MarkArtifacts:
         known = {each.name for each in fields(Header)}
         told = {name: each for name, each in value.items() if name in known or not any_version}
         try:
-            header = Header(**told | {"holds": tuple(value.get("holds", ()))})
+            header = Header(**told | {name: tuple(value.get(name, ())) for name in ("holds", "ignore_commits")})
         except TypeError:
             raise MarkError(
                 f"{self.location}/mark.json is not a header of this version of lakegc. Make a new mark."

@@ -257,6 +257,7 @@ def _header(context: RepositoryContext, mark_id: str, choices: _Choices) -> Head
         allow_list=ALLOW_LIST_VERSION,
         mode=choices.mode,
         collect_unknown_names=policy.collect_unknown_names,
+        ignore_commits=policy.ignore_commits,
     )
 
 

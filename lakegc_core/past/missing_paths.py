@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.errors import IncompleteError, ServerError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
 from lakegc_core.references.ranges.protected import protected_rows
@@ -63,7 +63,7 @@ def _staged(context: MarkContext, wanted: set[str]) -> Mapping[str, tuple[str, s
     client, repository, root = context.client, context.header.repository, f"{context.namespace.spelled}/"
     names = (branch.name for branch in client.branches(repository))
     pages = ((name, page) for name in names for page in client.objects(repository, name))
-    with suppress(LakeFSError):  # a branch may vanish meanwhile: names are no reason to stop
+    with suppress(ServerError, IncompleteError):  # a branch may vanish meanwhile: names are no reason to stop
         for name, page in islice(pages, _PAGES if wanted else 0):
             for stats in page:
                 address = stats.physical_address.removeprefix(root)

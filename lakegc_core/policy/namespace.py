@@ -134,7 +134,8 @@ class Namespace:
         url = parse(self.uri)
         if self.is_local or url is None:
             return f"local://{self.path}"
-        return f"{url.scheme}://{f'{url.host}{url.raw}'.strip('/')}"
+        scheme = "https" if self.is_azure else url.scheme  # lakeFS takes http there as well, and answers with https
+        return f"{scheme}://{f'{url.host}{url.raw}'.strip('/')}"
 
     @property
     def is_local(self) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakegc_core import clock
@@ -26,6 +27,7 @@ from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import StagedFacts
 from lakegc_core.policy.namespace import ADDRESS_FULL, ADDRESS_RELATIVE, Namespace
+from lakegc_core.policy.places import have
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of
@@ -105,7 +107,8 @@ class _DumpFiles:
         writer = PartWriter(self._artifacts, self._folder, STAGED_SCHEMA)
         for key in keys:
             for batch in read_dump_file(connect(self._outputs).read(key), key):
-                writer.write(protected(self._namespace, batch.column(0), ADDRESS_RELATIVE))
+                for rows in protect_dumped(self._namespace, batch.column(0)):
+                    writer.write(rows)
         yield from part_results(Stage.UNCOMMITTED_ADDRESSES, writer.close())
 
 
@@ -163,6 +166,20 @@ def has_vanished(client: LakeFSClient, repository: str, branch: str, error: Lake
     """True if an error is lakeFS's own 404 about a branch that is no longer there."""
     said_by_lakefs = error.status == 404 and error.message and UNKNOWN_CALL not in error.message
     return bool(said_by_lakefs) and all(each.name != branch for each in client.branches(repository))
+
+
+def protect_dumped(namespace: Namespace, addresses: pa.Array) -> Iterator[pa.RecordBatch]:
+    """The keys that addresses of the staged dump protect (STAGED_SCHEMA).
+
+    The dump does not tell types: it cuts the namespace off full addresses. A full one may be written encoded, and Azure
+    reads it decoded.
+    """
+    yield protected(namespace, addresses, ADDRESS_RELATIVE)
+    if have(addresses, b"%", b"?"):
+        written = addresses.filter(pc.match_substring_regex(addresses, "[%?]"))
+        root = namespace.uri if namespace.uri.endswith("/") else f"{namespace.uri}/"
+        rows = protected(namespace, pc.binary_join_element_wise(root, written, ""), ADDRESS_FULL)
+        yield rows.set_column(1, STAGED_SCHEMA.field("exact"), pa.repeat(pa.scalar(False), rows.num_rows))
 
 
 def protect_listed(namespace: Namespace, addresses: Sequence[str]) -> pa.RecordBatch:

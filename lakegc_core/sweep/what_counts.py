@@ -32,7 +32,7 @@ def as_swept(context: MarkContext) -> MarkContext:
     `unknown_names`.
 
     Level: the stricter. Minimum age: the longer, counted back from when the mark was begun. Tags are protected, and
-    rules required, if either says so. Holds: those of both.
+    rules required, if either says so. Holds: those of both. Commits are ignored if both say so.
     """
     header, policy = context.header, context.policy
     longest = max(header.min_age, policy.min_age.total_seconds() if policy.min_age is not None else 0.0)
@@ -45,6 +45,7 @@ def as_swept(context: MarkContext) -> MarkContext:
         protect_tags=header.protect_tags or policy.protect_tags is True,
         rules=policy.rules if policy.rules == "required" else header.rules,
         holds=tuple(sorted({*header.holds, *policy.holds})),
+        ignore_commits=tuple(each for each in header.ignore_commits if each in policy.ignore_commits),
     )
     return replace(context, header=strict, level=level)
 
@@ -60,6 +61,7 @@ def stricter_than_mark(context: MarkContext) -> list[str]:
         (strict.protect_tags != header.protect_tags, "protect_tags true"),
         (strict.rules != header.rules, f"rules {strict.rules}"),
         (bool(added), f"holds {', '.join(added)}"),
+        (strict.ignore_commits != header.ignore_commits, f"ignore_commits {list(strict.ignore_commits)}"),
     ]
     return [said for is_stricter, said in changes if is_stricter]
 

@@ -44,6 +44,7 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
             "known": commits.known,
             "retained": commits.retained,
             "kept_by": dict(commits.kept_by),
+            "ignored": list(commits.commits_ignored),
         },
         "holds": list(commits.holds),
         "guards": [verdict_json(verdict) for verdict in verdicts],

@@ -55,6 +55,8 @@ def _groups(report: Json) -> list[tuple[str, str, str]]:
     """The groups of objects that a mark's screen shows: title, name in the report, remark."""
     objects, size, commits = report["objects"], report["bytes"], report["commits"]
     retained = f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})"
+    if ignored := commits.get("ignored"):
+        retained += f", {len(ignored):,} ignored"
     garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
     unasked = "a branch may show or hide it (scale.lakefs_requests, scale.store_heads, server.compaction)"
     groups = [

@@ -45,10 +45,7 @@ if TYPE_CHECKING:
 START = datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()
 NAME = "lake"
 OLD = 60.0  # days; rules of these tests keep 7
-_ACCEPTED = {
-    "blast-radius": "half of a test's repository is garbage",
-    "live-in-listing": "one object that is completed after the listing is a large share of it",
-}
+_ACCEPTED = {"blast-radius": "half of a test's repository is garbage"}
 
 Act = Callable[[], object]
 Off = Callable[[pytest.MonkeyPatch], None]

@@ -128,8 +128,8 @@ EXPIRED = (
         ),
         (
             "a name that tells a young age keeps nothing",
-            "pa.array(self.times(addresses) >= self.cutoff)",
-            "pa.array(self.times(addresses) < 0)",
+            "pa.array((named >= self.cutoff) & (named <= self.latest))",
+            "pa.array(named < 0)",
         ),
         (
             "a part of an upload that runs is garbage",

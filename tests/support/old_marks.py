@@ -31,6 +31,7 @@ HEADER = Header(
     safety="full",
     protect_tags=True,
     holds=("tag:v*",),
+    ignore_commits=("odd",),
     rules="required",
     server_version="dev",
     blockstore_type="s3",

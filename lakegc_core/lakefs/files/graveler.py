@@ -37,7 +37,7 @@ RANGE_SCHEMA_WITH_PATHS = RANGE_SCHEMA.append(pa.field("path", pa.binary(), null
 COMMITS_SCHEMA = pa.schema(
     [
         pa.field("commit_id", pa.string(), nullable=False),
-        pa.field("metarange_id", pa.string(), nullable=False),  # "" = a commit without content
+        pa.field("metarange_id", pa.string(), nullable=False),  # "" = a commit without content; may be no id: `is_id`
         pa.field("creation_us", pa.int64(), nullable=False),  # microseconds since 1970, UTC, rounded down
         pa.field("parents", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
         pa.field("version", pa.int32(), nullable=False),
@@ -50,7 +50,7 @@ REFS_SCHEMA = pa.schema(
 REF_ENTITIES = ("branch", "tag")
 
 _ENTITIES = (b"commit", b"branch", b"tag")
-_HEX_ID = re.compile(rb"[0-9a-f]{64}")
+_HEX_ID = re.compile(r"[0-9a-f]{64}")
 _INT32_MAX = (1 << 31) - 1
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 and 9999
 _MICROSECONDS = 1_000_000
@@ -226,7 +226,7 @@ def _commit_row(key: bytes, value: bytes) -> tuple[str, str, int, list[str], int
         elif number == 5:
             metarange_id = content
         elif number == 7:
-            parents.append(_id(content, "parent"))
+            parents.append(_text(content, "id of a parent"))
         elif number == 8:
             version = integer
         else:
@@ -241,8 +241,8 @@ def _commit_row(key: bytes, value: bytes) -> tuple[str, str, int, list[str], int
         if not -_INT32_MAX - 1 <= number <= _INT32_MAX:  # lakeFS takes any number from who records a commit
             raise CorruptFileError(f"the commit {key!r} has a version or generation of {number}")
     return (
-        _id(commit_id, "commit"),
-        _id(metarange_id, "metarange") if metarange_id else "",
+        _text(commit_id, "id of a commit"),
+        _text(metarange_id, "id of a metarange"),
         _microseconds(created),
         parents,
         version,
@@ -279,14 +279,17 @@ def _ref_row(key: bytes, value: bytes, entity: str) -> tuple[str, str]:
             commit_id = content
     if name != key or commit_id != target:
         raise CorruptFileError(f"the {entity} filed under {key!r} says that it is {name!r}, or has another target")
+    return _text(name, f"name of a {entity}"), _text(commit_id, "id of a commit")
+
+
+def is_id(text: str) -> bool:
+    """True if a range or metarange can have this id: 64 lower-case hex digits."""
+    return _HEX_ID.fullmatch(text) is not None
+
+
+def _text(value: bytes, what: str) -> str:
+    """A name or an id as it stands. Clients of lakeFS may record commits with any text in the place of an id."""
     try:
-        return name.decode(), _id(commit_id, "commit")
+        return value.decode()
     except UnicodeDecodeError as error:
-        raise CorruptFileError(f"the name of a {entity} is not UTF-8: {key!r}") from error
-
-
-def _id(value: bytes, what: str) -> str:
-    """An id of a file or a commit: 64 lower-case hex digits."""
-    if not _HEX_ID.fullmatch(value):
-        raise CorruptFileError(f"the id of a {what} is {value!r}, not 64 lower-case hex digits")
-    return value.decode()
+        raise CorruptFileError(f"the {what} is not UTF-8: {value!r}") from error

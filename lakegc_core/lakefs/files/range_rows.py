@@ -38,9 +38,11 @@ def parse_range_rows(records: Records) -> pa.RecordBatch:
     buffer, filed = records.buffer, user_keys(records)
     ids = strings(buffer, *identities_at(records), "id of a range")
     min_key = binaries(buffer, *found[_MIN_KEY])
-    if not found[_MIN_KEY][0].all():  # a record without the field: its range has the one key
-        min_key = pc.if_else(pa.array(found[_MIN_KEY][0] > 0), min_key, filed)
     max_key, count = binaries(buffer, *found[_MAX_KEY]), pa.array(found[_COUNT][1])
+    # A record without the field: its range has the one key, or begins with the empty path, which protobuf leaves out.
+    one_key = pa.array((found[_MIN_KEY][0] == 0) & (found[_COUNT][1] <= 1))
+    if pc.any(one_key).as_py():
+        min_key = pc.if_else(one_key, filed, min_key)
     row = _first(pc.not_equal(max_key, filed))
     if row is not None:
         raise CorruptFileError(f"a range is filed under {filed[row]} and says that its last key is {max_key[row]}")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.metadata_files import MetadataFiles
-from lakegc_core.names import Json, Stage
+from lakegc_core.names import Json, Stage, Symptom, see
 from lakegc_core.policy.retention import Graph, NamedCommits, Rules, held_rows, idle_holds, retain
 from lakegc_core.references.commits.dump_files import DumpFiles
 from lakegc_core.store.base import StoreConfig, connect
@@ -67,7 +67,8 @@ def told_unknown(commit_ids: Iterable[str]) -> Json:
 @dataclass(frozen=True)
 class CommitWalk(Walk):
     """Reads the dump, the refs and the server's CSV, and decides; runs as one task on an executor. Retained commits go
-    to `out` itself, others and unlisted refs to folders in it. `former`: heads and tags as the mark before saw them."""
+    to `out` itself, others and unlisted refs to folders in it. `former`: heads and tags as the mark before saw them.
+    `ignored`: see `DumpFiles`."""
 
     outputs: StoreConfig
     files: MetadataFiles
@@ -83,6 +84,7 @@ class CommitWalk(Walk):
     holds: tuple[str, ...]
     now: int
     margin: int
+    ignored: tuple[str, ...] = ()
 
     def run(self) -> Iterator[Json]:
         graph, unknown = self._dump().graph(self.commits_metarange, self.extra)
@@ -113,6 +115,7 @@ class CommitWalk(Walk):
                 "branches": len({name for name, _ in heads}),
                 "tags": len(tags),
                 "tags_protected": self.protect_tags,
+                "commits_ignored": [each for each in self.ignored if each in row and not metaranges[row[each]]],
                 "holds": list(self.holds),
                 "holds_idle": idle_holds(held, self.holds),
                 "former_heads_unknown": len(self._former() - row.keys()),
@@ -125,7 +128,7 @@ class CommitWalk(Walk):
         }
 
     def _dump(self) -> DumpFiles:
-        return DumpFiles(self.files)
+        return DumpFiles(self.files, self.ignored)
 
     def _former(self) -> set[str]:
         """Commits that heads and tags pointed at when the mark before was made."""
@@ -171,7 +174,7 @@ class CommitWalk(Walk):
             number = row.get(commit_id)
             if number is None:
                 unknown.add(commit_id)
-            elif metarange_id is not None and metaranges[number] != metarange_id:
+            elif metarange_id not in (None, metaranges[number]) and commit_id not in self.ignored:
                 raise CorruptFileError(
                     f"lakeFS names metarange {metarange_id} for commit {commit_id}, its dump another one."
                 )
@@ -190,15 +193,40 @@ def write_refs(config: StoreConfig, folder: str, refs: Sequence[Json]) -> list[P
 def write_commits(
     dataset: str, config: StoreConfig, folder: str, graph: Graph, chosen: Mapping[int, str]
 ) -> Iterator[Json]:
-    """Write the commits of some rows, each with the reason for which it is kept, as parts of COMMITS_SCHEMA."""
+    """Write the commits of some rows, each with the reason for which it is kept, as parts of COMMITS_SCHEMA.
+
+    A client of lakeFS may record a commit with any text in the place of a metarange's id. CorruptFileError if such a
+    commit is retained; if it is not, it has no content.
+    """
     writer = PartWriter(config, folder, COMMITS_SCHEMA)
+    metaranges = {number: graph.metarange_ids[number] for number in chosen}
+    for number in [number for number, each in metaranges.items() if each and not graveler.is_id(each)]:
+        if dataset != OTHERS:
+            raise CorruptFileError(unreadable_commit(graph.commit_ids[number], metaranges[number]))
+        metaranges[number] = ""
     columns = [
         pa.array([graph.commit_ids[number] for number in chosen], pa.string()),
-        pa.array([graph.metarange_ids[number] for number in chosen], pa.string()),
+        pa.array(list(metaranges.values()), pa.string()),
         pa.array(list(chosen.values()), pa.string()),
     ]
     writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
     yield from part_results(dataset, writer.close())
+
+
+def unreadable_commit(commit_id: str, metarange_id: str) -> str:
+    """The error of a retained commit whose metarange's id is none."""
+    return (
+        f"Commit {commit_id} is retained, and its metarange is {metarange_id!r}, which is no id. What it refers to is "
+        f"not known, and nothing is collected while that is so. {way_out([commit_id])}"
+    )
+
+
+def way_out(commit_ids: Sequence[str]) -> str:
+    """What to do about retained commits whose metarange cannot be read."""
+    return (
+        "If lakeFS cannot read it either, and it will not come back: delete or reset the branches and tags at it, and "
+        f"name it in lakegc.yaml: `ignore_commits: [{', '.join(commit_ids)}]`. {see(Symptom.UNREADABLE_COMMIT)}"
+    )
 
 
 def read_server_csv(data: bytes) -> list[tuple[str, str | None]]:
@@ -208,31 +236,23 @@ def read_server_csv(data: bytes) -> list[tuple[str, str | None]]:
     """
     if not data.endswith(b"\n"):
         raise IncompleteError("lakeFS's list of retained commits ends in the middle of a line.")
-    if not data.isascii() or b"\0" in data:
-        raise CorruptFileError("lakeFS's list of retained commits is not the plain text that it must be.")
-    reader = csv.DictReader(io.StringIO(data.decode("ascii")))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise CorruptFileError("lakeFS's list of retained commits is not the plain text that it must be.") from None
+    reader = csv.DictReader(io.StringIO(text, newline=""))
     if not reader.fieldnames or not {"commit_id", "expired"} <= set(reader.fieldnames):
         raise CorruptFileError(f"lakeFS's list of retained commits has the columns {reader.fieldnames}.")
     found: list[tuple[str, str | None]] = []
     for line in reader:
         commit_id, metarange_id, expired = line["commit_id"], line.get("metarange_id"), line["expired"]
-        if (
-            None in line.values()
-            or None in line
-            or not _is_id(commit_id)
-            or expired not in ("true", "false")
-            or (metarange_id and not _is_id(metarange_id))
-        ):
+        if None in line.values() or None in line or not commit_id or expired not in ("true", "false"):
             raise CorruptFileError(f"lakeFS's list of retained commits holds the odd line {line}.")
         if expired == "false":
             found.append((commit_id, metarange_id))
     if not found:
         raise IncompleteError("lakeFS's list of retained commits is empty, but the heads of branches always count.")
     return found
-
-
-def _is_id(text: str | None) -> bool:
-    return text is not None and len(text) == 64 and not set(text) - set("0123456789abcdef")
 
 
 def _counts(reasons: Iterable[str]) -> dict[str, Any]:

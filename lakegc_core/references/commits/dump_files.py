@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from lakegc_core.errors import CorruptFileError, IncompleteError
+from lakegc_core.errors import CorruptFileError, IncompleteError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.names import Json
@@ -16,9 +17,14 @@ from lakegc_core.policy.retention import Graph
 
 @dataclass(frozen=True)
 class DumpFiles:
-    """The metaranges and ranges that a dump consists of."""
+    """The metaranges and ranges that a dump consists of.
+
+    `ignored`: ids of commits that lakegc.yaml says to ignore. Those whose metarange cannot be read have no content.
+    They hand on retention to their parents, of which only those count that the dump has.
+    """
 
     files: MetadataFiles
+    ignored: Collection[str] = ()
 
     def graph(self, metarange_id: str, extra: Mapping[str, Json]) -> tuple[Graph, set[str]]:
         """The graph of all commits, and the ids of parents that it lacks: of the dump the main ones, of newer commits
@@ -32,9 +38,28 @@ class DumpFiles:
         columns = {name: whole[name].to_pylist() for name in names}
         dumped = set(columns["commit_id"])
         newer = [commit for commit_id, commit in extra.items() if commit_id not in dumped]
-        graph, unknown = Graph.build(*(columns[name] + [each[name] for each in newer] for name in names))
-        merged = {parent for commit in newer for parent in commit["parents"]}
+        columns = {name: values + [each[name] for each in newer] for name, values in columns.items()}
+        self._ignore(columns)
+        graph, unknown = Graph.build(*columns.values())
+        merged = {each for commit in newer if commit["commit_id"] not in self.ignored for each in commit["parents"]}
         return graph, unknown | (merged - dumped - extra.keys())
+
+    def _ignore(self, columns: Mapping[str, list[Any]]) -> None:
+        ids, metaranges, parents = (columns[name] for name in ("commit_id", "metarange_id", "parents"))
+        known = set(ids) if self.ignored else set()
+        for number in [number for number, commit_id in enumerate(ids) if commit_id in self.ignored]:
+            parents[number] = [each for each in parents[number] if each in known]
+            if not self._is_readable(metaranges[number]):
+                metaranges[number] = ""
+
+    def _is_readable(self, metarange_id: str) -> bool:
+        try:
+            if not graveler.is_id(metarange_id):
+                return False
+            graveler.read_metarange(self._file(metarange_id))
+            return True
+        except (ObjectNotFoundError, CorruptFileError):
+            return False
 
     def tables(self, metarange_id: str, read: Callable[[bytes], pa.Table]) -> list[pa.Table]:
         """The ranges of one of the dump's three metaranges, each compared with what the metarange says of it."""

@@ -124,6 +124,7 @@ def _commit_walk(
         holds=tuple(sorted({*header.holds, *context.policy.holds})),
         now=int(clock.now().timestamp() * _SECOND),
         margin=margin_of(context),
+        ignored=header.ignore_commits,
     )
 
 

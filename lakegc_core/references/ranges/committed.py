@@ -6,8 +6,12 @@ is whole or an error: every count is compared with what the level above says.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, merged
 from lakegc_core.marks.layers import below
@@ -15,13 +19,16 @@ from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
 from lakegc_core.policy.holds import PATH
-from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, way_out
 from lakegc_core.references.ranges.held_paths import HELD, held_by_path
 from lakegc_core.references.ranges.idle_paths import idle_paths
 from lakegc_core.references.ranges.range_counts import read_changes
+from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_NAMED = 10
 
 
 def read_committed(spark: SparkSession, context: MarkContext) -> StageOutput[CommittedFacts]:
@@ -30,8 +37,10 @@ def read_committed(spark: SparkSession, context: MarkContext) -> StageOutput[Com
     out = mark.out(Stage.COMMITTED_ADDRESSES)
     commits = mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA)
     others = mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA, OTHERS)
-    output = read_changes(spark, context, layers, commits, out, expected=mark.facts(CommitsFacts).retained_metaranges)
-    held = held_by_path(spark, context, others, out)
+    expected = mark.facts(CommitsFacts).retained_metaranges
+    with naming_commits(commits, others):
+        output = read_changes(spark, context, layers, commits, out, expected=expected)
+        held = held_by_path(spark, context, others, out)
     search = idle_paths(spark, context, held.idle)
     away = [*output.datasets[ELSEWHERE], *held.elsewhere.parts]
     below_parts = (each.dataset(Stage.COMMITTED_ADDRESSES, ELSEWHERE_SCHEMA, ELSEWHERE).parts for each in layers)
@@ -43,3 +52,20 @@ def read_committed(spark: SparkSession, context: MarkContext) -> StageOutput[Com
         elsewhere=merged(authorities(parts) for parts in (away, *below_parts)),
     )
     return StageOutput({**output.datasets, HELD: held.addresses.parts, ELSEWHERE: away}, facts)
+
+
+@contextmanager
+def naming_commits(*commits: Dataset) -> Iterator[None]:
+    """Add to the error of a metarange that cannot be read which commits have it (COMMITS_SCHEMA), and what to do."""
+    try:
+        yield
+    except (CorruptFileError, ObjectNotFoundError) as error:
+        metarange = re.match("Metarange ([0-9a-f]{64}): ", str(error))
+        if metarange is None:
+            raise
+        rows = (row for each in commits for batch in each.batches() for row in batch.to_pylist())
+        found = [row["commit_id"] for row in rows if row["metarange_id"] == metarange[1]]
+        raise type(error)(
+            f"{error} It is the metarange of {len(found):,} commits, such as {', '.join(found[:_NAMED])}. "
+            f"{way_out(found[:_NAMED])}"
+        ) from None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
@@ -114,7 +115,10 @@ class _PathReader:
         prefixes = {fixed_prefix(glob) for glob in self.paths.globs}
         for batch in batches:
             for metarange_id in batch.column("metarange_id").to_pylist():
-                table = graveler.read_metarange(self.files.read(metarange_id), expected_id=metarange_id)
+                try:
+                    table = graveler.read_metarange(self.files.read(metarange_id), expected_id=metarange_id)
+                except (CorruptFileError, ObjectNotFoundError) as error:  # a path in it may be held
+                    raise type(error)(f"Metarange {metarange_id}: {str(error).rstrip('.')}.") from None
                 fit = pa.repeat(False, len(table))
                 for prefix in prefixes:
                     fit = pc.or_(fit, may_hold(table, prefix))

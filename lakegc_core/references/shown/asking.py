@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.config.settings import ServerSettings
-from lakegc_core.errors import ServerError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import PAGE, LakeFSError
-from lakegc_core.lakefs.listed_objects import NOT_TEXT
+from lakegc_core.lakefs.listed_objects import NOT_TEXT, furthest
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.names import Json
 from lakegc_core.policy.namespace import Namespace
@@ -118,7 +117,7 @@ class _Walk:
                 if not ended and amount < PAGE and not _leads_on(page, after):
                     amount = PAGE
                     continue  # once more, by a whole page
-                reached = after = _furthest(page, after) if not ended else after
+                reached = after = furthest(page, after) if not ended else after
                 amount = PAGE
         return found
 
@@ -177,20 +176,6 @@ def _covers(reached: str, last: bytes | None) -> bool:
 def _leads_on(page: Sequence[ObjectStats], after: str) -> bool:
     """True if a page has a path from which the next one may begin."""
     return any(NOT_TEXT not in stats.path and stats.path > after for stats in page)
-
-
-def _furthest(page: Sequence[ObjectStats], after: str) -> str:
-    """The last path of a page from which the next one may begin. ServerError if none leads on.
-
-    A path that is not text comes with other bytes than it has: to go on from there would pass over others.
-    """
-    found = next((stats.path for stats in reversed(page) if NOT_TEXT not in stats.path), "")
-    if found <= after:
-        raise ServerError(
-            f"lakeFS shows {len(page):,} paths in a row after {after!r} that are not UTF-8. What lies behind them "
-            "cannot be asked for, so nothing can be called garbage. Rename some of them."
-        )
-    return found
 
 
 @functools.lru_cache(maxsize=2)

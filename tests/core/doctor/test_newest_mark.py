@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,14 @@ def test_on_a_sound_repository_that_was_really_marked_nothing_is_found(quick: Sp
 def test_a_repository_without_a_complete_mark_is_a_note(on_folder: Patient) -> None:
     marked(on_folder, stages=3)
     assert findings(on_folder) == [("no-mark", Level.NOTE)]
+
+
+def test_commits_that_are_ignored_or_were_to_be_are_told(on_folder: Patient) -> None:
+    marked(on_folder, retention_commits={"commits_ignored": ["odd"]})
+    context = replace(on_folder.open(), policy=RepositoryPolicy("*", ignore_commits=("odd", "sound")))
+    ignored, idle = examine_newest_mark(context)
+    assert ignored.name == "ignored-commits" and "1 commits by lakegc.yaml: odd." in ignored.what
+    assert idle.name == "ignores-nothing" and idle.what.endswith("did not: sound.")
 
 
 def test_foreign_objects_are_told_by_folder_with_their_bytes(on_folder: Patient) -> None:

@@ -76,7 +76,8 @@ def judged(folder: Path, table: pa.Table, judge: Judge) -> pa.Table:
     return judge(pa.Table.from_batches(make(iter(table.to_batches()))))
 
 
-AGE = MinimumAge(CUTOFF.timestamp(), (CUTOFF - timedelta(days=7)).timestamp(), xid_times)
+LATEST = CUTOFF + timedelta(days=2)
+AGE = MinimumAge(CUTOFF.timestamp(), (CUTOFF - timedelta(days=7)).timestamp(), LATEST.timestamp(), xid_times)
 JUDGE = Judge(AGE, None)
 
 
@@ -88,6 +89,9 @@ JUDGE = Judge(AGE, None)
         ((f"data/x/{name_of(OLD)}", OLD, False), "unreferenced"),
         ((f"data/x/{name_of(YOUNG)}", OLD, False), "young"),
         ((f"data/x/{name_of(OLD)}", YOUNG, False), "young"),
+        ((f"data/x/{name_of(LATEST)}", OLD, False), "young"),
+        ((f"data/x/{name_of(LATEST + timedelta(seconds=1))}", OLD, False), "unreferenced"),
+        ((f"data/x/{name_of(LATEST + timedelta(seconds=1))}", YOUNG, False), "young"),
         (("data/x/1.part_00001", OLD, False), "young"),
         (("data/x/1.part_00001", CUTOFF - timedelta(days=8), False), "unreferenced"),
         (("data/h/1", OLD, False), "held"),

@@ -10,7 +10,8 @@ import pytest
 
 from lakegc_core.errors import MarkError
 from lakegc_core.inventory.carried import GONE, GONE_SCHEMA, OBJECTS_SCHEMA, UNITS, UNITS_SCHEMA
-from lakegc_core.judging.subtraction import ABSENT, _split_named, against_all
+from lakegc_core.judging import subtraction
+from lakegc_core.judging.subtraction import _LATE, ABSENT, _split_named, against_all
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import MISSTATED
 from lakegc_core.marks.layers import all_layers
@@ -136,7 +137,22 @@ def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_count
     names = [name(1), f"data/x/{xid(now)}", "data/x/1"]
     table = pa.table({"address": names, "size": [1, 2, 3], "lies": [False] * 3})
     found = _split_named(now, table)
-    assert found[ABSENT]["address"].to_pylist() == [names[0], names[2]]
+    assert [found[each]["address"].to_pylist() for each in (ABSENT, _LATE)] == [[names[0]], [names[2]]]
     assert found[MISSTATED]["address"].to_pylist() == [names[1]]
     found = _split_named(now, table.set_column(2, "lies", pa.array([True] * 3)))
-    assert (len(found[ABSENT]), len(found[MISSTATED])) == (0, 3)
+    assert (len(found[ABSENT]), len(found[_LATE]), len(found[MISSTATED])) == (0, 0, 3)
+
+
+def test_an_upload_that_was_in_flight_during_the_listing_is_not_missing(
+    quick: SparkSession, served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name was given out before, and it lies there once the mark asks; it may be staged or committed."""
+    in_flight, lost, unnamed = (f"data/x/{each}" for each in (xid(NOW.timestamp() - 60), f"{xid(0)[:-1]}g", "1"))
+    for address in (in_flight, unnamed):
+        served.sandbox.repository("lake").files.write(address, b"x", NOW.timestamp())
+    late = [entry(1) | {"address": in_flight}]
+    staged = [{"address": each, "exact": True} for each in (unnamed, lost, "data/x/2")]
+    context = mark(served, lying(2), late, staged)
+    assert subtracted(quick, context)[1] == {lost, "data/x/2"}
+    monkeypatch.setattr(subtraction, "_MOST_ASKED", 1)
+    assert subtracted(quick, context)[1] == {in_flight, unnamed, lost, "data/x/2"}

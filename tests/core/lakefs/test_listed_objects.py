@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from lakegc_core.errors import ServerError
 from lakegc_core.lakefs.http import LakeFSError
 from tests.support.scripted_lakefs import Asked, R, Say, Scripted, page
 
@@ -68,6 +69,33 @@ def test_a_branch_with_addresses_that_are_no_urls_is_shown_whole(server: Scripte
     expected = [(path, f"s3://b/{entries[path]}") for path in sorted(entries)]
     assert [(each.path, each.physical_address) for each in found] == expected
     assert not server.slept, "to ask the same once more helps nobody"
+
+
+def _shows_bytes(server: Scripted, paths: list[bytes]) -> None:
+    """As lakeFS shows paths that are not UTF-8: other characters stand in paths and offsets, and it sorts bytes."""
+
+    def listed(asked: Asked) -> Say:
+        left = [path for path in sorted(paths) if path > asked.query["after"].encode()]
+        names = [path.decode("utf-8", "replace") for path in left[: int(asked.query["amount"])]]
+        found = [
+            {"path": name, "physical_address": f"s3://b/{name}", "size_bytes": 1, "checksum": ""} for name in names
+        ]
+        return page(found, len(left) > len(found), names[-1] if names else "")
+
+    server.on("GET", f"{R}/refs/main/objects/ls", listed)
+
+
+def test_a_branch_with_paths_that_are_no_text_is_shown_whole_and_each_path_once(server: Scripted) -> None:
+    paths = [b"a%04d" % number for number in range(998)] + [b"b\x80", b"b\x81", b"b\x90", b"b\xe9", b"c", b"d\xff"]
+    _shows_bytes(server, paths)  # from behind the first page's last path as it is told, b\x90 and b\xe9 are not shown
+    found = [each.path for objects in server.client.objects("repo", "main") for each in objects]
+    assert found == [path.decode("utf-8", "replace") for path in paths]
+
+
+def test_a_page_of_paths_that_are_no_text_is_an_error_if_more_follow(server: Scripted) -> None:
+    _shows_bytes(server, [b"a", *(b"b\xe9%04d" % number for number in range(1000)), b"c"])
+    with pytest.raises(ServerError, match="1,000 paths in a row after 'a' that are not UTF-8"):
+        list(server.client.objects("repo", "main"))
 
 
 def test_a_page_of_one_entry_that_cannot_be_shown_leads_on(server: Scripted) -> None:

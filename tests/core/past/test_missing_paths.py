@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+import pytest
+
+from lakegc_core.errors import IncompleteError, ServerError
+from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.past.missing_paths import SHOWN, missing_paths
 from tests.support.path_world import PATHS, World
@@ -46,3 +50,18 @@ def test_a_missing_object_that_is_only_staged_is_named_with_its_path_and_branch(
     assert missing_paths(spark, world.context, missing, entries(spark, world)) == [
         {"address": "data/./slice/id", "path": "odd", "branch": "main"}
     ]
+
+
+def test_a_listing_that_fails_leaves_the_paths_of_staged_ones_unknown(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = spark.createDataFrame([("data/staged/x",)], "address string")
+    for error in (ServerError("paths that are not UTF-8"), IncompleteError("a short page")):
+
+        def fails(*_: object, error: Exception = error) -> NoReturn:
+            raise error
+
+        monkeypatch.setattr(LakeFSClient, "objects", fails)
+        assert missing_paths(spark, world.context, missing, entries(spark, world)) == [
+            {"address": "data/staged/x", "path": "", "branch": ""}
+        ]

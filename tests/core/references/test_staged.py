@@ -17,7 +17,15 @@ from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Stage
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.references.staged import _files, _no_files, dump_staged, objects_of, protect_listed, read_dump_file
+from lakegc_core.references.staged import (
+    _files,
+    _no_files,
+    dump_staged,
+    objects_of,
+    protect_dumped,
+    protect_listed,
+    read_dump_file,
+)
 from lakegc_core.tables.parts import read_part
 from tests.support.lake import NO_SPARK, lake
 
@@ -105,11 +113,23 @@ def test_every_reading_of_a_dumped_address_is_protected(quick: SparkSession, tmp
         repository = served.create("lake")
         context = served.begin("lake", "m1")
         repository.stage("main", "a", repository.place.qualify("data//s/x"), size=1, checksum="0" * 32)
+        repository.stage("main", "b", repository.place.qualify("data%2Fs%2Fy"), size=1, checksum="0" * 32)
         found = dump_staged(quick, context, "dump").datasets[Stage.UNCOMMITTED_ADDRESSES]
         rows = [
             row for part in found for batch in read_part(context.workspace, "dump", part) for row in batch.to_pylist()
         ]
-        assert {row["address"] for row in rows} >= {"data//s/x", "data/s/x"}
+        assert {row["address"] for row in rows} >= {"data//s/x", "data/s/x", "data%2Fs%2Fy", "data/s/y"}
+
+
+def test_a_dumped_address_that_may_have_been_staged_whole_and_encoded_is_also_read_so() -> None:
+    """lakeFS cuts the namespace off `https://…/ns/data%2Fs%2Fx` in its dump, and reads `data/s/x` on Azure."""
+    staged = pa.array(["data%2Fs%2Fx", "%64ata/s/y", "data/s/%7A", "data/s/plain"])
+    for slash in ("", "/"):
+        namespace = Namespace(f"https://account.blob.core.windows.net/container/ns{slash}")
+        rows = [row for batch in protect_dumped(namespace, staged) for row in batch.to_pylist()]
+        found = {(row["address"], row["exact"]) for row in rows}
+        assert {("data/s/x", False), ("data/s/y", False), ("data/s/z", False)} <= found
+        assert found >= {(address, True) for address in staged.to_pylist()}, "as lakeFS reads them below data/"
 
 
 def damaging(folder: Path, context: MarkContext) -> Callable[..., object]:

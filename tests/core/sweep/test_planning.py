@@ -26,7 +26,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DAY = timedelta(days=1)
 NAME = "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900"
 CUTOFF = (NOW - DAY).timestamp()
-AGE = MinimumAge(CUTOFF, CUTOFF, xid_times)
+AGE = MinimumAge(CUTOFF, CUTOFF, CUTOFF + 172_800, xid_times)
 UNKNOWN = Namespace("s3://bucket/lake").unknown
 
 

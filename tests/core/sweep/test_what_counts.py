@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HOUR = timedelta(hours=1)
 Begin = Callable[..., MarkContext]
 
-COUNTS = {"safety", "min_age", "protect_tags", "holds", "rules"}
+COUNTS = {"safety", "min_age", "protect_tags", "holds", "rules", "ignore_commits"}
 COUNTS |= {"collect_unknown_names"}  # not by `as_swept`: see `swept_report.unknown_names`
 NOT_THE_MARKS = {
     "match": "says whom the others are for",
@@ -80,6 +80,13 @@ def test_the_holds_of_both_count(begin: Begin) -> None:
     context = replace(context, header=replace(context.header, holds=("branch:main",)))
     assert as_swept(context).header.holds == ("branch:main", "tag:v*")
     assert stricter_than_mark(context) == ["holds tag:v*"]
+
+
+def test_a_commit_is_ignored_only_if_both_say_so(begin: Begin) -> None:
+    context = begin({}, ignore_commits=("b", "c"))
+    context = replace(context, header=replace(context.header, ignore_commits=("a", "b")))
+    assert as_swept(context).header.ignore_commits == ("b",)
+    assert stricter_than_mark(context) == ["ignore_commits ['b']"]
 
 
 def test_a_lakegc_yaml_that_says_nothing_leaves_the_marks_options_as_they_are(begin: Begin) -> None:

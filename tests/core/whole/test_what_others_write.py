@@ -50,6 +50,7 @@ def test_no_address_that_a_user_stages_or_commits_stops_marks_and_sweeps(
     for number, address in enumerate(ODD):
         repository.stage_entry("main", f"odd/{number}", replace(entry, address=address))
     if committed:
+        repository.stage_entry("main", "", entry)  # an import of the marker `dir/` commits such a path
         repository.commit("main", "=HYPERLINK(1)\x1b[31m")
     for day in (1, 2, 3):
         mark = marked(spark, served, day)

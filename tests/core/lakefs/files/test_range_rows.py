@@ -21,6 +21,14 @@ def test_a_metarange_names_its_ranges() -> None:
     ]
 
 
+def test_a_range_whose_first_path_is_empty_begins_with_it() -> None:
+    """lakeFS imports the marker `dir/` of a folder to the path "" of a branch. Protobuf leaves out what is empty."""
+    alone = [(b"", range_value(RANGE_A, count=1)), (b"d", range_value(RANGE_B, max_key=b"d", count=1))]
+    several = [(b"c", range_value(RANGE_A, max_key=b"c")), (b"d", range_value(RANGE_B, max_key=b"d", count=1))]
+    for records in (alone, several):
+        assert graveler.read_metarange(write_metarange(*records))["min_key"].to_pylist() == [b"", b"d"]
+
+
 @pytest.mark.parametrize(
     ("records", "sentence"),
     [

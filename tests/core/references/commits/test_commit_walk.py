@@ -23,6 +23,7 @@ from tests.support.lake import NOW, Lake, lake
 from tests.support.marks import parts
 
 A, B = "a" * 64, "b" * 64
+DAY = 86_400 * 10**6
 
 
 @dataclass
@@ -127,12 +128,49 @@ def test_a_server_that_retains_what_its_dump_lacks_or_contradicts_is_not_believe
         list(world.csv(f"{world.commits[0].id},false,{B}").run())
 
 
+def odd_commit(world: World, metarange_id: str) -> CommitWalk:
+    """The walk over a commit with this metarange, which only a tag shows. Its second parent is no id."""
+    context = world.served.begin("lake", "m1")
+    refs = [{"kind": "tag", "name": "odd", "commit_id": A}]
+    tag = world.walk.out.dataset(REFS, parts(context, f"walk/{REFS}", REFS_SCHEMA, refs), REFS_SCHEMA)
+    told = {"commit_id": A, "creation_us": world.walk.now, "parents": [world.commits[0].id], "version": 1}
+    return replace(world.walk, refs=world.walk.refs + tag, extra={A: told | {"metarange_id": metarange_id}})
+
+
+def test_a_commit_whose_metarange_is_no_id_stops_a_mark_only_while_it_is_retained(world: World) -> None:
+    walk = odd_commit(world, "latest")
+    with pytest.raises(CorruptFileError, match=rf"Commit {A} is retained, .* 'latest', .*ignore_commits: \[{A}\]"):
+        list(walk.run())
+    results = list(replace(walk, refs=world.walk.refs, now=world.walk.now + 30 * DAY).run())
+    assert {row["commit_id"]: row["metarange_id"] for row in world.rows(results, OTHERS)}[A] == ""
+
+
+def test_a_commit_that_is_to_be_ignored_hands_on_retention_and_has_no_content_if_that_cannot_be_read(
+    world: World,
+) -> None:
+    for metarange_id, content in (("latest", ""), (B, ""), (world.commits[0].meta_range_id,) * 2):
+        results = list(replace(odd_commit(world, metarange_id), ignored=(A, "gone")).run())
+        kept = {row["commit_id"]: row["metarange_id"] for row in world.rows(results, Stage.RETENTION_COMMITS)}
+        assert kept[A] == content and kept[world.commits[0].id] == world.commits[0].meta_range_id
+        (facts,) = [each["facts"] for each in results if "facts" in each]
+        assert facts["commits_ignored"] == ([] if content else [A])
+
+
+def test_a_parent_that_nobody_has_stops_no_mark_if_its_child_is_to_be_ignored(world: World) -> None:
+    walk = odd_commit(world, "latest")
+    walk.extra[A]["parents"] = [B]
+    assert list(walk.run()) == [{"unknown": [B]}]
+    assert "unknown" not in next(replace(walk, ignored=(A,)).run())
+
+
 HEAD = b"commit_id,expired,metarange_id\n"
 ROW = f"{A},false,{B}\n".encode()
 
 
 def test_the_servers_list_gives_what_it_does_not_call_expired() -> None:
     assert read_server_csv(HEAD + ROW + f"{B},true,{A}\n".encode()) == [(A, B)]
+    odd = 'la"t\r\n,é'  # as Go quotes it
+    assert read_server_csv(HEAD + f'{A},false,"la""t\r\n,é"\n'.encode()) == [(A, odd)]
     assert read_server_csv(f"commit_id,expired\n{A},false\n".encode()) == [(A, None)], "servers before v0.100"
 
 
@@ -141,16 +179,15 @@ def test_the_servers_list_gives_what_it_does_not_call_expired() -> None:
     [
         (b"", IncompleteError, "middle of a line"),
         (HEAD + ROW[:-1], IncompleteError, "middle of a line"),
-        (HEAD + ROW[:-5] + b"\n", CorruptFileError, "odd line"),
         (HEAD, IncompleteError, "is empty"),
         (HEAD + f"{A},true,{B}\n".encode(), IncompleteError, "is empty"),
         (b"\n", CorruptFileError, "columns"),
         (b"commit,expired\n", CorruptFileError, "columns"),
         (HEAD + f"{A},False,{B}\n".encode(), CorruptFileError, "odd line"),
         (HEAD + f"{A},false,{B},x\n".encode(), CorruptFileError, "odd line"),
-        (HEAD + b"x,false,y\n", CorruptFileError, "odd line"),
-        (HEAD + ROW + "é\n".encode(), CorruptFileError, "plain text"),
-        (HEAD + ROW + b"\0\n", CorruptFileError, "plain text"),
+        (HEAD + b",false,y\n", CorruptFileError, "odd line"),
+        (HEAD + ROW + "é\n".encode(), CorruptFileError, "odd line"),
+        (HEAD + ROW + b"\xff\n", CorruptFileError, "plain text"),
     ],
 )
 def test_a_list_that_is_short_or_odd_is_an_error(data: bytes, error: type[LakegcError], sentence: str) -> None:

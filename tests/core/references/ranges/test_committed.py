@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakegc_core.errors import IncompleteError, LakegcError, MarkError
+from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import CommittedFacts
@@ -99,6 +99,13 @@ def test_a_range_that_is_missing_or_damaged_ends_the_stage_with_an_error(quick: 
     assert context.mark.manifest(STAGES[3]) is None, "what is half read does not count"
     file.write_bytes(whole)
     committed_addresses(quick, context)
+
+
+def test_a_metarange_that_is_missing_is_named_with_its_commit_and_a_way_out(quick: SparkSession, world: World) -> None:
+    first, second = world.commits
+    (world.served.files("lake") / "_lakefs" / first.meta_range_id).unlink()
+    with pytest.raises(ObjectNotFoundError, match=rf"metarange of 1 commits, such as {first.id}.*ignore_commits: \["):
+        committed_addresses(quick, world.retain(first, second))
 
 
 def test_fewer_metaranges_than_were_retained_are_an_error(quick: SparkSession, world: World) -> None:
