@@ -31,8 +31,8 @@ RESCUES_SCHEMA = pa.schema(
         pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-"""Journal of rescues: what a look found live again, or a restore without a backup was to bring back, and when. From
-then on the clock of `since` starts anew."""
+"""Journal of rescues: what a look found live again, or a restore was to bring back, and when. From then on the clock of
+`since` starts anew."""
 
 _NO_RESCUES = Dataset(RESCUES_SCHEMA)
 _NUMBER = re.compile("[1-9][0-9]*")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.judging.reasons import MinimumAge, Names
-from lakegc_core.judging.since import with_later_findings
+from lakegc_core.judging.since import brought_back, with_later_findings
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import SEEN_AGAIN, Outcome, Stage, see
@@ -100,9 +101,8 @@ class Planner:
         here = self.record.attempt(attempt)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).withColumn("canary", F.lit(False))
         judged = judged.select(*_JUDGED.names)
-        by_other_marks = self.record.deleted_by_other_marks(ever=True)
-        if by_other_marks is not None:
-            claimed = candidates.join(many(by_other_marks), "address", "left_semi")
+        claimed = self._claimed(candidates)
+        if claimed is not None:
             told = self._gone_by_other_marks(claimed, here, attempt)
             judged = judged.drop("outcome").join(many(told), "address", "left")
             judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
@@ -122,7 +122,7 @@ class Planner:
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
         judged = self._without_canaries(judged, canaries)
-        may_be_gone = self.record.may_have_deleted or by_other_marks is not None
+        may_be_gone = self.record.may_have_deleted or claimed is not None
         objects = self._write_plan(judged, here, attempt, _parts(to_sweep), may_be_gone=may_be_gone)
         return Plan(objects, look, not_asked, canaries)
 
@@ -140,10 +140,21 @@ class Planner:
         outcome = F.when(planned, Outcome.UNCONFIRMED).otherwise(F.col("outcome"))
         return judged.where(~F.col("canary")).drop("canary").withColumn("outcome", outcome)
 
+    def _claimed(self, candidates: DataFrame) -> DataFrame | None:
+        """The candidates of which the mark's listing may say too little: sweeps of other marks deleted them since, or
+        restores brought them back. None if there can be none."""
+        deleted = self.record.deleted_by_other_marks(ever=True)
+        # Where there is a gap, it begins anew for what was brought back.
+        back = None if self.context.level.gap else brought_back(self.spark, self.context, candidates)
+        found = [each for each in (deleted, back) if each is not None]
+        if not found:
+            return None
+        return candidates.join(many(reduce(lambda one, other: one.union(other), found)), "address", "left_semi")
+
     def _gone_by_other_marks(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
-        """The candidates that are gone, of those that sweeps of other marks deleted (`claimed`): address and outcome,
-        `already_gone`. An object that is there all the same is a candidate like any other, and is journalled; if it is
-        another one than the mark listed, its outcome here is `unconfirmed`."""
+        """The candidates that are gone, of those that are `claimed`: address and outcome, `already_gone`. An object
+        that is there all the same is a candidate like any other, and is journalled; if it is another one than the mark
+        listed, its outcome here is `unconfirmed`."""
         claimed = claimed.repartition(2 * spark_width(self.spark))  # the work is in the requests
         asked = _stamped(seen_again(claimed, self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
