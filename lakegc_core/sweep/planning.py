@@ -32,9 +32,10 @@ from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
 from lakegc_core.spark.session import Mapped, clear_errors, many, moment
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
-from lakegc_core.sweep.budget import Budget, Cut, bytes_of
+from lakegc_core.sweep.budget import Budget, Cut, bytes_of, largest_first
 from lakegc_core.sweep.canaries import Canaries, choose
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.sweep.failures import FAILURE, failed_before, told_of_the_rest
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again
 from lakegc_core.sweep.record import PLAN, SweepRecord
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PLANNED = "planned"
+_LAST = "last"  # part of a plan with a budget: what earlier sweeps failed to delete
 _CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
 _BY_OTHER_MARKS = "elsewhere"  # dataset: the objects that sweeps of other marks deleted
 _JUDGED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("canary", pa.bool_(), nullable=False)])
@@ -197,16 +199,18 @@ class Planner:
         self, judged: DataFrame, here: DatasetFolder, attempt: int, partitions: int, *, may_be_gone: bool
     ) -> Dataset:
         at = clock.now().timestamp()
-        ordered = self._ordered(_stamped(judged, attempt, at), partitions)
+        failed = failed_before(self.spark, self.context) if self.budget.is_any else None
+        ordered = self._ordered(_with_failures(_stamped(judged, attempt, at), failed), partitions)
         parts = write(
-            ordered.select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since"),
+            ordered.select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since", FAILURE),
             here.config,
             {
                 PLAN: here.at(PLAN),
+                _LAST: here.at(PLAN),
                 "outcomes": self.record.journal.path,
                 "rescues": sweeps.rescues_folder(self.context),
             },
-            {PLAN: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
+            {PLAN: PLAN_SCHEMA, _LAST: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
             split=_SplitPlan(
                 self.context.data if may_be_gone else None,
                 MinimumAge.of(self.context, xid_times),
@@ -216,12 +220,19 @@ class Planner:
             ),
             summarise=bytes_of,
         )
-        planned = here.dataset(PLAN, parts[PLAN], PLAN_SCHEMA)
+        first, last = (here.dataset(PLAN, parts[name], PLAN_SCHEMA) for name in (PLAN, _LAST))
+        if not self.budget.is_any:
+            return first
+        planned = Dataset(PLAN_SCHEMA, (*largest_first(first.sources), *largest_first(last.sources)))
         if not self.budget.limits_plans:
             return planned
         store = self.context.data if self.resumed else None
         cut = Cut(here.below(PLAN), self.record.journal, attempt, datetime.fromtimestamp(at, UTC), store)
-        return cut.within(self.spark, planned, self.budget)
+        kept = cut.within(self.spark, planned, self.budget)
+        told = told_of_the_rest(self.context, self.record, attempt, failed)
+        if told is not None:
+            self.record.journal.put("", _stamped(told, attempt), OUTCOMES_SCHEMA)
+        return kept
 
     def _ordered(self, rows: DataFrame, partitions: int) -> DataFrame:
         """The rows in partitions, enough of them to keep all tasks busy."""
@@ -249,6 +260,15 @@ def _stamped(rows: DataFrame, attempt: int, at: float | None = None) -> DataFram
     return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(at))
 
 
+def _with_failures(rows: DataFrame, failed: DataFrame | None) -> DataFrame:
+    """The rows with FAILURE."""
+    from pyspark.sql import functions as F
+
+    if failed is None:
+        return rows.withColumn(FAILURE, F.lit(None).cast("string"))
+    return rows.join(many(failed), "address", "left")
+
+
 def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
     planned = pc.equal(table["outcome"], _PLANNED)
     return {_CANDIDATES: table.filter(planned), _TOLD: table.filter(pc.invert(planned))}
@@ -265,7 +285,7 @@ def _parts(rows: int) -> int:
 
 @dataclass(frozen=True)
 class _SplitPlan:
-    """Divides judged rows among plan, journal and rescues.
+    """Divides judged rows among plan, journal and rescues; what failed before (FAILURE) has parts of its own.
 
     Objects that are too young by `age` are not planned: lakegc.yaml may ask for more than the mark did. `store`: given
     if objects may have been deleted already; a rescued object that it lacks is lost, an unconfirmed one is gone.
@@ -288,10 +308,11 @@ class _SplitPlan:
             table = _instead(table, pc.greater(table["size"].combine_chunks(), self.most_bytes), Outcome.OVER_BUDGET)
         if self.store is not None:
             table = mark_gone(mark_lost(table, self.store), self.store, asked=self.resumed)
-        planned = pc.equal(table["outcome"], _PLANNED)
+        planned, failed = pc.equal(table["outcome"], _PLANNED), pc.is_valid(table[FAILURE])
         rescued = pc.is_in(table["outcome"], pa.array([Outcome.RESCUED, Outcome.HELD], pa.string()))
         return {
-            PLAN: table.filter(planned),
+            PLAN: table.filter(pc.and_not(planned, failed)),
+            _LAST: table.filter(pc.and_(planned, failed)),
             "outcomes": table.filter(pc.invert(planned)),
             "rescues": table.filter(rescued),
         }

@@ -19,6 +19,7 @@ from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.failures import FAILURE
 from lakegc_core.sweep.planning import _PLANNED, Planner, _parts, _SplitPlan
 from tests.support.lake import NO_SPARK
 
@@ -36,6 +37,7 @@ def table(*rows: tuple[str, str, timedelta]) -> pa.Table:
         {
             "address": [row[0] for row in rows],
             "outcome": [row[1] for row in rows],
+            FAILURE: pa.nulls(len(rows), pa.string()),
             "last_modified": pa.array([NOW - row[2] for row in rows], pa.timestamp("us", tz="UTC")),
         }
     )

@@ -175,6 +175,16 @@ def test_what_a_restore_brought_back_after_a_sweep_broke_off_stays(swept: Swept,
     assert history_of(swept.lake.open("lake"))["totals"]["deleted"] == 0
 
 
+def test_a_sweep_whose_repository_was_created_anew_is_closed_without_a_look(swept: Swept) -> None:
+    with pytest.raises(Crash), dying(MIDWAY):
+        swept.sweep()
+    swept.lake.sandbox.repository("lake").creation_date += 1_000
+    said: list[str] = []
+    found = close_sweep(swept.spark, replace(swept.context, say=said.append))
+    assert (found.outcomes["deleted"], found.outcomes["left"]) == (2, 1)
+    assert any("nobody looked for what is live. Repository lake is not the one" in each for each in said)
+
+
 def test_a_restored_copy_of_what_went_without_a_record_is_not_deleted_by_the_sweep_of_another_mark(
     swept: Swept, tmp_path: Path
 ) -> None:
