@@ -46,7 +46,8 @@ NO_ANSWER = f"{FAILED}no_answer"
 STILL_THERE = f"{FAILED}still_there"
 """Outcome of a delete that the store confirmed, of an object that the store shows all the same when it is asked."""
 SEEN_AGAIN = "seen_again"
-"""In a journal, beside the outcome: the sweep of another mark had recorded the object as deleted, and it is there."""
+"""In a journal, beside the outcome: the object is there, although the sweep of another mark had recorded it as deleted,
+or a restore was to bring it back."""
 REFUSED = "refused:"
 """The beginning of the outcome of an object that a sweep was told to delete and does not: its name is not one that
 lakeFS gives to data, or another tool's mark names it and lakegc's does not. The reason follows."""

@@ -161,8 +161,8 @@ def restore(
         # Before the first copy: the next mark has to know that objects may have come back, and lists all anew.
         connect(context.workspace).write(f"{folder}/begun.json", encode({"place": source.root}))
         journal = DatasetFolder(context.workspace, folder)
+        _begin_gap_anew(context, objects)
         if place is None:
-            _begin_gap_anew(context, objects)
             copied = undo.undelete_objects(context, objects, journal, limits.parallel)
         else:
             copied = copy_objects(objects, source, context.data, journal, limits)
@@ -176,8 +176,9 @@ def restore(
 
 
 def _begin_gap_anew(context: MarkContext, objects: DataFrame) -> None:
-    """Put the objects into the journal of rescues: an object whose delete the store takes back is as old as ever, and
-    the mark after this one would take it for unreferenced since long. Before they come back: a restore may be killed.
+    """Put the objects into the journal of rescues. An object whose delete the store takes back is as old as ever, and
+    the mark after this one would take it for unreferenced since long; a copy is young, and a mark that listed before
+    names it by its old date. Before they come back: a restore may be killed.
     """
     rows = objects.select("address").withColumn("at", moment(clock.now().timestamp()))
     DatasetFolder(context.workspace, sweeps.rescues_folder(context)).put("", rows, sweeps.RESCUES_SCHEMA)

@@ -17,11 +17,12 @@ from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of
-from lakegc_core.marks.sweeps import first_planned_at
+from lakegc_core.marks.shelf import Shelf
+from lakegc_core.marks.sweeps import first_planned_at, planned_before
 from lakegc_core.names import FAILED as FAILED_DELETE
 from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.safety import FULL
-from lakegc_core.spark.session import many, moment
+from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import Deleted, ObjectInfo, StoreConfig, connect, head_if_there
 from lakegc_core.sweep.deletion import JOURNAL_EVERY
 from lakegc_core.sweep.record import SweepRecord
@@ -60,8 +61,20 @@ def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
     left = record.left().select("address", "size").join(many(told), "address", "left_anti")
     others = record.deleted_by_other_marks()
     if others is not None:
+        _say_theirs(context, left.join(many(others), "address", "left_semi"))
         left = left.join(many(others), "address", "left_anti")
     return told.unionByName(left.withColumn("at", moment(_last_seen_at(context, record))))
+
+
+def _say_theirs(context: MarkContext, theirs: DataFrame) -> None:
+    """Name the number of objects of a sweep that broke off which are brought back by other marks."""
+    with clear_errors():
+        count = theirs.count()
+    if count:
+        context.say(
+            f"{count:,} objects of the sweep of mark {context.header.mark_id} that broke off are left out: by their "
+            "records, sweeps of other marks deleted them. A restore of those marks brings them back."
+        )
 
 
 def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
@@ -94,13 +107,22 @@ def _journalled(spark: SparkSession, context: MarkContext) -> DataFrame:
 
 def undelete_objects(context: MarkContext, objects: DataFrame, journal: DatasetFolder, parallel: int) -> Copied:
     """Bring `objects` (as `deleted_objects` has them) back on the executors, and write the outcomes to `journal`."""
-    planned = first_planned_at(connect(context.workspace), context.mark.folder)
     # The guard `clocks` lets no sweep pass if the store's clock and the collector's differ by more; at level `none` it
     # allows any difference, and then every delete would pass for one of the sweep.
     skew = min(context.level.clock_skew, FULL.clock_skew)
-    since = _moment(context.header.started_at if planned is None else planned) - skew
-    work = _Undo(context.data, _moment(context.header.cutoff), since, skew)
+    work = _Undo(context.data, _moment(context.header.cutoff), _moment(_first_sent_at(context)) - skew, skew)
     return carry_out(objects, work.bring_back, journal, parallel)
+
+
+def _first_sent_at(context: MarkContext) -> float:
+    """The earliest moment, unix seconds, at which a delete can have been sent that the mark's sweeps met: one of their
+    own, or of the sweep of another mark that was open by then and may have sent it without a record. On S3 both leave a
+    delete marker."""
+    store = connect(context.workspace)
+    planned = first_planned_at(store, context.mark.folder)
+    first = context.header.started_at if planned is None else planned
+    others = (each.mark.folder for each in Shelf.of(context) if each.mark_id != context.header.mark_id)
+    return min((at for each in others if (at := planned_before(store, each, first)) is not None), default=first)
 
 
 @dataclass(frozen=True)

@@ -147,3 +147,16 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: D
             "since", F.greatest("since", F.coalesce("later", now))
         )
     return found.select(*candidates.columns)
+
+
+def brought_back(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame | None:
+    """Addresses that a look found live, or a restore was to bring back, after the mark of these candidates began to
+    list: another object may lie there than the one that it listed. Those of all candidates if the journal does not
+    read. None if there are none."""
+    listed, journal = context.mark.require(Stage.NAMESPACE_LISTING).started_at, sweeps.rescues(spark, context)
+    if listed <= journal.unread_until:
+        return candidates.select("address")
+    if not journal.rows.parts:
+        return None
+    rows = journal.rows.frame(spark)
+    return rows.where(rows["at"] >= moment(listed - clock.APART)).select("address")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,8 @@ RESCUES_SCHEMA = pa.schema(
         pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-"""Journal of rescues: what a look found live again, or a restore without a backup was to bring back, and when. From
-then on the clock of `since` starts anew."""
+"""Journal of rescues: what a look found live again, or a restore was to bring back, and when. From then on the clock of
+`since` starts anew."""
 
 _NO_RESCUES = Dataset(RESCUES_SCHEMA)
 _NUMBER = re.compile("[1-9][0-9]*")
@@ -67,21 +68,38 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
     return report
 
 
+def planned_at(store: Store, mark_folder: str, number: int) -> float | None:
+    """The moment at which the plan of a sweep was sealed, unix seconds: it deleted nothing before. None if there is
+    none. MarkError if the plan does not say when."""
+    key = f"{mark_folder}/sweeps/{number}/plan.json"
+    try:
+        at = decode(store.read(key), key).get("planned_at")
+    except ObjectNotFoundError:
+        return None
+    if not isinstance(at, int | float):
+        raise MarkError(f"{key} does not say when it was sealed. It was damaged or replaced.")
+    return float(at)
+
+
 def first_planned_at(store: Store, mark_folder: str) -> float | None:
     """The moment at which the first plan of a mark was sealed, unix seconds: the mark deleted nothing before. None if
     there is no plan, or one that does not say when."""
+    try:
+        found = [planned_at(store, mark_folder, number) for number in sweeps_of(store, mark_folder)]
+    except MarkError:
+        return None
+    return min((each for each in found if each is not None), default=None)
+
+
+def planned_before(store: Store, mark_folder: str, moment: float) -> float | None:
+    """The moment at which the first plan of a mark was sealed whose sweep was still open at `moment`; unix seconds.
+    None if there is none. Plans that do not say when are passed over."""
     found = []
     for number in sweeps_of(store, mark_folder):
-        key = f"{mark_folder}/sweeps/{number}/plan.json"
-        try:
-            at = decode(store.read(key), key).get("planned_at")
-        except ObjectNotFoundError:
-            continue  # it was not sealed
-        except MarkError:
-            return None
-        if not isinstance(at, int | float):
-            return None
-        found.append(float(at))
+        with suppress(MarkError):
+            at = planned_at(store, mark_folder, number)
+            if at is not None and at < moment <= over_at(store, mark_folder, number):
+                found.append(at)
     return min(found, default=None)
 
 

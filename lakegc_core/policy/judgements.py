@@ -289,7 +289,8 @@ def backup(evidence: Evidence) -> Finding:
         return False, f"lakegc.yaml asks for a backup before a sweep, and this mark has none. {how}"
     if found.problem or found.objects != wanted:
         problem = found.problem or (
-            f"it has {found.objects:,} objects of {wanted:,}; if the others are gone from the store, make a new mark"
+            f"it has {found.objects:,} objects of {wanted:,}; if the others are gone from the store, make a clean "
+            f"mark, which does not name them (lakegc mark {evidence.header.repository} --clean)"
         )
         return False, f"The backup of this mark in {found.place} is not whole: {problem}. {how}"
     return True, f"All {wanted:,} objects are backed up in {found.place}."

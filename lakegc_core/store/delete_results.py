@@ -21,13 +21,17 @@ from lakegc_core.store.xml_pages import local_name
 GONE = {"NoSuchKey", "NoSuchVersion", "NotFound"}  # what a store itself says of a key
 
 # The store asks for fewer requests; of a request or, within an answer, of a single key.
-_THROTTLED = {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestThrottled"} | {
+THROTTLED_CODES = {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestThrottled"} | {
     "RequestLimitExceeded",
     "TooManyRequests",
     "429",
     "503",
 }
-_TRY_AGAIN = {"InternalError", "RequestTimeout", "PriorRequestNotComplete", "OperationAborted", "500", "502", "504"}
+REPEATED_CODES = {"InternalError", "RequestTimeout", "PriorRequestNotComplete", "OperationAborted"} | {
+    "500",
+    "502",
+    "504",
+}
 
 Name = tuple[str, str]
 """A key and a version id; "" where no version is meant."""
@@ -41,15 +45,15 @@ def told(code: str) -> DeleteAnswer:
     """The answer for a single key by the store's code."""
     if code in GONE:
         return DeleteAnswer(Outcome.ALREADY_GONE)
-    return DeleteAnswer.failed(code, again=code in _TRY_AGAIN, throttled=code in _THROTTLED)
+    return DeleteAnswer.failed(code, again=code in REPEATED_CODES, throttled=code in THROTTLED_CODES)
 
 
 def refused(status: int, code: str) -> DeleteAnswer:
     """The answer for each key of a request that the store refused as a whole. It never says that a key is gone."""
     return DeleteAnswer.failed(
         code,
-        again=code in _TRY_AGAIN or status in REPEATED,
-        throttled=code in _THROTTLED or status in THROTTLED,
+        again=code in REPEATED_CODES or status in REPEATED,
+        throttled=code in THROTTLED_CODES or status in THROTTLED,
     )
 
 

@@ -116,14 +116,15 @@ class Cut:
     store: StoreConfig | None = None
 
     def within(self, spark: SparkSession, planned: Dataset, budget: Budget) -> Dataset:
-        """The rows of a plan that fit into the budget, those with the most bytes first; the others are journalled as
-        `over_budget`. Each object alone fits. The driver handles parts only."""
+        """The rows of a plan that fit into the budget, part by part in their order, and of the part that does not fit
+        those with the most bytes; the others are journalled as `over_budget`. Each object alone fits. The driver
+        handles parts only."""
         room: Room | None = Room(
             *(_NO_LIMIT if most is None else most for most in (budget.most_objects, budget.most_bytes))
         )
         whole: list[Source] = []
         rest: list[tuple[Source, Room]] = []
-        for source in largest_first(planned.sources):
+        for source in planned.sources:
             if room is not None and (left := room.without(source)) is not None:
                 whole.append(source)
                 room = left

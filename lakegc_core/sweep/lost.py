@@ -39,8 +39,9 @@ def _those(rows: DataFrame, config: StoreConfig, *, absent: bool) -> DataFrame:
 
 
 def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
-    """Ask the store about objects that sweeps of other marks recorded as deleted (columns address, size, last_modified,
-    as this mark listed them). The store has the last word: records may be of another moment.
+    """Ask the store about objects that sweeps of other marks recorded as deleted, or that restores were to bring back
+    (columns address, size, last_modified, as this mark listed them). The store has the last word: records may be of
+    another moment.
 
     Adds the column `outcome`: `already_gone` if the store has no object, SEEN_AGAIN if it has the one that the mark
     listed. If it has another object there are two rows, SEEN_AGAIN and `unconfirmed`; the next mark judges it.

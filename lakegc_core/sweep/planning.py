@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.judging.reasons import MinimumAge, Names
-from lakegc_core.judging.since import with_later_findings
+from lakegc_core.judging.since import brought_back, with_later_findings
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import SEEN_AGAIN, Outcome, Stage, see
@@ -31,9 +32,10 @@ from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
 from lakegc_core.spark.session import Mapped, clear_errors, many, moment
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
-from lakegc_core.sweep.budget import Budget, Cut, bytes_of
+from lakegc_core.sweep.budget import Budget, Cut, bytes_of, largest_first
 from lakegc_core.sweep.canaries import Canaries, choose
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.sweep.failures import FAILURE, failed_before, told_of_the_rest
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again
 from lakegc_core.sweep.record import PLAN, SweepRecord
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PLANNED = "planned"
+_LAST = "last"  # part of a plan with a budget: what earlier sweeps failed to delete
 _CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
 _BY_OTHER_MARKS = "elsewhere"  # dataset: the objects that sweeps of other marks deleted
 _JUDGED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("canary", pa.bool_(), nullable=False)])
@@ -100,9 +103,8 @@ class Planner:
         here = self.record.attempt(attempt)
         judged = candidates.withColumn("outcome", F.lit(_PLANNED)).withColumn("canary", F.lit(False))
         judged = judged.select(*_JUDGED.names)
-        by_other_marks = self.record.deleted_by_other_marks(ever=True)
-        if by_other_marks is not None:
-            claimed = candidates.join(many(by_other_marks), "address", "left_semi")
+        claimed = self._claimed(candidates)
+        if claimed is not None:
             told = self._gone_by_other_marks(claimed, here, attempt)
             judged = judged.drop("outcome").join(many(told), "address", "left")
             judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
@@ -122,7 +124,7 @@ class Planner:
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
         judged = self._without_canaries(judged, canaries)
-        may_be_gone = self.record.may_have_deleted or by_other_marks is not None
+        may_be_gone = self.record.may_have_deleted or claimed is not None
         objects = self._write_plan(judged, here, attempt, _parts(to_sweep), may_be_gone=may_be_gone)
         return Plan(objects, look, not_asked, canaries)
 
@@ -140,10 +142,21 @@ class Planner:
         outcome = F.when(planned, Outcome.UNCONFIRMED).otherwise(F.col("outcome"))
         return judged.where(~F.col("canary")).drop("canary").withColumn("outcome", outcome)
 
+    def _claimed(self, candidates: DataFrame) -> DataFrame | None:
+        """The candidates of which the mark's listing may say too little: sweeps of other marks deleted them since, or
+        restores brought them back. None if there can be none."""
+        deleted = self.record.deleted_by_other_marks(ever=True)
+        # Where there is a gap, it begins anew for what was brought back.
+        back = None if self.context.level.gap else brought_back(self.spark, self.context, candidates)
+        found = [each for each in (deleted, back) if each is not None]
+        if not found:
+            return None
+        return candidates.join(many(reduce(lambda one, other: one.union(other), found)), "address", "left_semi")
+
     def _gone_by_other_marks(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
-        """The candidates that are gone, of those that sweeps of other marks deleted (`claimed`): address and outcome,
-        `already_gone`. An object that is there all the same is a candidate like any other, and is journalled; if it is
-        another one than the mark listed, its outcome here is `unconfirmed`."""
+        """The candidates that are gone, of those that are `claimed`: address and outcome, `already_gone`. An object
+        that is there all the same is a candidate like any other, and is journalled; if it is another one than the mark
+        listed, its outcome here is `unconfirmed`."""
         claimed = claimed.repartition(2 * spark_width(self.spark))  # the work is in the requests
         asked = _stamped(seen_again(claimed, self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
@@ -186,16 +199,18 @@ class Planner:
         self, judged: DataFrame, here: DatasetFolder, attempt: int, partitions: int, *, may_be_gone: bool
     ) -> Dataset:
         at = clock.now().timestamp()
-        ordered = self._ordered(_stamped(judged, attempt, at), partitions)
+        failed = failed_before(self.spark, self.context) if self.budget.is_any else None
+        ordered = self._ordered(_with_failures(_stamped(judged, attempt, at), failed), partitions)
         parts = write(
-            ordered.select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since"),
+            ordered.select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since", FAILURE),
             here.config,
             {
                 PLAN: here.at(PLAN),
+                _LAST: here.at(PLAN),
                 "outcomes": self.record.journal.path,
                 "rescues": sweeps.rescues_folder(self.context),
             },
-            {PLAN: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
+            {PLAN: PLAN_SCHEMA, _LAST: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
             split=_SplitPlan(
                 self.context.data if may_be_gone else None,
                 MinimumAge.of(self.context, xid_times),
@@ -205,12 +220,19 @@ class Planner:
             ),
             summarise=bytes_of,
         )
-        planned = here.dataset(PLAN, parts[PLAN], PLAN_SCHEMA)
+        first, last = (here.dataset(PLAN, parts[name], PLAN_SCHEMA) for name in (PLAN, _LAST))
+        if not self.budget.is_any:
+            return first
+        planned = Dataset(PLAN_SCHEMA, (*largest_first(first.sources), *largest_first(last.sources)))
         if not self.budget.limits_plans:
             return planned
         store = self.context.data if self.resumed else None
         cut = Cut(here.below(PLAN), self.record.journal, attempt, datetime.fromtimestamp(at, UTC), store)
-        return cut.within(self.spark, planned, self.budget)
+        kept = cut.within(self.spark, planned, self.budget)
+        told = told_of_the_rest(self.context, self.record, attempt, failed)
+        if told is not None:
+            self.record.journal.put("", _stamped(told, attempt), OUTCOMES_SCHEMA)
+        return kept
 
     def _ordered(self, rows: DataFrame, partitions: int) -> DataFrame:
         """The rows in partitions, enough of them to keep all tasks busy."""
@@ -238,6 +260,15 @@ def _stamped(rows: DataFrame, attempt: int, at: float | None = None) -> DataFram
     return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(at))
 
 
+def _with_failures(rows: DataFrame, failed: DataFrame | None) -> DataFrame:
+    """The rows with FAILURE."""
+    from pyspark.sql import functions as F
+
+    if failed is None:
+        return rows.withColumn(FAILURE, F.lit(None).cast("string"))
+    return rows.join(many(failed), "address", "left")
+
+
 def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
     planned = pc.equal(table["outcome"], _PLANNED)
     return {_CANDIDATES: table.filter(planned), _TOLD: table.filter(pc.invert(planned))}
@@ -254,7 +285,7 @@ def _parts(rows: int) -> int:
 
 @dataclass(frozen=True)
 class _SplitPlan:
-    """Divides judged rows among plan, journal and rescues.
+    """Divides judged rows among plan, journal and rescues; what failed before (FAILURE) has parts of its own.
 
     Objects that are too young by `age` are not planned: lakegc.yaml may ask for more than the mark did. `store`: given
     if objects may have been deleted already; a rescued object that it lacks is lost, an unconfirmed one is gone.
@@ -277,10 +308,11 @@ class _SplitPlan:
             table = _instead(table, pc.greater(table["size"].combine_chunks(), self.most_bytes), Outcome.OVER_BUDGET)
         if self.store is not None:
             table = mark_gone(mark_lost(table, self.store), self.store, asked=self.resumed)
-        planned = pc.equal(table["outcome"], _PLANNED)
+        planned, failed = pc.equal(table["outcome"], _PLANNED), pc.is_valid(table[FAILURE])
         rescued = pc.is_in(table["outcome"], pa.array([Outcome.RESCUED, Outcome.HELD], pa.string()))
         return {
-            PLAN: table.filter(planned),
+            PLAN: table.filter(pc.and_not(planned, failed)),
+            _LAST: table.filter(pc.and_(planned, failed)),
             "outcomes": table.filter(pc.invert(planned)),
             "rescues": table.filter(rescued),
         }

@@ -277,7 +277,7 @@ class SweepRecord:
         from pyspark.sql import functions as F
 
         outcomes = self.outcomes().withColumn("own", F.lit(True))
-        for before in self._unanswered_before():
+        for before in self.unanswered_before():
             outcomes = outcomes.unionByName(before.withColumn("own", F.lit(False)))
         outcomes = self._beside_others(outcomes).withColumn("planned", F.lit(False))
         if self.is_begun:
@@ -319,7 +319,7 @@ class SweepRecord:
         done = last.where("done IS NOT NULL AND (there IS NULL OR done > there)").select("address")
         return frame.join(many(done), "address", "left_anti")
 
-    def _unanswered_before(self) -> Iterator[DataFrame]:
+    def unanswered_before(self) -> Iterator[DataFrame]:
         """Deletes of each earlier sweep of this mark that had no answer; before any attempt of this one."""
         from pyspark.sql import functions as F
 

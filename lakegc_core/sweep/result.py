@@ -68,10 +68,10 @@ class SweepResult:
                 f"{see(Symptom.PATHS_DO_NOT_READ)}"
             )
         if self.failed:
-            said.append(
-                f"{self.failed:,} objects could not be deleted; the rest is done. Run the same sweep again to finish. "
-                f"{see(Symptom.DELETES_FAIL)}"
-            )
+            over = self.over_budget.get("objects", 0)
+            rest = "the rest is done. Run the same sweep again to finish"
+            then = f"the budget left {over:,} others" if over else rest
+            said.append(f"{self.failed:,} objects could not be deleted; {then}. {see(Symptom.DELETES_FAIL)}")
         return " ".join(said)
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
-from lakegc_core.errors import MarkError, RefusedError
+from lakegc_core.errors import LakegcError, MarkError, RefusedError
 from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
@@ -28,6 +28,7 @@ from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
 from lakegc_core.sweep.budget import BYTES, Budget
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
+from lakegc_core.sweep.failures import left_by_budget
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import absent, present, settled
 from lakegc_core.sweep.other_tools import OtherMark
@@ -97,8 +98,9 @@ def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
     """Close a sweep that broke off without deleting anything more, however old its mark is; no guard is asked.
 
     What is gone of its plan counts as deleted by it, the rest is `left`; what is gone and live is `lost`. Files of its
-    plan and its journal that do not read are passed over, and named. Where another version made the mark, nobody looks
-    for what is live: the next mark names what is live and missing. MarkError if no sweep of the mark broke off.
+    plan and its journal that do not read are passed over, and named. Where another version made the mark, or the look
+    fails, nobody looks for what is live: the next mark names what is live and missing. MarkError if no sweep of the
+    mark broke off.
     """
     started = time.monotonic()
     strict = as_swept(context)
@@ -156,6 +158,7 @@ class _Sweep:
             return self._result(self.record.nothing_to_do(), 0, 0)
         while True:
             attempt = self.record.next_attempt()
+            self.planner.resumed |= self.waves.is_unsure
             plan = self.planner.plan(candidates, attempt, to_sweep)
             if listed is not None and not self.record.is_begun:
                 self._journal(other_tools.refused(self.spark, self.context, listed), attempt)
@@ -181,9 +184,14 @@ class _Sweep:
                 f"No sweep of mark {self.context.header.mark_id} broke off after it had sealed its plan: there is "
                 "nothing to close."
             )
-        attempt, is_known = self.record.next_attempt(), self.context.header.format == FORMAT
+        attempt = self.record.next_attempt()
         self._journal(settled(self._spread(self.record.left()), self.context.data, Outcome.LEFT), attempt)
-        look = self._look_again(attempt + 1) if is_known else None
+        look: Look | None = None
+        if self.context.header.format == FORMAT:
+            try:
+                look = self._look_again(attempt + 1)
+            except LakegcError as error:  # which may be so for ever, and nothing more is deleted
+                self.context.say(f"{Stage.SWEPT_REPORT}: nobody looked for what is live. {error}")
         return self._conclude(look, closed=True)
 
     def _preview(self, plan: Plan) -> SweepResult:
@@ -201,20 +209,14 @@ class _Sweep:
             self._journal(settled(rows, self.context.data, Outcome.RESCUED), self.record.next_attempt())
 
     def _leave_the_rest(self, attempt: int) -> None:
-        """Put on record that the budget was spent before the other objects of the plan were deleted. If a delete can
-        lack its record, the store is asked."""
-        from pyspark.sql import functions as F
-
-        rest = self.record.untold()
-        if self.waves.is_unsure:
-            told = settled(self._spread(rest), self.context.data, Outcome.OVER_BUDGET)
-        else:
-            told = rest.select("address", "size").withColumn("outcome", F.lit(str(Outcome.OVER_BUDGET)))
-        self._journal(told, attempt)
+        """Put on record that the budget was spent before the other objects of the plan were deleted."""
+        for told in left_by_budget(self.spark, self.context, self.record, attempt, is_unsure=self.waves.is_unsure):
+            self._journal(told, attempt)
 
     def _begin(self, plan: Plan, attempt: int) -> None:
         """Publish and seal the plan of an attempt."""
-        self._check_lease()
+        if self.call.lease is not None:
+            self.call.lease.check()
         lakefs_report.write(self.spark, self.context, plan.objects, self.record.parts_before())
         more = {
             "guards": [asdict(each) for each in self.call.verdicts],
@@ -247,10 +249,6 @@ class _Sweep:
     @property
     def _expired(self) -> Dataset:
         return self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
-
-    def _check_lease(self) -> None:
-        if self.call.lease is not None:
-            self.call.lease.check()
 
     def _look_again(self, attempt: int) -> Look:
         """Look once more. Objects of the plan that are referenced now and that the store lacks are recorded as lost.

@@ -17,7 +17,8 @@ ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.
 
 _WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.HELD, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
 """If an object has two outcomes in one attempt, the first one in this list counts. Spark may run a task twice: the
-second run finds gone what the first run deleted."""
+second run finds gone what the first run deleted. `over_budget` comes last: whatever else is known of the object says
+more."""
 
 _SENT = f"outcome = '{Outcome.DELETED}' OR (outcome = '{NO_ANSWER}' AND NOT by_other_marks)"
 _OURS = f"sent AND outcome = '{Outcome.ALREADY_GONE}'"
@@ -86,11 +87,15 @@ def _final(outcomes: DataFrame) -> DataFrame:
     """A row for each object of this sweep, with its final outcome; null where it has none."""
     from pyspark.sql import functions as F
 
-    weight = F.coalesce(*(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)))
+    weight = F.coalesce(
+        *(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)),
+        F.when(F.col("outcome") == Outcome.OVER_BUDGET, -1),
+        F.lit(0),
+    )
     return (
         outcomes.groupBy("address")
         .agg(
-            F.max_by("outcome", F.struct("attempt", F.coalesce(weight, F.lit(0)))).alias("outcome"),
+            F.max_by("outcome", F.struct("attempt", weight)).alias("outcome"),
             F.max(F.expr(_SENT)).alias("sent"),
             F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
             F.max("size").alias("size"),

@@ -17,7 +17,7 @@ from lakegc_core.marks.lease import Lease
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import clear_errors
 from lakegc_core.store.base import connect
-from lakegc_core.sweep.budget import Budget, dealt, largest_first
+from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
 from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.planning import Plan
@@ -67,8 +67,7 @@ class Waves:
 
         After the last wave there is no glance: `_Sweep._look_again` takes a whole look.
         """
-        sources = largest_first(plan.objects.sources) if self.budget.is_any else plan.objects.sources
-        pieces = [Piece(source) for source in sources]
+        pieces = [Piece(source) for source in plan.objects.sources]
         glance = Glance(self.spark, self.context, plan.look)
         expires = plan.look.began_at + self.context.level.look_validity.total_seconds()
         number = 0
@@ -143,7 +142,7 @@ class Waves:
             lease=self.lease.proof if self.lease else None,
             rate=rate,
             unknown_names=unknown_names(self.context),
-            asked_before=self.resumed,
+            asked_before=self.is_unsure,
             canaries=plan.canaries.addresses,
         )
 

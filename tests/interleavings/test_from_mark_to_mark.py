@@ -20,6 +20,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.previous import LaterMarks
 from lakegc_core.names import Stage
 from lakegc_core.policy import safety
+from lakegc_core.store.base import connect
 from lakegc_core.sweep import record
 from lakegc_core.tables.dataset import Dataset
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
@@ -44,10 +45,15 @@ LATER = Mechanism(
     "a sweep knows what later marks found",
     lambda patch: patch.setattr(since, "later_marks", lambda context: LaterMarks(None, False)),
 )
-STORE_ASKED = Mechanism(
-    "a sweep asks the store for all that other sweeps deleted",
-    lambda patch: patch.setattr(record, "gone", lambda *args, ever=False, **more: last_known.gone(*args, **more)),
-)
+RESTORED = Mechanism("a restore starts the gap anew", _no_rescues)
+
+
+def _store_not_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(record, "gone", lambda *args, ever=False, **more: last_known.gone(*args, **more))
+    _no_rescues(patch)  # the gap of what a restore brought back protects it, too
+
+
+STORE_ASKED = Mechanism("a sweep asks the store for all that other sweeps deleted", _store_not_asked)
 GAP = Mechanism(
     "the gap, for what was held", lambda patch: patch.setitem(safety.LEVELS, "full", replace(safety.FULL, gap=0 * DAY))
 )
@@ -56,6 +62,7 @@ GROUPS = {
     LATER.name: "sweep of the first mark",
     JOURNAL_AT_SWEEP.name: "sweep of the second mark",
     STORE_ASKED.name: "sweep of the second mark",
+    RESTORED.name: "sweep of the second mark",
     GAP.name: "sweep of the second mark, too early",
     JOURNAL.name: "third mark",
     SERIES.name: "third mark",
@@ -111,6 +118,21 @@ def test_what_a_mark_names_was_deleted_by_the_sweep_of_another_one_and_restored(
     )
 
 
+@stopped_by(RESTORED)
+def test_what_went_without_a_record_was_restored_and_another_mark_that_names_it_is_swept(lake: Lake) -> Row:
+    address, commit = lake.upload("unrecorded", "unrecorded/a"), lake.commit("unrecorded")
+    lake.repository.delete_branch("unrecorded")
+    place = str(lake.folder / "backup of unrecorded")
+
+    def go_and_come_back() -> None:
+        first = open_mark(lake.open(), "m1")
+        backup(lake.spark, first, place)
+        connect(first.data).delete_many([address])
+        restore(lake.spark, first, place, paths=["unrecorded/*"])
+
+    return row(commit, "unrecorded/a", second_mark_over=go_and_come_back)
+
+
 @stopped_by(JOURNAL)
 def test_a_look_rescued_it_between_two_marks(lake: Lake) -> Row:
     return _live_then_hidden(lake, "looked-at", live="second_mark_over", hidden="first_sweep_over")
@@ -154,7 +176,7 @@ class FromMarkToMark(Story):
         if LATER.name in off:
             found.rewind(self.before_first_sweep)
             found.sweep("m1")
-        elif off & {JOURNAL_AT_SWEEP.name, STORE_ASKED.name, GAP.name}:
+        elif off & {JOURNAL_AT_SWEEP.name, STORE_ASKED.name, RESTORED.name, GAP.name}:
             found.rewind(self.before_second_sweep)
             found.sweep("m2")
         else:

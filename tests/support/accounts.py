@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MINUTE, DAY = 60, 86_400
 SLICE = "data/gk5b63g7lm5ii54909u0"
-DELETES, LIES, SILENT = "deletes", "lies", "is silent"
+DELETES, LIES, SILENT, REFUSES = "deletes", "lies", "is silent", "refuses"
 Behaviour = Callable[[str], str]
 """What the store does when it is asked to delete a key: one of the words above."""
 
@@ -46,7 +46,7 @@ def key(number: int) -> str:
 @contextmanager
 def behaving(how: Behaviour) -> Iterator[None]:
     """The store behaves so when it is asked to delete data: it deletes, or says so and does nothing, or deletes and
-    does not answer."""
+    does not answer, or refuses."""
     delete = LocalStore.delete_many
 
     def told(store: LocalStore, keys: Sequence[str], *more: Any) -> list[str]:
@@ -54,8 +54,8 @@ def behaving(how: Behaviour) -> Iterator[None]:
             return delete(store, keys, *more)
         found = []
         for each in keys:
-            if (what := how(each)) == LIES:
-                found.append("deleted")
+            if (what := how(each)) in (LIES, REFUSES):
+                found.append("deleted" if what == LIES else "failed:AccessDenied")
                 continue
             (outcome,) = delete(store, [each], *more)
             found.append(NO_ANSWER if what == SILENT and outcome == "deleted" else outcome)

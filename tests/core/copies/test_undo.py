@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.copies import undo
 from lakegc_core.copies.backup import restore
 from lakegc_core.copies.undo import _Undo, deleted_objects
 from lakegc_core.errors import MarkError, SettingsError
@@ -24,6 +25,7 @@ from lakegc_core.marks.layers import restored_since
 from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.retire import _delete_mark
 from lakegc_core.marks.retired_records import record_of
+from lakegc_core.policy.safety import FULL
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import Store, connect
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
@@ -158,6 +160,35 @@ def test_after_a_kill_the_plan_and_the_store_say_what_is_gone(night: Night) -> N
     finally:
         for key, data in files.items():
             workspace.write(key, data)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_delete_marker_of_a_killed_sweep_below_that_of_another_marks_sweep_is_taken_back_with_it(
+    night: Night, monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    monkeypatch.setattr(undo, "FULL", replace(FULL, clock_skew=timedelta(0)))
+    night.delete_again()  # as the sweep of m1 did, without a record
+    time.sleep(1.1)  # or longer: the store counts whole seconds
+    other = begin_mark(night.mark, "m2", min_age=timedelta(0), safety_level="none")
+    workspace, folder = connect(night.mark.workspace), f"{other.mark.folder}/sweeps/1"
+    workspace.write(f"{folder}/plan.json", encode({"planned_at": time.time()}))
+    night.store.delete_many(sorted(night.dead))
+    told = {"outcome": "deleted", "attempt": 1, "at": datetime.now(UTC)}
+    rows = [{"address": key, "size": len(data)} | told for key, data in night.dead.items()]
+    parts(other, f"{folder}/outcomes", OUTCOMES_SCHEMA, rows)
+    workspace.write(f"{folder}/report.json", encode({"finished_at": time.time()}))
+    first = f"{night.mark.mark.folder}/sweeps/1/report.json"
+    report = workspace.read(first)
+    try:
+        found = restore(night.spark, other).outcomes
+        assert found["different"] == 3, "the sweep of m1 was over before that of m2 began"
+        workspace.delete_many([first])
+        if closed:
+            workspace.write(first, encode({"finished_at": time.time()}))
+        assert restore(night.spark, other).outcomes["copied"] == 3 and night.shown() == night.dead
+    finally:
+        workspace.write(first, report)
+        _delete_mark(other.mark, None)
 
 
 def test_what_went_although_the_store_called_its_delete_failed_is_shown_again_if_it_went_at_that_time(

@@ -14,6 +14,7 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import STAGES
 from lakegc_core.spark.session import Mapped
+from lakegc_core.store.base import connect
 from tests.support.lake import NOW, Lake
 from tests.support.marks import Marked, finish, marker, parts
 
@@ -106,3 +107,21 @@ def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_
     assert since() == {"garbage": long_ago, "rescued": now, "found live": now, "began anew": seen_again.timestamp()}
     marked(4, 2)
     assert set(since().values()) == {(NOW + timedelta(days=4)).timestamp()}
+
+
+def test_what_came_back_after_the_listing_is_named_and_everything_where_the_journal_does_not_read(
+    quick: SparkSession, marked: Marked
+) -> None:
+    own = marked(5)
+    candidates = quick.createDataFrame([("a",), ("b",)], "address string")
+
+    def back() -> list[str] | None:
+        found = findings.brought_back(quick, own, candidates)
+        return None if found is None else [row["address"] for row in found.collect()]
+
+    assert back() is None
+    journal = [{"address": "before", "at": NOW}, {"address": "since", "at": NOW + timedelta(days=9)}]
+    parts(own, sweeps.rescues_folder(own), sweeps.RESCUES_SCHEMA, journal)
+    assert back() == ["since"]
+    connect(own.workspace).write(f"{sweeps.rescues_folder(own)}/part-1.parquet", b"half")
+    assert back() == ["a", "b"]

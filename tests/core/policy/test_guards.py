@@ -323,7 +323,7 @@ def test_a_reason_for_a_guard_that_holds_is_not_recorded() -> None:
     ("backup", "said"),
     [
         (None, "has none"),
-        (BackupFacts("s3://b/x", 79), "79 objects of 80"),
+        (BackupFacts("s3://b/x", 79), "79 objects of 80; if the others are gone from the store, make a clean mark"),
         (BackupFacts("s3://b/x", 80, "it is gone"), "it is gone"),
     ],
 )

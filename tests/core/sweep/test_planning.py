@@ -19,6 +19,7 @@ from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.failures import FAILURE
 from lakegc_core.sweep.planning import _PLANNED, Planner, _parts, _SplitPlan
 from tests.support.lake import NO_SPARK
 
@@ -36,17 +37,19 @@ def table(*rows: tuple[str, str, timedelta]) -> pa.Table:
         {
             "address": [row[0] for row in rows],
             "outcome": [row[1] for row in rows],
+            FAILURE: pa.nulls(len(rows), pa.string()),
             "last_modified": pa.array([NOW - row[2] for row in rows], pa.timestamp("us", tz="UTC")),
         }
     )
 
 
 def split(*rows: tuple[str, str, timedelta], **how: Any) -> dict[str, dict[str, str]]:
-    """Addresses with outcomes, by where they are written."""
+    """Addresses with outcomes, by where they are written, if any are."""
     work = replace(_SplitPlan(None, AGE, None), **how)
     return {
         name: dict(zip(part["address"].to_pylist(), part["outcome"].to_pylist(), strict=True))
         for name, part in work(table(*rows)).items()
+        if part.num_rows
     }
 
 
@@ -62,7 +65,7 @@ def test_every_row_is_planned_or_has_its_outcome_on_record_and_rescues_are_remem
 def test_what_is_too_young_by_the_stricter_of_both_is_not_planned() -> None:
     assert split((NAME, _PLANNED, DAY), ("r", "rescued", DAY))["outcomes"] == {NAME: "unconfirmed", "r": "rescued"}
     young_by_name = replace(AGE, times=lambda names: np.full(len(names), NOW.timestamp()))
-    assert split((NAME, _PLANNED, 9 * DAY), age=young_by_name)["plan"] == {}
+    assert split((NAME, _PLANNED, 9 * DAY), age=young_by_name) == {"outcomes": {NAME: "unconfirmed"}}
 
 
 def test_a_name_that_lakefs_never_gives_is_refused_unless_both_want_it_collected() -> None:
@@ -70,7 +73,6 @@ def test_a_name_that_lakefs_never_gives_is_refused_unless_both_want_it_collected
     assert split(strange, (NAME, _PLANNED, 9 * DAY), unknown=UNKNOWN) == {
         "plan": {NAME: _PLANNED},
         "outcomes": {strange[0]: "refused:foreign"},
-        "rescues": {},
     }
     assert set(split(strange, unknown=None)["plan"]) == {strange[0]}
     assert split((strange[0], "rescued", 9 * DAY), unknown=UNKNOWN)["rescues"], "live again whatever its name"
@@ -78,7 +80,7 @@ def test_a_name_that_lakefs_never_gives_is_refused_unless_both_want_it_collected
 
 def test_where_something_may_have_been_deleted_what_is_live_and_gone_is_lost_and_not_rescued(tmp_path: Path) -> None:
     found = split(("gone", "rescued", 9 * DAY), (NAME, _PLANNED, 9 * DAY), store=LocalConfig(str(tmp_path)))
-    assert found == {"plan": {NAME: _PLANNED}, "outcomes": {"gone": "lost"}, "rescues": {}}
+    assert found == {"plan": {NAME: _PLANNED}, "outcomes": {"gone": "lost"}}
 
 
 @dataclass

@@ -175,6 +175,29 @@ def test_what_a_restore_brought_back_after_a_sweep_broke_off_stays(swept: Swept,
     assert history_of(swept.lake.open("lake"))["totals"]["deleted"] == 0
 
 
+def test_a_sweep_whose_repository_was_created_anew_is_closed_without_a_look(swept: Swept) -> None:
+    with pytest.raises(Crash), dying(MIDWAY):
+        swept.sweep()
+    swept.lake.sandbox.repository("lake").creation_date += 1_000
+    said: list[str] = []
+    found = close_sweep(swept.spark, replace(swept.context, say=said.append))
+    assert (found.outcomes["deleted"], found.outcomes["left"]) == (2, 1)
+    assert any("nobody looked for what is live. Repository lake is not the one" in each for each in said)
+
+
+def test_a_restored_copy_of_what_went_without_a_record_is_not_deleted_by_the_sweep_of_another_mark(
+    swept: Swept, tmp_path: Path
+) -> None:
+    """The other mark listed before, and knows the old date alone."""
+    other, place = swept.lake.begin("lake", "m2"), str(tmp_path / "backup")
+    pipeline.mark(swept.spark, other)
+    backup(swept.spark, swept.context, place)
+    connect(swept.context.data).delete_many(GARBAGE)
+    assert restore(swept.spark, swept.context, place).outcomes["copied"] == 3
+    found = swept_report(swept.spark, other, accepted=ACCEPTED)
+    assert (found.outcomes["deleted"], found.outcomes["unconfirmed"], swept.left()) == (0, 3, GARBAGE)
+
+
 @pytest.mark.safety
 @pytest.mark.slow
 def test_what_the_sweep_of_another_mark_found_gone_after_a_delete_without_an_answer_counts_there_alone(

@@ -24,13 +24,13 @@ from lakegc_core.stages import swept_report
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep import budget as module
 from lakegc_core.sweep import deletion, waves
-from lakegc_core.sweep.budget import Budget, Cut, bytes_of, dealt
+from lakegc_core.sweep.budget import Budget, Cut, bytes_of, dealt, largest_first
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, Wave, run_wave
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import PartWriter
-from tests.support.accounts import SILENT, Town, behaving, key
+from tests.support.accounts import DELETES, REFUSES, SILENT, Town, behaving, key
 from tests.support.lake import NO_SPARK, NOW, lake, quick
 from tests.support.night_stores import MIDWAY, dying
 from tests.support.proxy import Answer, Forward, Request, proxy
@@ -88,7 +88,7 @@ def test_no_plan_is_beyond_its_budget_the_largest_go_first_and_after_some_calls_
                 for each in sorted(left, key=lambda each: -left[each])
             ]
             parts = [written(plan, rows[at : at + width]) for at in range(0, len(rows), width)]
-            planned = Dataset(PLAN_SCHEMA, tuple(sorted(parts, key=lambda each: each.part.name)))
+            planned = Dataset(PLAN_SCHEMA, tuple(largest_first(parts)))
             kept = sizes_of(Cut(plan, journal, 1, NOW).within(NO_SPARK, planned, budget))
             over = sizes_of(journal.listed(OUTCOMES_SCHEMA))
             assert kept | over == left and not kept.keys() & over.keys()
@@ -223,8 +223,30 @@ def test_a_delete_without_an_answer_stays_one_when_the_budget_is_spent(
     with behaving(lambda address: SILENT):
         found = sweep(town, mark, most_requests=2)
     assert (found.outcomes["failed:no_answer"], found.over_budget["objects"]) == (2, 3)
-    assert "Run the same sweep again" in found.trouble
-    assert sweep(town, mark).outcomes["deleted"] == 5
+    assert "the budget left 3 others" in found.trouble and "sweep again" not in found.trouble
+    again = sweep(town, mark, most_objects=1)
+    assert (again.outcomes["deleted"], again.over_budget["objects"]) == (3, 2), "the store was asked for the two"
+    assert sweep(town, mark).outcomes["deleted"] == 2 and town.told() == (5, 60)
+
+
+def test_what_earlier_sweeps_failed_to_delete_is_tried_last_and_is_not_hidden_by_the_budget(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two largest are locked, and would fill the budget every night."""
+    for room in (deletion, waves):
+        monkeypatch.setattr(room, "BATCH", 1)
+    locked = {key(3), key(4)}
+
+    def counts(found: SweepResult) -> tuple[int, ...]:
+        return tuple(found.outcomes.get(each, 0) for each in ("deleted", "failed:AccessDenied", "over_budget"))
+
+    with behaving(lambda address: REFUSES if address in locked else DELETES):
+        assert counts(sweep(town, town.mark("m1"), most_objects=2)) == (0, 2, 3)
+        other = town.mark("m2")
+        assert counts(sweep(town, other, most_objects=2)) == (2, 2, 1) and left(town) == [0, 3, 4]
+        assert counts(sweep(town, other, most_requests=1)) == (1, 2, 0) and left(town) == [3, 4]
+        assert counts(sweep(town, other, most_objects=2)) == (0, 2, 0), "there is room to try them"
+    assert counts(sweep(town, other, most_objects=2)) == (2, 0, 0)
 
 
 # --- requests, as a real store counts them ---

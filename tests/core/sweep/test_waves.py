@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import pytest
 
 from lakegc_core.errors import RefusedError
 from lakegc_core.spark.session import run_tasks
+from lakegc_core.store.base import connect
 from lakegc_core.sweep import deletion, waves
 from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, Wave
@@ -21,7 +22,7 @@ from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import Part
 from tests.support.lake import NO_SPARK, NOW, lake
-from tests.support.swept import Swept
+from tests.support.swept import GARBAGE, Swept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,21 @@ def test_a_sweep_on_executors_whose_clocks_are_two_hours_wrong_takes_one_wave(sw
     swept.each_wave(deletion.run_wave)
     assert swept.sweep().outcomes["deleted"] == 3
     assert (swept.left(), swept.waves, swept.looks) == ([], 1, 2)
+
+
+def test_what_a_task_that_died_deleted_counts_as_deleted_when_the_sweep_plans_anew(swept: Swept) -> None:
+    came_back = iter([False, True])
+    swept.patch.setattr(waves.Waves, "_came_back", lambda *_: next(came_back, False))
+
+    def wave(spark: SparkSession, pieces: list[Piece], work: Deletion, tasks: int | None) -> Wave:
+        if swept.waves > 1:
+            return deletion.run_wave(spark, pieces, work, tasks)
+        connect(swept.context.data).delete_many(GARBAGE[:1])  # by the task that died; its repetition came too late
+        return Wave([replace(piece, left=piece.ranges, asked_before=True) for piece in pieces], 1)
+
+    swept.each_wave(wave)
+    found = swept.sweep()
+    assert (found.outcomes["deleted"], found.outcomes["already_gone"], swept.looks) == (3, 0, 3)
 
 
 # --- when a wave is sent ---

@@ -1,0 +1,111 @@
+"""Objects that earlier sweeps failed to delete: a sweep with a budget tries them last, and does not hide why they stay.
+
+Only what another night need not do better counts: not a lost answer, and not a store that was asked too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core.errors import MarkError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.last_known import readable_records
+from lakegc_core.marks.ledger import COLUMNS, Kind, Record, Records, journals
+from lakegc_core.marks.sweeps import report_of
+from lakegc_core.names import FAILED, NO_ANSWER, Outcome
+from lakegc_core.spark.session import many
+from lakegc_core.store.base import connect
+from lakegc_core.store.delete_results import REPEATED_CODES, THROTTLED_CODES
+from lakegc_core.sweep.lost import absent, settled
+from lakegc_core.sweep.record import SweepRecord
+from lakegc_core.tables.gather import rows_of_feeds
+from lakegc_core.tables.parts import spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FAILURE = "failure"
+"""Column of objects: the outcome of the last delete of the object that failed; null if none did."""
+_PASSING = [NO_ANSWER, *sorted(FAILED + code for code in THROTTLED_CODES | REPEATED_CODES)]
+
+
+def failed_before(spark: SparkSession, context: MarkContext) -> DataFrame | None:
+    """The objects that sweeps of the marks that stand failed to delete, also of this sweep: columns address and
+    FAILURE. None if there are none. Parts of journals that do not read are passed over."""
+    from pyspark.sql import functions as F
+
+    found = tuple(each for each in journals(context, 0.0) if _may_tell_of_failures(context, each))
+    if not found:
+        return None
+    records = readable_records(spark, Records(found)).found
+    feeds = [feed for each in records for feed in each.rows.feeds(*COLUMNS[Kind.SWEPT].names, make=_failures)]
+    rows = rows_of_feeds(spark, feeds, COLUMNS[Kind.SWEPT]).as_frame()
+    return rows.groupBy("address").agg(F.max_by("outcome", "at").alias(FAILURE))
+
+
+def _may_tell_of_failures(context: MarkContext, record: Record) -> bool:
+    """False if the report of the sweep says that all its deletes went well."""
+    try:
+        report = report_of(connect(context.workspace), context.artifacts(record.mark_id).folder, record.number)
+    except MarkError:
+        return True
+    outcomes = {} if report is None else report.get("outcomes", {})
+    failed = {name for name, count in outcomes.items() if count and name.startswith(FAILED)}
+    return report is None or not failed <= set(_PASSING)
+
+
+def _failures(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """The rows of a journal whose delete failed, by their columns."""
+    passing = pc.is_in(rows["outcome"], pa.array(_PASSING, pa.string()))
+    rows = rows.filter(pc.and_not(pc.starts_with(rows["outcome"], FAILED), passing))
+    return {name: rows[name] for name in COLUMNS[Kind.SWEPT].names}
+
+
+def left_by_budget(
+    spark: SparkSession, context: MarkContext, record: SweepRecord, attempt: int, *, is_unsure: bool
+) -> Iterator[DataFrame]:
+    """The outcomes (address, size, outcome) of the planned objects that have none when the budget is spent. Journal
+    each frame as of `attempt` before you take the next. `is_unsure`: a delete can lack its record: the store is asked.
+    """
+    from pyspark.sql import functions as F
+
+    rest = record.untold()
+    if is_unsure:
+        asked = rest.repartition(2 * spark_width(spark))  # the work is in the requests
+        yield settled(asked, context.data, Outcome.OVER_BUDGET)
+    else:
+        yield rest.select("address", "size").withColumn("outcome", F.lit(str(Outcome.OVER_BUDGET)))
+    more = told_of_the_rest(context, record, attempt, failed_before(spark, context))
+    if more is not None:
+        yield more
+
+
+def told_of_the_rest(
+    context: MarkContext, record: SweepRecord, attempt: int, failed: DataFrame | None
+) -> DataFrame | None:
+    """More of the objects that are journalled as `over_budget` at an attempt: columns address, size, outcome. Those of
+    `failed` keep their failure; those that earlier sweeps of the mark deleted without an answer, and that the store
+    lacks, are `already_gone`. None if there can be none."""
+    from pyspark.sql import functions as F
+
+    unanswered = list(record.unanswered_before())
+    if failed is None and not unanswered:
+        return None
+    outcomes = record.outcomes()
+    rest = outcomes.where((F.col("attempt") == attempt) & (F.col("outcome") == Outcome.OVER_BUDGET))
+    rest, found = rest.select("address", "size"), []
+    if failed is not None:
+        found.append(rest.join(many(failed), "address").select("address", "size", F.col(FAILURE).alias("outcome")))
+    if unanswered:
+        asked = rest.join(many(reduce(_union, unanswered).select("address")), "address", "left_semi")
+        found.append(absent(asked, context.data).withColumn("outcome", F.lit(str(Outcome.ALREADY_GONE))))
+    return reduce(_union, found)
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionByName(other)
