@@ -27,6 +27,7 @@ from lakegc_core.store.base import connect
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
 from lakegc_core.sweep.budget import BYTES, Budget
+from lakegc_core.sweep.conditions import conditions_of
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import absent, present, settled
@@ -154,6 +155,8 @@ class _Sweep:
         to_sweep = self._expired.rows if is_whole else _count(candidates)
         if to_sweep == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
+        if not self.call.dry_run:
+            self.waves.conditions = conditions_of(self.context)
         while True:
             attempt = self.record.next_attempt()
             plan = self.planner.plan(candidates, attempt, to_sweep)
@@ -214,7 +217,8 @@ class _Sweep:
 
     def _begin(self, plan: Plan, attempt: int) -> None:
         """Publish and seal the plan of an attempt."""
-        self._check_lease()
+        if self.call.lease is not None:
+            self.call.lease.check()
         lakefs_report.write(self.spark, self.context, plan.objects, self.record.parts_before())
         more = {
             "guards": [asdict(each) for each in self.call.verdicts],
@@ -247,10 +251,6 @@ class _Sweep:
     @property
     def _expired(self) -> Dataset:
         return self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
-
-    def _check_lease(self) -> None:
-        if self.call.lease is not None:
-            self.call.lease.check()
 
     def _look_again(self, attempt: int) -> Look:
         """Look once more. Objects of the plan that are referenced now and that the store lacks are recorded as lost.
@@ -342,6 +342,7 @@ class _Sweep:
             unreadable=dict(unreadable or {}),
             waiting=self.not_asked,
             canaries=self.canaries,
+            delete_conditions=self.waves.conditions.as_json(),
             budget=self.call.budget.as_json() if self.call.budget.is_any else {},
             price=self.context.settings.price,
         )
