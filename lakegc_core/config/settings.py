@@ -34,6 +34,7 @@ CONFIG_FILE = "lakegc.yaml"
 
 Lease = Literal["internal", "external"]
 Compaction = Literal["assume", "never"]
+DeleteConditions = Literal["auto", "always", "never"]
 SafetyLevel = Literal["full", "standard", "none"]
 
 _Count = Annotated[int, Strict(), Field(ge=1, json_schema_extra=lambda schema: schema.pop("default"))]
@@ -51,7 +52,8 @@ _Hold = Annotated[str, BeforeValidator(_hold), WithJsonSchema({"type": "string",
 def _useful(store: StoreMapping) -> StoreMapping:  # `schema` says the same to editors
     if store == StoreMapping(store.match):
         raise ValueError(
-            "neither `endpoint` nor `root` nor `versions: delete` nor `etags: md5` is given, so it would change nothing"
+            "neither `endpoint` nor `root` nor `versions: delete` nor `etags: md5` nor `delete_conditions` other than "
+            "`auto` is given, so it would change nothing"
         )
     if store.root and not store.match.startswith("local://"):
         raise ValueError("`root` is for addresses of blockstore local: `match` must begin with local://")
@@ -59,6 +61,8 @@ def _useful(store: StoreMapping) -> StoreMapping:  # `schema` says the same to e
         raise ValueError("`versions: delete` is for addresses on S3: `match` must begin with s3://")
     if store.etags and not store.match.startswith("s3://"):
         raise ValueError("`etags: md5` is for addresses on S3: `match` must begin with s3://")
+    if store.delete_conditions != "auto" and store.match.startswith("local://"):
+        raise ValueError("`delete_conditions` is for object stores: a file system deletes by name alone")
     return store
 
 
@@ -120,6 +124,8 @@ class StoreMapping:
     """delete: what is deleted leaves no old version in an S3 bucket that keeps them; nothing brings it back then."""
     etags: Literal["md5"] | None = None
     """md5: you promise that no object in this place of S3 was ever written with KMS or with a customer's key."""
+    delete_conditions: DeleteConditions = "auto"
+    """Whether deletes name the ETag that was listed: auto where the store keeps to it, always or no sweep, never."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ GONE_SCHEMA = pa.schema([LISTING_SCHEMA.field("address"), LISTING_SCHEMA.field("
 _DAY = 86_400.0
 _AT = pa.timestamp("us", tz="UTC")
 _OVER = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST], pa.string())
-_THERE = pa.array([STILL_THERE, SEEN_AGAIN], pa.string())
+_THERE = pa.array([STILL_THERE, SEEN_AGAIN, Outcome.CHANGED], pa.string())
 
 
 def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> dict[str, dict[str, Any]]:

@@ -31,7 +31,7 @@ _OUTCOMES: Mapping[str, Sequence[str]] = {
     "gone": [Outcome.DELETED, Outcome.ALREADY_GONE],
     "asked": [NO_ANSWER],
     "lost": [Outcome.LOST],
-    "back": [STILL_THERE, SEEN_AGAIN],
+    "back": [STILL_THERE, SEEN_AGAIN, Outcome.CHANGED],
 }
 """The outcomes of a sweep that raise each flag."""
 EVENTS = pa.schema(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import IO, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
@@ -33,6 +34,11 @@ LISTING_SCHEMA = pa.schema(
 NOT_ASKED = "not_asked"  # the gate was shut before the store took the request: no outcome yet
 
 PROBE_KEY = "_lakefs/retention/gc/lakegc/probe"
+
+DELETE_PROBES = "_lakegc/delete-probe/"
+"""The place where deletes on condition are tried: not below `_lakefs/`, where no sweep needs the right to delete."""
+
+NO_ETAGS: Mapping[str, str] = MappingProxyType({})
 
 BACKOFF = Backoff(first=0.2, longest=20.0)  # between attempts of one request
 
@@ -94,6 +100,7 @@ class Deletes:
     batch: int = 1000
     calls: int = 8
     requests: int = 8
+    named: int = 0  # for how many keys a request can name ETags
 
 
 def holds_secret(endpoint: str) -> bool:
@@ -139,11 +146,22 @@ class Store(Protocol):
         Takes any number of keys, and needs memory for the answers. See `heads`, which raises.
         """
 
-    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
+    def delete_many(
+        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
+    ) -> builtins.list[str]:
         """Delete the objects and return one outcome per key, in order: `deleted`, `already_gone` or `failed:CODE`.
+
+        A key that has an ETag in `etags` is deleted only if this is the ETag of its object; if another object lies
+        there, it is `changed`. A store is given ETags only if it has no `delete_fault`.
 
         Never raises for what happens to single keys; a lost answer is `failed:no_answer` for each of its keys. Every
         request passes the gate, if there is one; keys that it does not let through are `not_asked`.
+        """
+
+    def delete_fault(self) -> str | None:
+        """The fault of deletes that name an ETag, in words; None if they delete the object with this ETag and no other.
+
+        It is found out below DELETE_PROBES, where something may stay if there is a fault.
         """
 
     def undelete(self, deleted: Deleted) -> None:

@@ -1,16 +1,21 @@
-"""Finds out by writing if a store's conditional writes do what the lease is made of.
+"""Finds out by writing and deleting if a store's conditions do what the lease, and exact deletes, are made of.
 
-A capability is proved on both sides: a write whose condition holds must succeed, and one whose condition does not hold
-must be refused. Not here: how a store is asked for a condition (each store's own `write`).
+A capability is proved on both sides: a request whose condition holds must succeed, and one whose condition does not
+hold must be refused. Not here: how a store is asked for a condition (each store's own `write`, and its deletes).
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from lakegc_core.errors import NoConditionsError, PreconditionFailedError
-from lakegc_core.store.base import PROBE_KEY, Store
+from lakegc_core.errors import LakegcError, NoConditionsError, PreconditionFailedError
+from lakegc_core.names import Outcome
+from lakegc_core.store.base import DELETE_PROBES, PROBE_KEY, Store, head_if_there
+from lakegc_core.store.repeated_deletes import BatchDeletes
 
 _TRIES = 8  # somebody else may probe under the same key at the same time, and write between two writes
 
@@ -56,3 +61,47 @@ def _is_refused(store: Store, key: str, **condition: Any) -> bool:
     except PreconditionFailedError:
         return True
     return False
+
+
+def delete_fault(store: Store, deletes: BatchDeletes) -> str | None:
+    """The fault of a store's deletes that name an ETag; None if there is none.
+
+    Each way to delete is tried on an object that was overwritten: a delete that names what it was must leave it, and
+    one that names what it is must remove it. The ETags are those of listings, as in plans.
+    """
+    for name, together in (("of many objects", True), ("of one object", False)):
+        if together and deletes.best.named < 2:
+            continue
+        key = f"{DELETE_PROBES}{'together' if together else 'alone'}"
+        try:
+            fault = _fault_of_deletes(store, key, partial(deletes.try_etag, key, together=together))
+        except LakegcError as error:
+            return f"it could not be tried: {error}"
+        if fault:
+            with suppress(LakegcError):
+                store.delete_many([key])
+            return f"a delete {name} {fault}"
+    return None
+
+
+def _fault_of_deletes(store: Store, key: str, delete: Callable[[str], str]) -> str | None:
+    """The fault of one way to delete a key by an ETag, as the end of a sentence that begins with the delete."""
+    before, now = (_written(store, key) for _ in range(2))
+    if not before or not now or before == now:
+        return "has no ETag to name: the store lists none that tells one object from another"
+    said = delete(before)
+    if head_if_there(store, key) is None:
+        return "that named another ETag deleted the object"
+    if said != Outcome.CHANGED:
+        return f"that named another ETag was answered with {said}"
+    said = delete(now)
+    if said != Outcome.DELETED or head_if_there(store, key) is not None:
+        return f"that named the object's own ETag, as it was listed, was answered with {said}"
+    return None
+
+
+def _written(store: Store, key: str) -> str | None:
+    """Write an object, and return its ETag as the store lists it."""
+    store.write(key, uuid.uuid4().bytes)
+    listed = (row for batch in store.list(key) for row in batch.to_pylist())
+    return next((row["etag"] for row in listed if row["address"] == key), None)

@@ -19,6 +19,7 @@ from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.xml_pages import local_name
 
 GONE = {"NoSuchKey", "NoSuchVersion", "NotFound"}  # what a store itself says of a key
+UNMET = {"PreconditionFailed", "412", "412 Precondition Failed"}  # of a condition that does not hold
 
 # The store asks for fewer requests; of a request or, within an answer, of a single key.
 THROTTLED_CODES = {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestThrottled"} | {
@@ -31,6 +32,7 @@ REPEATED_CODES = {"InternalError", "RequestTimeout", "PriorRequestNotComplete", 
     "500",
     "502",
     "504",
+    "ConditionalRequestConflict",
 }
 
 Name = tuple[str, str]
@@ -45,6 +47,8 @@ def told(code: str) -> DeleteAnswer:
     """The answer for a single key by the store's code."""
     if code in GONE:
         return DeleteAnswer(Outcome.ALREADY_GONE)
+    if code in UNMET:
+        return DeleteAnswer.not_met(code)
     return DeleteAnswer.failed(code, again=code in REPEATED_CODES, throttled=code in THROTTLED_CODES)
 
 

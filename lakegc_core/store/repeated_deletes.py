@@ -13,18 +13,20 @@ from typing import NamedTuple
 
 from lakegc_core.errors import LakegcError, ObjectNotFoundError
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
-from lakegc_core.store.base import BACKOFF, NOT_ASKED, Deletes
+from lakegc_core.store.base import BACKOFF, NO_ETAGS, NOT_ASKED, Deletes, ObjectInfo
 from lakegc_core.store.pace import Gate
 
 
 class DeleteAnswer(NamedTuple):
     """The answer of one request about one key. `again`: another request may get another answer; `throttled`: one that
-    comes later may; `alone`: only one for this key alone may."""
+    comes later may; `alone`: only one for this key alone may. `unmet`: the store says that the object is not the one
+    that the request named, so that it did nothing."""
 
     outcome: str
     again: bool = False
     throttled: bool = False
     alone: bool = False
+    unmet: bool = False
 
     @property
     def unsure(self) -> bool:
@@ -57,6 +59,11 @@ class DeleteAnswer(NamedTuple):
         """The store's own code."""
         return cls(FAILED + code, again or throttled, throttled)
 
+    @classmethod
+    def not_met(cls, code: str) -> DeleteAnswer:
+        """The store's own code for a condition that does not hold."""
+        return cls(FAILED + code, unmet=True)
+
 
 _IS_GONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
 
@@ -76,6 +83,21 @@ def judge_unclear(look: Callable[[], object]) -> DeleteAnswer:
     except LakegcError:
         return DeleteAnswer.lost()
     return DeleteAnswer.failed("NotCarriedOut", again=True)
+
+
+def judge_unmet(said: DeleteAnswer, etag: str, look: Callable[[], ObjectInfo]) -> DeleteAnswer:
+    """The answer for a key whose delete named an `etag`, and of which the store `said` that the condition is not met.
+
+    Only another object under the key is `changed`. Some stores say the same of a key without an object, as it is when
+    an earlier request deleted it. And a store that shows the object with this very ETag has refused its spelling.
+    """
+    try:
+        found = look()
+    except ObjectNotFoundError:
+        return DeleteAnswer(Outcome.ALREADY_GONE)
+    except LakegcError:
+        return said
+    return said if found.etag in (None, etag) else DeleteAnswer(Outcome.CHANGED)
 
 
 def delete_all(
@@ -160,6 +182,10 @@ def delete_singly(keys: Sequence[str], ask: Ask, *, attempts: int, gate: Gate, s
     return outcomes
 
 
+Way = Callable[[Sequence[str], Gate, Mapping[str, str]], Mapping[str, DeleteAnswer]]
+_LOOKS = 8  # requests side by side that look at keys whose condition is not met
+
+
 class BatchDeletes:
     """Deletes of many keys a request; one by one where a key or the store takes no batch. Safe to share between
     threads. A store says how it asks."""
@@ -168,22 +194,23 @@ class BatchDeletes:
     attempts: int  # of each request, the first one included
     singles: int = 1  # requests for one key side by side, within one call
 
-    def delete_many(self, keys: Sequence[str], gate: Gate) -> list[str]:
-        """One outcome per key, in order."""
+    def delete_many(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str] = NO_ETAGS) -> list[str]:
+        """One outcome per key, in order. `etags`: see `Store.delete_many`."""
         outcomes: dict[str, str] = {}
         alone: list[str] = []
         together: list[str] = []
-        single = partial(self.ask_one, gate=gate)
+        single = partial(self._ask, self.ask_one, gate, etags)
         for key in dict.fromkeys(keys):
             if not self.can_be_named(key):
                 outcomes[key] = FAILED + "InvalidKey"
             else:
-                (alone if self.goes_alone(key) else together).append(key)
+                by_itself = self.goes_alone(key) or (key in etags and self.best.named < 2)
+                (alone if by_itself else together).append(key)
         outcomes |= delete_singly(alone, single, attempts=self.attempts, gate=gate, singles=self.singles)
         for start in range(0, len(together), self.best.batch):
             outcomes |= delete_all(
                 together[start : start + self.best.batch],
-                partial(self.ask_batch, gate=gate),
+                partial(self._ask, self.ask_batch, gate, etags),
                 attempts=self.attempts,
                 gate=gate,
                 single=single,
@@ -191,6 +218,29 @@ class BatchDeletes:
                 singles=self.singles,
             )
         return [outcomes[key] for key in keys]
+
+    def try_etag(self, key: str, etag: str, *, together: bool) -> str:
+        """The outcome of one delete that names an ETag, by a request for many or by one for this key alone."""
+        gate, named = Gate(), {key: etag}
+        way = self.ask_batch if together else self.ask_one
+        told = delete_all(
+            [key],
+            partial(self._ask, way, gate, named),
+            attempts=self.attempts,
+            gate=gate,
+            single=lambda keys: dict.fromkeys(keys, DeleteAnswer.failed("NotTogether")),
+        )
+        return told[key]
+
+    def _ask(self, way: Way, gate: Gate, etags: Mapping[str, str], keys: Sequence[str]) -> Mapping[str, DeleteAnswer]:
+        """Make one request, and look at each key whose condition is not met."""
+        told = dict(way(keys, gate, etags))
+        unmet = [key for key in keys if told[key].unmet and key in etags]
+        if unmet:
+            with ThreadPoolExecutor(min(_LOOKS, len(unmet))) as pool:
+                found = pool.map(lambda key: judge_unmet(told[key], etags[key], partial(self.look, key)), unmet)
+                told |= zip(unmet, found, strict=True)
+        return told
 
     def can_be_named(self, key: str) -> bool:
         """True if an object can have this key at all; nobody asks for one that cannot."""
@@ -200,15 +250,16 @@ class BatchDeletes:
         """True if no batch can name the key, or the store takes no batch."""
         return False
 
-    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+    def ask_batch(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
         """One request for some keys: see `Ask`. It has passed the gate. Who sends others before it asks `gate.may`
-        once more; who sends more than one, `gate.opens` before each other one that deletes."""
+        once more; who sends more than one, `gate.opens` before each other one that deletes. Each key that has an ETag
+        in `etags` is deleted on the condition that its object has it."""
         raise NotImplementedError
 
-    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
-        """One request for one key. `gate`: see `ask_batch`."""
+    def ask_one(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
+        """One request for one key. `gate`, `etags`: see `ask_batch`."""
         raise NotImplementedError
 
-    def look(self, key: str) -> object:
+    def look(self, key: str) -> ObjectInfo:
         """Ask for the object. ObjectNotFoundError if it is gone."""
         raise NotImplementedError

@@ -27,6 +27,7 @@ from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
 from lakegc_core.store.clock import earliest, shared_clock
 from lakegc_core.store.pace import Gate, Pace, shared
+from lakegc_core.sweep.conditions import Conditions
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import PartWriter, read_part
@@ -124,6 +125,7 @@ class Deletion:
     asked_before: bool = False
     ahead: float = 0.0
     canaries: tuple[str, ...] = ()
+    conditions: Conditions = field(default_factory=Conditions)
 
     def now(self, *, ask: bool = True) -> float:
         """Unix seconds that the collector's clock has not passed yet, wherever this runs. See `StoreClock.latest`."""
@@ -224,7 +226,7 @@ class Deletion:
                 proved = now
             return True
 
-        return connect(self.data).delete_many(batch["address"].to_pylist(), Gate(pace, may, requests.take))
+        return self.conditions.delete(connect(self.data), batch, Gate(pace, may, requests.take))
 
     def _is_alone(self) -> bool:
         return self.lease is None or self.lease.stands()

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 PLAN = "plan"
 """The folder of an attempt for its plan."""
 
-FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST)
-"""Outcomes after which no sweep of the mark deletes the object again: it is gone, or was found live since."""
+FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST, Outcome.CHANGED)
+"""Outcomes after which no sweep of the mark deletes the object again: it is gone, live, or another one."""
 
 
 class SweepRecord:

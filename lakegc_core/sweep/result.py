@@ -36,6 +36,9 @@ class SweepResult:
     because compaction may hide them."""
     canaries: Mapping[str, int] = field(default_factory=dict)
     """Objects that lakeFS showed while the sweep planned, by kind (see `sweep.canaries`); none of them was planned."""
+    delete_conditions: Mapping[str, bool | str] = field(default_factory=dict)
+    """Whether deletes named the ETags that were listed (`named`), and why they did not (`why`); see `sweep.conditions`.
+    Empty where nothing was to be deleted, or where a file system knows no ETags."""
     over_budget: Mapping[str, int] = field(default_factory=dict)
     """Objects and bytes that stay `over_budget`, if any do: the sweep was stopped by its budget."""
     budget: Mapping[str, int | str | None] = field(default_factory=dict)  # the limits of this call, by their names

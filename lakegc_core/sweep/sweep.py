@@ -27,6 +27,7 @@ from lakegc_core.store.base import connect
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
 from lakegc_core.sweep.budget import BYTES, Budget
+from lakegc_core.sweep.conditions import conditions_of
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.failures import left_by_budget
 from lakegc_core.sweep.look import Look, Reads, take_look
@@ -156,6 +157,8 @@ class _Sweep:
         to_sweep = self._expired.rows if is_whole else _count(candidates)
         if to_sweep == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
+        if not self.call.dry_run:
+            self.waves.conditions = conditions_of(self.context)
         while True:
             attempt = self.record.next_attempt()
             self.planner.resumed |= self.waves.is_unsure
@@ -340,6 +343,7 @@ class _Sweep:
             unreadable=dict(unreadable or {}),
             waiting=self.not_asked,
             canaries=self.canaries,
+            delete_conditions=self.waves.conditions.as_json(),
             budget=self.call.budget.as_json() if self.call.budget.is_any else {},
             price=self.context.settings.price,
         )

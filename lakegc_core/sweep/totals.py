@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
 """Outcomes that totals name even where no object has them."""
 
-_WEIGHT = (Outcome.LOST, Outcome.RESCUED, Outcome.HELD, Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.UNCONFIRMED)
+_WEIGHT = (
+    *(Outcome.LOST, Outcome.RESCUED, Outcome.HELD, Outcome.DELETED),
+    *(Outcome.ALREADY_GONE, Outcome.CHANGED, Outcome.UNCONFIRMED),
+)
 """If an object has two outcomes in one attempt, the first one in this list counts. Spark may run a task twice: the
 second run finds gone what the first run deleted. `over_budget` comes last: whatever else is known of the object says
 more."""

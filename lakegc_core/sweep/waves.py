@@ -18,6 +18,7 @@ from lakegc_core.names import Stage
 from lakegc_core.spark.session import clear_errors
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
+from lakegc_core.sweep.conditions import Conditions
 from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
 from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.planning import Plan
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 class Waves:
     """Deletes the plans of one sweep. `resumed`: the sweep was begun by a call that broke off.
 
+    `conditions`: of the deletes.
+
     Counts what this call sent: `objects`, `requests`, and the `seconds` that its waves took. `is_unsure`: objects may
     have been sent without a record.
     """
@@ -46,6 +49,7 @@ class Waves:
     spinning: Spinning
     resumed: bool
     budget: Budget = field(default_factory=Budget)
+    conditions: Conditions = field(default_factory=Conditions)
     objects: int = 0
     requests: int = 0
     seconds: float = 0.0
@@ -144,6 +148,7 @@ class Waves:
             unknown_names=unknown_names(self.context),
             asked_before=self.is_unsure,
             canaries=plan.canaries.addresses,
+            conditions=self.conditions,
         )
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:

@@ -135,6 +135,7 @@ def sweep_report(result: SweepResult) -> Json:
         "unreadable": dict(result.unreadable),
         "waiting": dict(result.waiting),
         "canaries": dict(result.canaries),
+        "delete_conditions": dict(result.delete_conditions) or None,
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }

@@ -8,6 +8,7 @@ from lakegc_core.clock import instant, roughly
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.names import STILL_THERE, Json, Outcome, Symptom, see
 from lakegc_core.views.words import (
+    CHANGED_REMARK,
     UNKNOWN_REMARK,
     counted,
     freed,
@@ -16,6 +17,7 @@ from lakegc_core.views.words import (
     human_bytes,
     kept_by,
     monthly,
+    on_condition,
     over_budget,
     shown,
     time_it_takes,
@@ -164,6 +166,7 @@ def sweep_screen(report: Json) -> str:
         "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them, and report this",
         Outcome.HELD: "kept: a hold keeps them now",
         Outcome.LEFT: "not deleted: the sweep was closed",
+        Outcome.CHANGED: CHANGED_REMARK,
         Outcome.OVER_BUDGET: over_budget(report),
         STILL_THERE: "the store confirmed these deletes, and still shows the objects: find out why",
         "failed": "run the same sweep again to finish them",
@@ -180,6 +183,8 @@ def sweep_screen(report: Json) -> str:
     if tried := report["canaries"]:
         named = ", ".join(f"{count:,} {kind}" for kind, count in tried.items())
         lines.append(f"  {'canaries':<18} {sum(tried.values()):>14,} objects   in use ({named}): none was planned")
+    if said := on_condition(report):
+        lines.append(f"  {'deletes':<18} {shown(said)}")
     for path, status in report["unreadable"].items():
         lines.append(f"  {shown(path)} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:

@@ -15,6 +15,7 @@ from lakegc_core.policy.holds import PATH
 
 UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_names: true` in lakegc.yaml"
 """Advice about objects below data/ whose names lakeFS never gives."""
+CHANGED_REMARK = "not deleted: another object lies there now than the mark listed; the next clean mark judges it"
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 
@@ -141,6 +142,14 @@ def deleted(report: Json) -> str:
     """Deleted objects and what their deletion gained, as a part of a sentence. `report`: of a sweep."""
     count = counted(report["outcomes"].get(Outcome.DELETED, 0), "object")
     return ": ".join(filter(None, [f"{count} deleted", freed(report)]))
+
+
+def on_condition(report: Json) -> str:
+    """Whether the deletes of a sweep named what was listed, in words; "" if nobody asked. `report`: of a sweep."""
+    told = report["delete_conditions"]
+    if not told:
+        return ""
+    return "each names the ETag that was listed" if told["named"] else f"none names what was listed: {told['why']}"
 
 
 def over_budget(report: Json) -> str:

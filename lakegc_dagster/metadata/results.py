@@ -13,7 +13,16 @@ from lakegc_core.marks.retire import Retirement
 from lakegc_core.names import FAILED, Json, Outcome
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
-from lakegc_core.views.words import counted, deleted, gone_by, human_bytes, over_budget, time_it_takes
+from lakegc_core.views.words import (
+    CHANGED_REMARK,
+    counted,
+    deleted,
+    gone_by,
+    human_bytes,
+    on_condition,
+    over_budget,
+    time_it_takes,
+)
 from lakegc_dagster.metadata.shown import Metadata, cost, place, plain, records
 
 _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
@@ -22,6 +31,7 @@ _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
     Outcome.RESCUED.value: "live again: kept",
     Outcome.UNCONFIRMED.value: "not yet unreferenced for long enough: kept for a later sweep",
     Outcome.HELD.value: "kept: a hold keeps it now",
+    Outcome.CHANGED.value: CHANGED_REMARK,
     Outcome.LEFT.value: "not deleted: the sweep was closed",
     Outcome.OVER_BUDGET.value: "not deleted: the budget of the sweep was spent; left to a later sweep",
     Outcome.LOST.value: "found referenced after it was deleted: restore it, and report this",
@@ -55,6 +65,7 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         **{name: result.outcomes.get(name, 0) for name in _OUTCOMES},
         "failed": result.failed,
         "bytes_deleted": result.bytes_deleted,
+        **({"deletes": said} if (said := on_condition(report)) else {}),
         **cost("freed_per_month", result.bytes_deleted, None if result.dry_run else report["price"]),
         "seconds": round(result.seconds, 3),
         "sweep": result.sweep,

@@ -29,7 +29,7 @@ from dagster._core.storage.config import pg_config
 from lakegc_core.config.settings import Settings
 from lakegc_core.lakefs import client
 from lakegc_core.marks.artifacts import MarkArtifacts
-from lakegc_core.store.base import PROBE_KEY
+from lakegc_core.store.base import DELETE_PROBES, PROBE_KEY
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3 import bucket, deletes
 from lakegc_core.store.s3 import settings as s3_settings
@@ -312,8 +312,11 @@ def test_data_is_deleted_by_a_sweep_alone_and_marks_by_retirement_alone(verb: st
     assert allowed(statements, "s3:GetObject", f"{home}/data/gk2/cv1") is (verb == "sweep"), (
         "to see whether it is there"
     )
-    for written in ("data/gk2/cv1", "_lakefs/abc"):
+    for written in ("data/gk2/cv1", "_lakefs/abc", "_lakegc/x"):
         assert not allowed(statements, "s3:PutObject", f"{home}/{written}")
+    asked = ("s3:PutObject", "s3:GetObject", "s3:DeleteObjectVersion" if versions else "s3:DeleteObject")
+    tries = all(allowed(statements, action, f"{home}/{DELETE_PROBES}alone") for action in asked)
+    assert tries is (verb == "sweep"), "to find out whether deletes can name ETags"
 
 
 def test_the_guide_speaks_of_every_file() -> None:

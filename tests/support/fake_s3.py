@@ -1,6 +1,6 @@
 """An S3 server in memory, as plain as S3's documents have it, for dialects that no server at hand speaks.
 
-Here: objects of one bucket, pages of lists, conditions of writes, deletes; no signatures, no rights, no uploads in
+Here: objects of one bucket, pages of lists, conditions of writes and deletes; no signatures, no rights, no uploads in
 parts. What a dialect does otherwise is a hook in front (`s3_dialects`). Servers of `servers.py` are real ones.
 """
 
@@ -114,17 +114,30 @@ class FakeS3(Proxy):
         return Answer(200, found.headers, b"") if found else Answer(404, {}, b"")
 
     def _delete(self, request: Request, key: str) -> Answer:
+        code = self._remove(key, request.header("If-Match"))
+        return error(404 if code == "NoSuchKey" else 412, code) if code else Answer(204, {}, b"")
+
+    def _remove(self, key: str, etag: str | None) -> str:
+        """Delete an object, if it has this ETag, in quotes or without; the code of an error, or "" if there is none."""
+        found = self.objects.get(key)
+        if etag is not None and found is None:
+            return "NoSuchKey"
+        if etag is not None and found is not None and etag.strip('"') != found.etag.strip('"'):
+            return "PreconditionFailed"
         self.objects.pop(key, None)
-        return Answer(204, {}, b"")
+        return ""
 
     def _delete_many(self, request: Request) -> Answer:
         page = ElementTree.fromstring(request.body)
-        keys = [each.text or "" for each in page.iter() if each.tag.endswith("Key")]
-        if len(keys) > 1000:
+        named = [(each.findtext("{*}Key") or "", each.findtext("{*}ETag")) for each in page.iterfind("{*}Object")]
+        if len(named) > 1000:
             return error(400, "MalformedXML")
-        for key in keys:
-            self.objects.pop(key, None)
-        return xml("DeleteResult", *(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys))
+        rows = []
+        for key, etag in named:
+            told = f"<Key>{escape(key)}</Key>"
+            code = self._remove(key, etag)
+            rows.append(f"<Error>{told}<Code>{code}</Code></Error>" if code else f"<Deleted>{told}</Deleted>")
+        return xml("DeleteResult", *rows)
 
     def _list(self, query: dict[str, str]) -> Answer:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")

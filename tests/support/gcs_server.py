@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -51,6 +52,8 @@ class MultiDelete(Proxy):
 
     def forward(self, request: Request) -> Answer:
         """Answer a multi-object delete; pass on everything else. A delete of one object is answered as Google does."""
+        if request.method == "DELETE" and not self._is_generation(request):
+            return _json(412, "conditionNotMet")
         if request.method != "POST" or "delete" not in request.query:
             answer = super().forward(request)
             carried_out = (request.method, answer.status) == ("DELETE", 200)  # the emulator says "null"
@@ -67,6 +70,14 @@ class MultiDelete(Proxy):
         if not 0 < len(names) <= MOST:
             return _xml(400, "Error", "<Code>MalformedXML</Code>")
         return _xml(200, "DeleteResult", *(self._row(bucket, name) for name in names))
+
+    def _is_generation(self, request: Request) -> bool:
+        """Whether the live object is the one that a delete names, if it names one: the emulator does not look."""
+        wanted = request.query.get("ifGenerationMatch")
+        if wanted is None:
+            return True
+        found = super().forward(replace(request, method="GET", path=request.path.partition("?")[0]))
+        return found.status != 200 or str(json.loads(found.body)["generation"]) == wanted
 
     def _row(self, bucket: str, name: str) -> str:
         code = self.errors.get(name) or self.remove(bucket, name)
@@ -100,6 +111,11 @@ class Names(MultiDelete):
 def _xml(status: int, name: str, *fields: str) -> Answer:
     body = f"<?xml version='1.0' encoding='UTF-8'?><{name}>{''.join(fields)}</{name}>"
     return Answer(status, {"Content-Type": "application/xml; charset=UTF-8"}, body.encode())
+
+
+def _json(status: int, reason: str) -> Answer:
+    body = {"error": {"code": status, "message": reason, "errors": [{"reason": reason}]}}
+    return Answer(status, {"Content-Type": "application/json"}, json.dumps(body).encode())
 
 
 @contextmanager

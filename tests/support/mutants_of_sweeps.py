@@ -262,8 +262,13 @@ DELETES = (
         f"{_SWEPT}/test_record.py",
         (
             "what was rescued is asked for again",
-            "FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST)",
-            "FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.HELD, Outcome.LOST)",
+            "Outcome.RESCUED, Outcome.HELD, Outcome.LOST, Outcome.CHANGED)",
+            "Outcome.HELD, Outcome.LOST, Outcome.CHANGED)",
+        ),
+        (
+            "an object that is another one by now is asked for again",
+            "Outcome.LOST, Outcome.CHANGED)",
+            "Outcome.LOST)",
         ),
         (
             "a plan that was changed is believed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ import pytest
 
 from lakegc_core.marks import lease
 from lakegc_core.names import NO_ANSWER
-from lakegc_core.store.base import StoreProbe
+from lakegc_core.store.base import NO_ETAGS, StoreProbe
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
 from lakegc_core.sweep import planning, waves
@@ -95,6 +95,8 @@ class SilentConfig(LocalConfig):
 
 
 class SilentStore(LocalStore):
-    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> list[str]:
-        told = super().delete_many(keys, gate)
+    def delete_many(
+        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
+    ) -> list[str]:
+        told = super().delete_many(keys, gate, etags)
         return [NO_ANSWER if number % 2 == 0 and each == "deleted" else each for number, each in enumerate(told)]

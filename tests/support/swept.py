@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.marks.context import open_mark
 from lakegc_core.stages import swept_report
+from lakegc_core.store.base import NO_ETAGS
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
 from lakegc_core.sweep import planning, sweep, waves
@@ -77,5 +78,7 @@ class ForgetfulConfig(LocalConfig):
 
 
 class ForgetfulStore(LocalStore):
-    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> list[str]:
-        return [outcome.replace("already_gone", "deleted") for outcome in super().delete_many(keys, gate)]
+    def delete_many(
+        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
+    ) -> list[str]:
+        return [outcome.replace("already_gone", "deleted") for outcome in super().delete_many(keys, gate, etags)]

@@ -35,6 +35,7 @@ from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
 ABSENT = {"BlobNotFound", "ResourceNotFound"}
+UNMET = "ConditionNotMet"
 
 _SCOPE = "https://storage.azure.com/.default"
 _COPY_TIME = timedelta(hours=2)  # for how long a link that names the source of a copy is good
@@ -192,6 +193,8 @@ def told_by(error: AzureError) -> DeleteAnswer:
 
 def told_by_status(status: int, code: str) -> DeleteAnswer:
     """The answer for a blob by a status other than success."""
+    if code == UNMET:
+        return DeleteAnswer.not_met(code)
     return DeleteAnswer.failed(code or str(status), again=status in REPEATED, throttled=status in THROTTLED)
 
 

@@ -12,17 +12,18 @@ from email.policy import HTTP
 from typing import Any
 from urllib.parse import urlsplit
 
+from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError
 
 from lakegc_core.errors import StoreError
-from lakegc_core.names import Outcome
+from lakegc_core.names import Json, Outcome
 from lakegc_core.store.azure.access import ABSENT, code_of, told_by, told_by_status
 from lakegc_core.store.azure.container import Container
-from lakegc_core.store.base import Deletes
+from lakegc_core.store.base import Deletes, ObjectInfo
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
 
-BEST = Deletes(batch=256)  # the most blobs a request takes
+BEST = Deletes(batch=256, named=256)  # the most blobs a request takes
 _TAKEN = 202  # the service's only word for done, for a batch and for each delete in it
 _BATCH_REFUSED = {400, 405, 415, 501}  # one name can spoil a whole batch, and some servers have none
 
@@ -45,13 +46,13 @@ class BlobDeletes(BatchDeletes):
             return False
         return True
 
-    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+    def ask_batch(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
         """One request for up to 256 blobs."""
         answers: dict[int, tuple[int, str]] = {}
         failure: AzureError | None = None
         try:
-            names = [self.container.name(key) for key in keys]
-            self._request(names, answers)
+            blobs = [{"name": self.container.name(key), **_condition(etags.get(key))} for key in keys]
+            self._request(blobs, answers)
         except AzureError as error:
             failure = error
             if isinstance(error, HttpResponseError) and error.status_code in _BATCH_REFUSED and not answers:
@@ -60,8 +61,8 @@ class BlobDeletes(BatchDeletes):
             pass
         return {key: self._told(answers.get(place), failure) for place, key in enumerate(keys)}
 
-    def _request(self, names: Sequence[str], answers: dict[int, tuple[int, str]]) -> None:
-        """Ask once for the deletion of up to 256 blobs, and fill `answers` with (status, code) by place in `names`.
+    def _request(self, blobs: Sequence[Json], answers: dict[int, tuple[int, str]]) -> None:
+        """Ask once for the deletion of up to 256 blobs, and fill `answers` with (status, code) by place in `blobs`.
 
         A blob without an answer has no entry. AzureError if the request itself failed.
         """
@@ -69,10 +70,10 @@ class BlobDeletes(BatchDeletes):
         def keep(response: Any) -> None:
             answer = response.http_response
             if answer.status_code == _TAKEN:
-                answers.update(read_batch(answer.headers.get("Content-Type", ""), answer.body(), len(names)))
+                answers.update(read_batch(answer.headers.get("Content-Type", ""), answer.body(), len(blobs)))
 
         found = self.container.client.delete_blobs(
-            *names,
+            *blobs,
             delete_snapshots="include",
             raise_on_any_failure=False,
             raw_response_hook=keep,
@@ -94,20 +95,26 @@ class BlobDeletes(BatchDeletes):
             return DeleteAnswer(Outcome.ALREADY_GONE)
         return told_by_status(status, code)
 
-    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+    def ask_one(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
         """Send one request for one blob. Look the blob up if the answer is another success than the service gives."""
         (key,) = keys
         try:
-            self.container.blob(key).delete_blob(delete_snapshots="include", retry_total=0)
+            condition = _condition(etags.get(key))
+            self.container.blob(key).delete_blob(delete_snapshots="include", retry_total=0, **condition)
         except AzureError as error:
             if _is_success(error):
                 return {key: judge_unclear(lambda: self.look(key))}
             return {key: DeleteAnswer(Outcome.ALREADY_GONE) if code_of(error) in ABSENT else told_by(error)}
         return {key: DeleteAnswer(Outcome.DELETED)}
 
-    def look(self, key: str) -> object:
+    def look(self, key: str) -> ObjectInfo:
         """Ask for the blob's properties."""
         return self.container.head(key)
+
+
+def _condition(etag: str | None) -> Json:
+    """The SDK's arguments by which a delete takes the blob with this ETag alone; none if there is no ETag."""
+    return {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified} if etag else {}
 
 
 def _is_success(error: AzureError) -> bool:

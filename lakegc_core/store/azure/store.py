@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -29,6 +29,7 @@ from lakegc_core.store.azure.settings import settings_of
 from lakegc_core.store.azure.undelete import INCLUDED, Kept, choose, read_kept
 from lakegc_core.store.base import (
     BACKOFF,
+    NO_ETAGS,
     PROBE_KEY,
     Deleted,
     Level,
@@ -37,7 +38,7 @@ from lakegc_core.store.base import (
     StoreProbe,
     holds_secret,
 )
-from lakegc_core.store.conditions import writes_conditionally
+from lakegc_core.store.conditions import delete_fault, writes_conditionally
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import NO_DATE, RemoteStore, bare, check_whole, date_of
 from lakegc_core.store.settings import StoreSettings
@@ -149,12 +150,18 @@ class AzureStore(RemoteStore):
     def _head(self, key: str) -> ObjectInfo:
         return self.container.head(key)
 
-    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
+    def delete_many(
+        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
+    ) -> builtins.list[str]:
         """Delete with all snapshots, 256 blobs a request.
 
         A blob found gone after an answer was lost counts as `deleted`: that request may have done it.
         """
-        return self._deletes.delete_many(keys, gate or Gate())
+        return self._deletes.delete_many(keys, gate or Gate(), etags)
+
+    def delete_fault(self) -> str | None:
+        """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
+        return delete_fault(self, self._deletes)
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy a blob of the same account, inside the service. Large ones go block by block."""

@@ -15,12 +15,12 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 import requests
-from google.api_core.exceptions import NotFound, from_http_response
+from google.api_core.exceptions import NotFound, PreconditionFailed, from_http_response
 from google.auth.transport.requests import AuthorizedSession
 
 from lakegc_core.errors import StoreError
 from lakegc_core.names import Outcome
-from lakegc_core.store.base import Deletes
+from lakegc_core.store.base import Deletes, ObjectInfo
 from lakegc_core.store.delete_results import answers, is_done, read_result, refused
 from lakegc_core.store.gcs.access import SDK_ERRORS, code_of, told_by
 from lakegc_core.store.pace import Gate
@@ -28,7 +28,7 @@ from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge
 from lakegc_core.store.xml_pages import local_name, parsed
 
 _SINGLES = 16  # requests for one object side by side; the JSON API's batches are no faster, and hide single answers
-BEST = Deletes(requests=2 * _SINGLES)
+BEST = Deletes(requests=2 * _SINGLES, named=1)
 
 
 class ObjectDeletes(BatchDeletes):
@@ -50,7 +50,7 @@ class ObjectDeletes(BatchDeletes):
         attempts: int,
         timeout: tuple[float, float],
         name: Callable[[str], str],
-        head: Callable[[str], object],
+        head: Callable[[str], ObjectInfo],
     ) -> None:
         self.attempts = attempts
         self._session, self._timeout, self._name, self._head = session, timeout, name, head
@@ -71,8 +71,9 @@ class ObjectDeletes(BatchDeletes):
         name = self._name(key)
         return self._takes_batches is False or not name.isprintable() or name != name.strip()
 
-    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
-        """One request for up to 1000 objects.
+    def ask_batch(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
+        """One request for up to 1000 objects. It takes no conditions: an object whose generation it named would be gone
+        for good, also in a bucket that keeps versions.
 
         If the service refuses the first one, it gets no other from this process. Once it has answered one, a refusal
         concerns that batch alone.
@@ -112,25 +113,31 @@ class ObjectDeletes(BatchDeletes):
         )
         return answer
 
-    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+    def ask_one(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
         """Send one request for one object. Look the object up if the answer is another success than the service
         gives."""
         (key,) = keys
         try:
             # By the session: the SDK takes any success for the service's own.
-            answer = self._session.delete(f"{self._objects}/{quote(self._name(key), safe='')}", timeout=self._timeout)
+            answer = self._session.delete(
+                f"{self._objects}/{quote(self._name(key), safe='')}",
+                params={"ifGenerationMatch": etags[key]} if key in etags else None,
+                timeout=self._timeout,
+            )
             if not 200 <= answer.status_code < 300:
                 raise from_http_response(answer)
         except NotFound as error:
             no_bucket = "bucket does not exist" in error.message
             return {key: DeleteAnswer.failed("NoSuchBucket") if no_bucket else DeleteAnswer(Outcome.ALREADY_GONE)}
+        except PreconditionFailed as error:
+            return {key: DeleteAnswer.not_met(code_of(error))}
         except SDK_ERRORS as error:
             return {key: told_by(error)}
         if is_done(answer.status_code, answer.content):
             return {key: DeleteAnswer(Outcome.DELETED)}
         return {key: judge_unclear(lambda: self.look(key))}
 
-    def look(self, key: str) -> object:
+    def look(self, key: str) -> ObjectInfo:
         """Ask for the object's metadata."""
         return self._head(key)
 

@@ -13,7 +13,7 @@ import builtins
 import functools
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,6 +28,7 @@ from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsErr
 from lakegc_core.store.base import (
     BACKOFF,
     MD5_DIGEST,
+    NO_ETAGS,
     PROBE_KEY,
     Deleted,
     Level,
@@ -36,7 +37,7 @@ from lakegc_core.store.base import (
     StoreProbe,
     holds_secret,
 )
-from lakegc_core.store.conditions import writes_conditionally
+from lakegc_core.store.conditions import delete_fault, writes_conditionally
 from lakegc_core.store.gcs import access as gcs_access
 from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat
 from lakegc_core.store.gcs.deletes import BEST, ObjectDeletes
@@ -171,12 +172,18 @@ class GCSStore(RemoteStore):
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
         return ObjectInfo(key, size, updated.astimezone(UTC), str(blob.generation), _digest(blob.md5_hash))
 
-    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
+    def delete_many(
+        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
+    ) -> builtins.list[str]:
         """Delete, 1000 objects a request; where the service takes none for many, one by one, many at once.
 
         An object found gone after an answer was lost counts as `deleted`: that request may have done it.
         """
-        return self._deletes.delete_many(keys, gate or Gate())
+        return self._deletes.delete_many(keys, gate or Gate(), etags)
+
+    def delete_fault(self) -> str | None:
+        """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
+        return delete_fault(self, self._deletes)
 
     def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
         """Copy an object that the same endpoint reaches, in as many steps as the service wants."""

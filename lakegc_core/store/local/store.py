@@ -16,7 +16,7 @@ import io
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,6 +27,7 @@ import pyarrow as pa
 from lakegc_core.errors import ObjectNotFoundError, StoreError
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.store.base import (
+    NO_ETAGS,
     NOT_ASKED,
     PROBE_KEY,
     Deleted,
@@ -108,14 +109,20 @@ class LocalStore:
         """Make the HEADs one after another: threads would only wait for each other."""
         return ask_all(keys, partial(try_head, self.head), failures=failures, threads=1, root=self.root)
 
-    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
-        """Unlink the files. Folders stay, even empty ones."""
+    def delete_many(
+        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
+    ) -> builtins.list[str]:
+        """Unlink the files, without a look at ETags. Folders stay, even empty ones."""
         gate = gate or Gate()
         with gate.pace.turn(len(keys)):
             if not gate.opens():
                 return [NOT_ASKED] * len(keys)
             folders: dict[str, bytes | None] = {}
             return [self._delete(key, folders) for key in keys]
+
+    def delete_fault(self) -> str | None:
+        """A file system knows no such deletes."""
+        return "a file system deletes by name alone"
 
     def remove_empty_folders(self, prefix: str) -> None:
         """Remove the folder of this prefix with those in it, as far as they are empty: a lock is no object."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lakegc_core.names import Outcome
-from lakegc_core.store.base import Deletes
-from lakegc_core.store.delete_results import GONE, Name, answers, told
+from lakegc_core.store.base import NO_ETAGS, Deletes, ObjectInfo
+from lakegc_core.store.delete_results import GONE, UNMET, Name, answers, told
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
 from lakegc_core.store.s3 import results
@@ -32,7 +32,7 @@ class ObjectDeletes(BatchDeletes):
     `connect` makes the client for deletes, when the first one is asked for.
     """
 
-    best: Deletes = Deletes()
+    best: Deletes = Deletes(named=1000)
     leaves_versions = True  # in a bucket that keeps them
 
     def __init__(self, bucket: Bucket, connect: Callable[[], Any]) -> None:
@@ -52,13 +52,20 @@ class ObjectDeletes(BatchDeletes):
                 results.install(self._client.meta.events)
             return self._client
 
-    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+    def ask_batch(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
         """One request for some keys."""
-        return dict(self.delete_named([(key, (self.bucket.base + key, "")) for key in keys]))
+        return dict(self.delete_named([(key, (self.bucket.base + key, "")) for key in keys], etags))
 
-    def delete_named(self, wanted: Sequence[tuple[str, Name]]) -> list[tuple[str, DeleteAnswer]]:
+    def delete_named(
+        self, wanted: Sequence[tuple[str, Name]], etags: Mapping[str, str] = NO_ETAGS
+    ) -> list[tuple[str, DeleteAnswer]]:
         """Send one DeleteObjects: its answer for each name, with the key that the name belongs to."""
-        objects = [{"Key": name} | ({"VersionId": version} if version else {}) for _, (name, version) in wanted]
+        objects = [
+            {"Key": name}
+            | ({"VersionId": version} if version else {})
+            | ({"ETag": f'"{etags[key]}"'} if key in etags else {})
+            for key, (name, version) in wanted
+        ]
         try:
             # Not quiet: a quiet answer names failures only, and so any empty page would say that all went well.
             answer = self.client().delete_objects(Bucket=self.bucket.name, Delete={"Objects": objects})
@@ -67,17 +74,18 @@ class ObjectDeletes(BatchDeletes):
             return [(key, said) for key, _ in wanted]
         return answers(answer[NAMED], wanted)
 
-    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+    def ask_one(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
         """Send one request for one key. Look the key up if the answer does not say that the delete was carried out."""
         (key,) = keys
+        condition = {"IfMatch": f'"{etags[key]}"'} if key in etags else {}
         try:
-            answer = self.client().delete_object(Bucket=self.bucket.name, Key=self.bucket.base + key)
+            answer = self.client().delete_object(Bucket=self.bucket.name, Key=self.bucket.base + key, **condition)
         except SDK_ERRORS as error:
-            return {key: told(code_of(error)) if code_of(error) in GONE else failure(error)}
+            return {key: told(code_of(error)) if code_of(error) in GONE | UNMET else failure(error)}
         except UnicodeError:  # half a surrogate pair: no key is called so
             return {key: DeleteAnswer.failed("InvalidKey")}
         return {key: _GONE if answer[DONE] else judge_unclear(lambda: self.look(key))}
 
-    def look(self, key: str) -> object:
+    def look(self, key: str) -> ObjectInfo:
         """Ask for the object by HEAD."""
         return self.bucket.head(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import IO
@@ -28,6 +28,7 @@ from lakegc_core.errors import (
 )
 from lakegc_core.store.base import (
     BACKOFF,
+    NO_ETAGS,
     PROBE_KEY,
     Deleted,
     Deletes,
@@ -37,7 +38,7 @@ from lakegc_core.store.base import (
     StoreProbe,
     holds_secret,
 )
-from lakegc_core.store.conditions import writes_conditionally
+from lakegc_core.store.conditions import delete_fault, writes_conditionally
 from lakegc_core.store.pace import Gate, Turn
 from lakegc_core.store.remote import HEADS, RemoteStore, bare, check_whole
 from lakegc_core.store.s3 import access as s3_access
@@ -182,9 +183,15 @@ class S3Store(RemoteStore):
     def _quick_head(self, key: str, turn: Turn) -> ObjectInfo | None:
         return self._quick.head(key, turn)
 
-    def delete_many(self, keys: Sequence[str], gate: Gate | None = None) -> builtins.list[str]:
+    def delete_many(
+        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
+    ) -> builtins.list[str]:
         """Delete, 1000 keys a request. S3 does not tell what was there: `deleted` either way."""
-        return self._deletes.delete_many(keys, gate or Gate())
+        return self._deletes.delete_many(keys, gate or Gate(), etags)
+
+    def delete_fault(self) -> str | None:
+        """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
+        return delete_fault(self, self._deletes)
 
     def undelete(self, deleted: Deleted) -> None:
         """Remove the delete markers of the delete, in a bucket that keeps versions."""

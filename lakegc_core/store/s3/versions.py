@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from lakegc_core.errors import IncompleteError, LakegcError, ObjectNotFoundError
+from lakegc_core.errors import IncompleteError, LakegcError, ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
 from lakegc_core.store.pace import Gate
+from lakegc_core.store.remote import bare
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3.access import SDK_ERRORS, failure
 from lakegc_core.store.s3.bucket import Bucket
@@ -21,19 +22,25 @@ from lakegc_core.store.s3.version_lists import id_of, versions_of
 
 _MOST = 1000  # versions a request
 _DONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
+_CHANGED = DeleteAnswer.not_met("PreconditionFailed")
 
 
 class VersionDeletes(ObjectDeletes):
     """Deletes that leave nothing that could be brought back. Cost one more request a key."""
 
-    best: Deletes = Deletes(batch=100)
+    best: Deletes = Deletes(batch=100, named=100)
     leaves_versions = False
 
-    def ask_batch(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+    def ask_batch(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
         """One request for the versions of each key, which may take minutes in all; and one for 1000 versions of all."""
         found: dict[str, DeleteAnswer] = {}
+        versions: dict[str, list[str]] = {}
         try:
-            versions = {key: self.versions(key) for key in keys}
+            for key in keys:
+                try:
+                    versions[key] = self.versions(key, etags.get(key))
+                except PreconditionFailedError:
+                    versions[key], found[key] = [], _CHANGED
         except SDK_ERRORS as error:
             return dict.fromkeys(keys, failure(error))
         except IncompleteError:
@@ -50,12 +57,12 @@ class VersionDeletes(ObjectDeletes):
                     found[key] = said  # one version that stays is the key's outcome
         return {key: found.get(key) or self._without_versions(key) for key in keys}
 
-    def ask_one(self, keys: Sequence[str], gate: Gate) -> Mapping[str, DeleteAnswer]:
+    def ask_one(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
         """One request for the versions of one key, and one for each of them; then the versions are asked for again."""
         (key,) = keys
         name, client = {"Bucket": self.bucket.name, "Key": self.bucket.base + key}, self.client()
         try:
-            versions = self.versions(key)
+            versions = self.versions(key, etags.get(key))
             for number, version in enumerate(versions):
                 if not (gate.opens() if number else gate.may()):
                     return {key: DeleteAnswer.lost() if number else DeleteAnswer.not_sent()}
@@ -63,6 +70,8 @@ class VersionDeletes(ObjectDeletes):
             stays = bool(versions and self.versions(key))  # whatever was answered; HEAD does not show delete markers
         except SDK_ERRORS as error:
             return {key: failure(error)}
+        except PreconditionFailedError:
+            return {key: _CHANGED}
         except IncompleteError:
             return {key: DeleteAnswer.lost()}
         except UnicodeError:  # half a surrogate pair: no key is called so
@@ -81,11 +90,18 @@ class VersionDeletes(ObjectDeletes):
             pass  # nobody knows: not gone
         return DeleteAnswer.failed("NoVersions")
 
-    def versions(self, key: str) -> list[str]:
-        """The ids of all versions of one key, delete markers too. Raises the SDK's errors, and what `versions_of`
-        does."""
+    def versions(self, key: str, etag: str | None = None) -> list[str]:
+        """The ids of all versions of one key, delete markers too. Raises the SDK's errors, and what `versions_of` does.
+
+        PreconditionFailedError if the version that shows has another ETag than this. What is written after the list was
+        made has an id of its own, in a bucket that keeps versions: no delete names it.
+        """
         listed = versions_of(self.bucket, key, partial(_ask, self.bucket))
-        return [id_of(each) for each in (*listed.versions, *listed.markers)]
+        shown = next((bare(each.get("ETag")) for each in listed.versions if each.get("IsLatest")), None)
+        if etag and shown and shown != etag:
+            raise PreconditionFailedError(f"{self.bucket.root}: {key!r} is another object than the one named")
+        # The oldest first: the version that shows stays the one that was named until it goes itself.
+        return [id_of(each) for each in (*reversed(listed.versions), *listed.markers)]
 
 
 def _ask(bucket: Bucket, **arguments: Any) -> Mapping[str, Any]:

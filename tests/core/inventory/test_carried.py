@@ -27,7 +27,7 @@ DAY = 86_400.0
 BEGUN = NOW.timestamp()
 
 
-THERE = ("failed:still_there", "seen_again")
+THERE = ("failed:still_there", "seen_again", "changed")
 SLICE = "gqv3epl4fd2o8m3men70"
 
 
@@ -105,7 +105,7 @@ def test_what_a_journal_calls_deleted_gone_or_lost_is_not_there_any_more(tmp_pat
     swept = _Swept(Units.of_top([layer(tmp_path, {unit: BEGUN})]), age=0)
     gone = swept(pa.RecordBatch.from_pydict(rows))["address"]
     assert gone.to_pylist() == [f"{unit}{outcome}" for outcome in ("deleted", "already_gone", "lost", *THERE)]
-    assert swept(pa.RecordBatch.from_pydict(rows))["there"].to_pylist() == [False] * 3 + [True] * 2
+    assert swept(pa.RecordBatch.from_pydict(rows))["there"].to_pylist() == [False] * 3 + [True] * len(THERE)
 
 
 def test_an_object_that_the_store_shows_after_its_delete_is_not_gone_until_it_is_deleted_again() -> None:

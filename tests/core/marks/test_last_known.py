@@ -75,7 +75,7 @@ def test_what_was_deleted_once_more_after_it_came_back_counts_for_the_later_swee
     assert known(*tables, seen(("a", 8))) == {}
 
 
-@pytest.mark.parametrize("outcome", ["failed:still_there", "seen_again"])
+@pytest.mark.parametrize("outcome", ["failed:still_there", "seen_again", "changed"])
 def test_a_sweep_that_finds_an_object_there_takes_back_what_was_recorded_before(outcome: str) -> None:
     assert known(sweep("m1", ("a", "deleted", 5)), sweep("m2", ("a", outcome, 6))) == {}
     again = sweep("m2", ("a", outcome, 6), ("a", "deleted", 7))

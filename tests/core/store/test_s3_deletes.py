@@ -130,7 +130,7 @@ def test_what_a_store_without_lists_of_versions_still_shows_does_not_count_as_go
 ) -> None:
     store = seaweed.config(uuid.uuid4().hex, delete_versions=True).connect()
     store.write("data/a", b"1")
-    monkeypatch.setattr(store._deletes, "versions", lambda key: [])
+    monkeypatch.setattr(store._deletes, "versions", lambda key, etag: [])
     assert store.delete_many(["data/a", "data/b"]) == ["failed:NoVersions", "already_gone"]
 
 

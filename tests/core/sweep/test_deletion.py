@@ -18,6 +18,7 @@ from lakegc_core import clock
 from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.marks.lease import Lease, Proof
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.base import NO_ETAGS
 from lakegc_core.store.clock import shared_clock
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Pace
@@ -55,8 +56,8 @@ class EventfulStore(LocalStore):
         """The store's time goes on while the machine sleeps."""
         return clock.now()
 
-    def delete_many(self, keys: Any, gate: Any = None) -> Any:
-        found = super().delete_many(keys, gate)
+    def delete_many(self, keys: Any, gate: Any = None, etags: Any = NO_ETAGS) -> Any:
+        found = super().delete_many(keys, gate, etags)
         self.calls += 1
         if self.calls == 2:
             self.event()

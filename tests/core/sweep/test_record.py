@@ -181,7 +181,7 @@ def test_the_next_sweep_asks_only_for_what_no_sweep_has_finished_with(
 ) -> None:
     sweep = record(context, quick)
     plan(context, sweep, "a")
-    outcomes = ("deleted", "already_gone", "rescued", "lost", "unconfirmed", "failed:503")
+    outcomes = ("deleted", "already_gone", "rescued", "lost", "changed", "unconfirmed", "failed:503")
     journal(context, sweep, *((outcome, outcome, 1) for outcome in outcomes))
     sweep.close({})
     expired = quick.createDataFrame([(each,) for each in (*outcomes, "never planned")], "address string")
