@@ -88,9 +88,22 @@ def _found(search: _Search, own: Layer, garbage: Dataset, kept: Dataset) -> Orig
 def garbage_with_origins(spark: SparkSession, context: MarkContext) -> DataFrame:
     """The garbage of a complete mark: the columns of `expired_addresses`, and those of `origins`, null where no commit
     is known to have shown an object."""
-    origins = _of_the_last((context.mark, *map(context.artifacts, rests_on(context.mark))), ORIGINS, ORIGINS_SCHEMA)
     garbage = context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
-    return garbage.frame(spark).join(many(origins.frame(spark)), "address", "left")
+    return garbage.frame(spark).join(many(_origins_of(context).frame(spark)), "address", "left")
+
+
+def last_paths(spark: SparkSession, context: MarkContext, addresses: Sequence[str]) -> list[tuple[str, str]]:
+    """The path of each of a few addresses, with the branch on which it was last shown, as far as the mark knows."""
+    found = _origins_of(context)
+    if not found.rows or not addresses:
+        return []
+    rows = found.frame(spark, "address", "path", "branch")
+    with clear_errors():
+        return [(row["branch"], row["path"]) for row in rows.where(rows["address"].isin(*addresses)).collect()]
+
+
+def _origins_of(context: MarkContext) -> Dataset:
+    return _of_the_last((context.mark, *map(context.artifacts, rests_on(context.mark))), ORIGINS, ORIGINS_SCHEMA)
 
 
 def _marks_before(context: MarkContext) -> tuple[MarkArtifacts, ...]:
