@@ -26,7 +26,7 @@ _Shares = Annotated[Items[_Share], AfterValidator(told(_ascending))]
 
 @dataclass(frozen=True)
 class RingSettings:
-    """The rings in which a sweep carries out its plan."""
+    """The shares in which a sweep deletes its plan. After each ring, paths near to what went are read."""
 
     shares: _Shares | None = None
     """The shares of a plan that are gone after each ring but the last, such as [0.001, 0.01, 0.1]; []: one ring."""

@@ -134,6 +134,7 @@ def sweep_report(result: SweepResult) -> Json:
         "unreadable": dict(result.unreadable),
         "waiting": dict(result.waiting),
         "canaries": dict(result.canaries),
+        "rings": dict(result.rings) or None,
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }

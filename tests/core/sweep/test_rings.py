@@ -14,7 +14,7 @@ from lakegc_core.config.rings import RingSettings
 from lakegc_core.errors import RefusedError
 from lakegc_core.policy.safety import FULL
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.sweep import rings, waves
+from lakegc_core.sweep import deletion, rings, waves
 from lakegc_core.sweep.deletion import Piece, Range
 from lakegc_core.sweep.rings import Rings, divide
 from lakegc_core.tables.key_scan import Source
@@ -109,11 +109,10 @@ def lake(
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of objects of the waves from now on."""
     found: list[int] = []
-    run_wave = waves.run_wave
 
     def counted(spark: Any, pieces: list[Piece], *more: Any) -> Any:
         found.append(sum(each.rows for each in pieces))
-        return run_wave(spark, pieces, *more)
+        return deletion.run_wave(spark, pieces, *more)
 
     monkeypatch.setattr(waves, "run_wave", counted)
     return found
