@@ -27,7 +27,7 @@ from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.near import gone, near_paths
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
-from lakegc_core.sweep.rings import Rings, divide, rings_passed, shares_of
+from lakegc_core.sweep.rings import SMALL, Rings, divide, rings_passed, shares_of
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.joins import among
@@ -113,7 +113,8 @@ class Waves:
             number = rings.number(self._sent)
             ring, rest = divide(rest, rings.room(self._sent))
             near = near_paths(self.spark, self.context, ring, plan.canaries) if self._reads else []
-            is_done = self._ring(plan, attempt, ring, glance, is_first=is_first)
+            is_small = bool(rest) and _rows(ring) <= SMALL
+            is_done = self._ring(plan, attempt, ring, glance, is_first=is_first, is_small=is_small)
             is_first = False
             self._read_again(near, number)
             if self.gone or not is_done:
@@ -153,7 +154,9 @@ class Waves:
             found = {"ring": number, "gone": self.gone, "at": clock.now().timestamp()}
             connect(self.context.workspace).write(f"{self.record.folder}/{STOPPED}", encode(found))
 
-    def _ring(self, plan: Plan, attempt: int, pieces: Sequence[Piece], glance: Glance, *, is_first: bool) -> bool:
+    def _ring(
+        self, plan: Plan, attempt: int, pieces: Sequence[Piece], glance: Glance, *, is_first: bool, is_small: bool
+    ) -> bool:
         """Delete a ring in waves, each right after a glance. False as `delete` does. `is_first`: of its plan."""
         expires = plan.look.began_at + self.context.level.look_validity.total_seconds()
         number = 0
@@ -174,15 +177,18 @@ class Waves:
                 return False
             until = min(expires, now + self.context.level.watch_interval.total_seconds())
             ends = until if self.budget.until is None else min(until, self.budget.until)
-            pieces = self._wave(plan, attempt, pieces, ends)
+            pieces = self._wave(plan, attempt, pieces, ends, is_small=is_small)
             number += 1
         return True
 
-    def _wave(self, plan: Plan, attempt: int, pieces: Sequence[Piece], until: float) -> list[Piece]:
-        """Send one wave. Returns the pieces that are left, in their order. `until`: unix seconds."""
+    def _wave(self, plan: Plan, attempt: int, pieces: Sequence[Piece], until: float, *, is_small: bool) -> list[Piece]:
+        """Send one wave. Returns the pieces that are left, in their order. `until`: unix seconds. `is_small`: of a ring
+        for which a job of Spark would take longer than this process."""
         scale = self.context.settings.scale
         # Tasks that run side by side share the ceiling of deletes, so their number is fixed.
         tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
+        if is_small:
+            tasks = 0
         sent, later = self._allowed(pieces)
         work = self._work(plan, attempt, until, scale.delete_rate / min(tasks or 1, len(sent)))
         began = time.monotonic()
