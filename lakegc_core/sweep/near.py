@@ -13,15 +13,17 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from lakegc_core.errors import IncompleteError
+from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import decode, encode
 from lakegc_core.names import Stage
 from lakegc_core.past.origins import last_paths
 from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
+from lakegc_core.store.base import connect
 from lakegc_core.sweep.canaries import Canaries, if_told, some
 from lakegc_core.sweep.deletion import Piece
 from lakegc_core.tables.parts import read_part
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 Path = tuple[str, str]
 """Ref and path."""
+_NOTED = "near.json"
 _PIECES, _ROWS = 10, 10  # of a ring so many pieces are looked into, and so many rows of each
 _MOST_OWN, _MOST_OTHERS = 200, 50
 _FOLDERS, _LISTED, _BESIDE = 5, 50, 10  # folders that are listed, objects of each, and those of them that are read
@@ -73,6 +76,29 @@ def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:
                 f"same sweep: lakegc sweep {context.header.repository} {context.header.mark_id}."
             )
     return found
+
+
+def note(context: MarkContext, folder: str, ring: int, paths: Sequence[Path]) -> None:
+    """Put paths on record below the folder of a sweep before their ring is deleted: a sweep may be killed in it."""
+    found = {"ring": ring, "paths": [list(each) for each in paths]}
+    connect(context.workspace).write(f"{folder}/{_NOTED}", encode(found))
+
+
+def noted(context: MarkContext, folder: str) -> tuple[int, list[Path]]:
+    """The last ring that a sweep began, and its paths; 0 and none if none was noted."""
+    key = f"{folder}/{_NOTED}"
+    try:
+        found = decode(connect(context.workspace).read(key), key)
+    except ObjectNotFoundError:
+        return 0, []
+    try:
+        return int(found["ring"]), [(str(ref), str(path)) for ref, path in found["paths"]]
+    except (KeyError, TypeError, ValueError):
+        name = f"{context.header.repository} {context.header.mark_id}"
+        raise MarkError(
+            f"{key} does not name the paths that were read before the last ring. Nothing more is deleted. Close the "
+            f"sweep: lakegc sweep {name} --close."
+        ) from None
 
 
 def _read(context: MarkContext, paths: Sequence[Path]) -> list[int]:

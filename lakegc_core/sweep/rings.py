@@ -77,8 +77,9 @@ def check_wait(context: MarkContext) -> None:
 
 
 def _waiting(context: MarkContext) -> dict[str, Any]:
-    """What the last sweep of the mark says of its rings, if it waits for another; else nothing."""
-    over = finished_sweeps(context)
+    """What the last sweep of the mark says of its rings, if it waits for another; else nothing. Without a time to wait,
+    nobody asks: what is left then begins with its first ring."""
+    over = finished_sweeps(context) if context.policy.rings.wait else []
     told = over[-1].get("rings") if over else None
     return dict(told) if isinstance(told, dict) and told.get("waits") else {}
 

@@ -24,7 +24,7 @@ from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt, largest_first
 from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
 from lakegc_core.sweep.look import Glance
-from lakegc_core.sweep.near import gone, near_paths
+from lakegc_core.sweep.near import gone, near_paths, note, noted
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.rings import SMALL, Rings, divide, rings_passed, shares_of
@@ -105,6 +105,8 @@ class Waves:
         After the last wave there is no glance: `_Sweep._look_again` takes a whole look.
         """
         rings = self._rings = self._rings or self._of_first_plan(plan)
+        if self.gone:
+            return False
         sources = largest_first(plan.objects.sources) if self.budget.is_any else plan.objects.sources
         rest = [Piece(source) for source in sources]
         glance, is_first = Glance(self.spark, self.context, plan.look), True
@@ -112,7 +114,7 @@ class Waves:
         while rest:
             number = rings.number(self._sent)
             ring, rest = divide(rest, rings.room(self._sent))
-            near = near_paths(self.spark, self.context, ring, plan.canaries) if self._reads else []
+            near = self._near(ring, number, plan)
             is_small = bool(rest) and _rows(ring) <= SMALL
             is_done = self._ring(plan, attempt, ring, glance, is_first=is_first, is_small=is_small)
             is_first = False
@@ -129,18 +131,24 @@ class Waves:
                 return False
         return True
 
-    @property
-    def _reads(self) -> bool:
-        """True if paths are read before and after rings."""
-        return bool(self.context.level.samples or shares_of(self.context))
+    def _near(self, ring: Sequence[Piece], number: int, plan: Plan) -> list[tuple[str, str]]:
+        """The paths that are read before and after a ring, also if there is only one; none if there are no shares."""
+        if not shares_of(self.context):
+            return []
+        found = near_paths(self.spark, self.context, ring, plan.canaries)
+        note(self.context, self.record.folder, number, found)
+        return found
 
     def _of_first_plan(self, plan: Plan) -> Rings:
-        """The rings of this sweep, and what of them an earlier call has sent."""
+        """The rings of this sweep, and what of them an earlier call has sent. The paths of the last ring that it began
+        are read again now: it may have died before it did."""
         rows = plan.objects.rows
         if self.resumed:
             rows, told = self.record.planned().rows, self.record.outcomes()
             with clear_errors():
                 self._sent_before = told.where(told["outcome"] == Outcome.DELETED).select("address").distinct().count()
+            number, near = noted(self.context, self.record.folder)
+            self._read_again(near, number)
         rings = Rings.of(rows, shares_of(self.context), rings_passed(self.context))
         self._passed = rings.number(self._sent) - 1
         return rings

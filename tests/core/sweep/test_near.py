@@ -6,19 +6,23 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.config.rings import RingSettings
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
-from lakegc_core.errors import RefusedError
+from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.marks.sweeps import finished_sweeps
 from lakegc_core.store.base import connect
-from lakegc_core.sweep import rings
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep import rings, waves
+from lakegc_core.sweep.near import note, noted
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
 from tests.core.sweep.test_canaries import no_branches, no_commits_that_are_kept_for
@@ -27,6 +31,7 @@ from tests.support.lake import quick
 from tests.support.replays import AWS, environment
 from tests.support.servers import seaweedfs
 from tests.support.tasks import tasks_run_here
+from tests.support.towns import Crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,11 +77,18 @@ def blind(
         yield begin_mark(opened, "m1", min_age=timedelta(0), safety_level="none")
 
 
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=[pytest.mark.slow, pytest.mark.safety])])
 def test_a_plan_of_live_objects_is_stopped_after_ten_of_them_which_are_named_and_brought_back(
-    spark: SparkSession, blind: MarkContext
+    spark: SparkSession, blind: MarkContext, is_killed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`is_killed`: after the ring and before its paths are read again, so that the next call reads them."""
     pipeline.mark(spark, blind)
     before = stored(blind)
+    if is_killed:
+        with monkeypatch.context() as patch, pytest.raises(Crash):
+            patch.setattr(waves, "gone", dying)
+            pipeline.sweep(spark, blind)
+        assert len(before - stored(blind)) == 10
     found = pipeline.sweep(spark, blind)
     gone = found.rings["gone"]
     assert found.outcomes["deleted"] == 10 and found.outcomes["left"] == LIVE - 10
@@ -91,6 +103,25 @@ def test_a_plan_of_live_objects_is_stopped_after_ten_of_them_which_are_named_and
     with pytest.raises(RefusedError, match=r"rings: A sweep of this mark was stopped.*--accept rings"):
         pipeline.sweep(spark, blind)
     assert stored(blind) == before
+
+
+def dying(*_: object) -> dict[str, str]:
+    raise Crash
+
+
+def test_paths_are_on_record_before_their_ring_and_a_record_that_does_not_say_which_stops_the_sweep(
+    tmp_path: Path,
+) -> None:
+    context: Any = SimpleNamespace(
+        workspace=LocalConfig(str(tmp_path)), header=SimpleNamespace(repository="lake", mark_id="m1")
+    )
+    assert noted(context, "sweeps/1") == (0, [])
+    note(context, "sweeps/1", 2, [("main", "a/ü"), ("v1", "b")])
+    assert noted(context, "sweeps/1") == (2, [("main", "a/ü"), ("v1", "b")])
+    for damaged in (b"", b"{}", b'{"ring": 1, "paths": [1]}'):
+        (tmp_path / "sweeps/1/near.json").write_bytes(damaged)
+        with pytest.raises(MarkError):
+            noted(context, "sweeps/1")
 
 
 def stored(context: MarkContext) -> set[str]:
