@@ -36,8 +36,8 @@ class Outcome(StrEnum):
     UNCONFIRMED = "unconfirmed"  # not deleted yet: no two askings a gap apart have found it unreferenced
     LOST = "lost"  # referenced, and gone from the store
     CHANGED = "changed"  # not deleted: another object lies there than the mark listed
-    LEFT = "left"  # not deleted: the sweep that planned it was closed
-    OVER_BUDGET = "over_budget"  # not deleted: the budget of the sweep was spent
+    LEFT = "left"  # not deleted: the sweep that planned it was closed, or stopped by a ring
+    OVER_BUDGET = "over_budget"  # not deleted: the budget of the sweep was spent, or its next ring waits
 
 
 FAILED = "failed:"

@@ -8,16 +8,18 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import IO, TYPE_CHECKING
 
 from lakegc_core import clock
 from lakegc_core.clock import instant
+from lakegc_core.copies.backup import restore
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.marks.artifacts import Manifest
+from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.sweeps import finished_sweeps
@@ -101,11 +103,25 @@ def sweep(
     only: OtherMark | None = None,
     budget: Budget | None = None,
 ) -> SweepResult:
-    """Run `swept_report`, and write the mark's page with what came of it."""
+    """Run `swept_report`, and write the mark's page with what came of it. What a ring should not have taken comes back,
+    with all else that sweeps of the mark deleted, if the store keeps it."""
     result = swept_report(spark, context, dry_run=dry_run, accepted=accepted, only=only, budget=budget)
+    if result.rings.get("gone"):
+        result = replace(result, rings={**result.rings, "brought_back": _brought_back(spark, context)})
     if not dry_run:
         publish(context)
     return result
+
+
+def _brought_back(spark: SparkSession, context: MarkContext) -> str:
+    """Have the store take back what the sweeps of a mark deleted. Returns what came of it, in words."""
+    context.say(f"{Stage.SWEPT_REPORT}: a ring took live data; what sweeps of this mark deleted is brought back")
+    try:
+        found = restore(spark, context)
+    except LakegcError as error:
+        return f"nothing was brought back ({error})"
+    saved, every = sum(found.outcomes[each] for each in SAVED), sum(found.outcomes.values())
+    return f"{saved:,} of {every:,} objects that sweeps of the mark had deleted were brought back"
 
 
 def close(spark: SparkSession, context: MarkContext) -> SweepResult:

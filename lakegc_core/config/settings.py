@@ -23,6 +23,7 @@ from lakegc_core.config.credentials import AzureAccess, S3Access
 from lakegc_core.config.fields import Duration, Flag, Items, Seconds, SparkConf, Text, WaitingTime, flag_by, told
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
 from lakegc_core.config.reach import unreachable
+from lakegc_core.config.rings import RingSettings
 from lakegc_core.config.urls import normalise_endpoint, pushgateway_url
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import Rules
@@ -239,6 +240,8 @@ class RepositoryPolicy:
     """Ids of commits that are passed over while their metarange cannot be read."""
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     """The most that one sweep does."""
+    rings: RingSettings = field(default_factory=RingSettings)
+    """The rings in which a sweep carries out its plan."""
 
 
 class _Section(BaseModel):

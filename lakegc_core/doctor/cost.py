@@ -71,7 +71,7 @@ def of_sweep(manifests: Mapping[str, Manifest], marks: int, level: Level) -> Req
     asked = 2 * min(level.samples, expired.expired.objects)
     pages = expired.pages_asked + 8 * (commits.branches // _PAGE) + 3 * (commits.tags // _PAGE) + 2 * staged.pages
     return Requests(
-        lists=13 + 2 * marks,
+        lists=14 + 2 * marks,
         reads=70 + 3 * marks + 8 * garbage + 2 * (staged.files + staged_parts) + sampled + asked + expired.heads,
         writes=31 + 4 * garbage + 2 * staged_parts,
         deletes=garbage + expired.expired.objects // _PAGE,

@@ -35,6 +35,9 @@ RESCUES_SCHEMA = pa.schema(
 """Journal of rescues: what a look found live again, or a restore was to bring back, and when. From then on the clock of
 `since` starts anew."""
 
+STOPPED = "stopped.json"
+"""The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""
+
 _NO_RESCUES = Dataset(RESCUES_SCHEMA)
 _NUMBER = re.compile("[1-9][0-9]*")
 
@@ -79,6 +82,22 @@ def planned_at(store: Store, mark_folder: str, number: int) -> float | None:
     if not isinstance(at, int | float):
         raise MarkError(f"{key} does not say when it was sealed. It was damaged or replaced.")
     return float(at)
+
+
+def gone_in_rings(store: Store, mark_folder: str) -> dict[str, str]:
+    """The paths that rings of a mark's sweeps found gone, with their addresses. A record that does not read is named in
+    their place."""
+    found: dict[str, str] = {}
+    for number in sweeps_of(store, mark_folder):
+        key = f"{mark_folder}/sweeps/{number}/{STOPPED}"
+        try:
+            gone = decode(store.read(key), key).get("gone")
+        except ObjectNotFoundError:
+            continue
+        except MarkError:
+            gone = None
+        found |= gone if isinstance(gone, dict) and gone else {key: "does not read"}
+    return found
 
 
 def first_planned_at(store: Store, mark_folder: str) -> float | None:

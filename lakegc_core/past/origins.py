@@ -5,12 +5,13 @@ Results of earlier marks are carried on, and no range is read for paths twice. I
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import MarkArtifacts
@@ -18,7 +19,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.layers import Layer, rests_on
 from lakegc_core.marks.previous import previous_mark
-from lakegc_core.names import Stage
+from lakegc_core.names import Json, Stage
 from lakegc_core.past.commits import LOST_BRANCHES, LOST_SCHEMA, PASTS, PASTS_SCHEMA, PastWalk
 from lakegc_core.past.ranges import (
     CHOSEN_RANGES,
@@ -40,7 +41,8 @@ from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, rea
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.joins import among
-from lakegc_core.tables.parts import Part, parts_of, spark_width, tasks_for
+from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.parts import Part, parts_of, read_part, spark_width, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 MOST_METARANGES = 2_000
 SHOWN = 10
 """Causes and folders that are named, those with the most bytes."""
+_FEW = 200_000  # rows that this process looks through by itself
 DATASETS = (ORIGINS, LOOKED, LOST_BRANCHES)
 _CAUSE, _FOLDER, _ALL = range(3)
 
@@ -88,9 +91,34 @@ def _found(search: _Search, own: Layer, garbage: Dataset, kept: Dataset) -> Orig
 def garbage_with_origins(spark: SparkSession, context: MarkContext) -> DataFrame:
     """The garbage of a complete mark: the columns of `expired_addresses`, and those of `origins`, null where no commit
     is known to have shown an object."""
-    origins = _of_the_last((context.mark, *map(context.artifacts, rests_on(context.mark))), ORIGINS, ORIGINS_SCHEMA)
     garbage = context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
-    return garbage.frame(spark).join(many(origins.frame(spark)), "address", "left")
+    return garbage.frame(spark).join(many(_origins_of(context).frame(spark)), "address", "left")
+
+
+def last_paths(spark: SparkSession, context: MarkContext, addresses: Sequence[str]) -> list[tuple[str, str]]:
+    """The path of each of a few addresses, with the branch on which it was last shown, as far as the mark knows and its
+    files read."""
+    try:
+        return _last_paths(spark, _origins_of(context), pa.array(addresses, pa.string()))
+    except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
+        context.say(f"{Stage.SWEPT_REPORT}: what the mark found of the past of objects does not read ({error})")
+        return []
+
+
+def _last_paths(spark: SparkSession, found: Dataset, wanted: pa.Array) -> list[tuple[str, str]]:
+    def task(source: Source) -> Iterator[Json]:
+        for batch in read_part(source.config, source.folder, source.part, ["address", "path", "branch"]):
+            yield from batch.filter(pc.is_in(batch["address"], value_set=wanted)).to_pylist()
+
+    if found.rows <= _FEW:  # quicker than a job
+        rows = [row for source in found.sources for row in task(source)]
+    else:
+        rows = run_tasks(spark, found.sources, task)
+    return [(row["branch"], row["path"]) for row in rows]
+
+
+def _origins_of(context: MarkContext) -> Dataset:
+    return _of_the_last((context.mark, *map(context.artifacts, rests_on(context.mark))), ORIGINS, ORIGINS_SCHEMA)
 
 
 def _marks_before(context: MarkContext) -> tuple[MarkArtifacts, ...]:

@@ -260,6 +260,17 @@ def reads(evidence: Evidence) -> Finding:
     return True, f"{read}{told}.{left_out}"
 
 
+def rings(evidence: Evidence) -> Finding:
+    gone = evidence.gone_in_rings
+    if not gone:
+        return True, "No ring of a sweep of this mark took a path that had read before."
+    named = ", ".join(f"{path} ({address})" for path, address in list(gone.items())[:_NAMED])
+    return False, (
+        f"A sweep of this mark was stopped, because a ring of it took live data: {named}. Find out why the mark "
+        f"took that for garbage. {_if_meant('rings')}"
+    )
+
+
 _KNOWN_GONE = {
     Reason.SWEPT_BEFORE: "whose objects a sweep deleted when nothing referred to them",
     Reason.MISSING: "whose objects are missing (guard live-in-listing)",

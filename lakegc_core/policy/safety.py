@@ -127,6 +127,10 @@ class Level:
     samples: int
     """Paths on branch heads of which one byte is read before and after a sweep: the surest sign that reads work."""
 
+    rings: tuple[float, ...]
+    """Shares of a plan, ascending, after each of which paths near to what went are read: what is live in a plan then
+    costs the first of them at most."""
+
     missing_live: float
     """Largest share of live addresses that the store may lack: above it, listing and references do not speak of
     the same place."""
@@ -151,6 +155,7 @@ FULL = Level(
     blast_radius_bytes=0.10,
     shrink=0.30,
     samples=20,
+    rings=(0.001, 0.01, 0.1),
     missing_live=0.001,
 )
 """Deletes only what two looks, a day apart, found unreferenced, and no mark or look between them found live."""
@@ -181,6 +186,7 @@ STANDARD = Level(
     blast_radius_bytes=FULL.blast_radius_bytes,
     shrink=FULL.shrink,
     samples=FULL.samples,
+    rings=FULL.rings,
     missing_live=FULL.missing_live,
 )
 """No gap: a mark may be swept a quarter of an hour after its listing."""
@@ -204,6 +210,7 @@ NONE = Level(
     blast_radius_bytes=1.0,
     shrink=1.0,
     samples=0,
+    rings=(),
     missing_live=1.0,
 )
 """Tests and throw-away repositories (`lakegc try`): no waiting and no limits of size. Order and completeness are still

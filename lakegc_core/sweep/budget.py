@@ -137,12 +137,12 @@ class Cut:
     def _divide(self, item: tuple[Source, Room]) -> Iterator[Json]:
         source, room = item
         rows = pa.Table.from_batches(read_part(source.config, source.folder, source.part), PLAN_SCHEMA)
-        rows = rows.sort_by([("size", "descending"), ("address", "ascending")])
-        sizes = np.cumsum(rows["size"].to_numpy(), dtype=np.int64)
+        largest = pc.sort_indices(rows, sort_keys=[("size", "descending"), ("address", "ascending")])
+        sizes = np.cumsum(rows["size"].take(largest).to_numpy(), dtype=np.int64)
         fit = min(room.objects, int(np.searchsorted(sizes, room.bytes, side="right")))
         for name, folder, schema, part in (
-            ("plan", self.plan, PLAN_SCHEMA, rows.slice(0, fit).sort_by("address")),
-            ("journal", self.journal, OUTCOMES_SCHEMA, self._over(rows.slice(fit))),
+            ("plan", self.plan, PLAN_SCHEMA, rows.take(np.sort(largest[:fit]))),  # in their order
+            ("journal", self.journal, OUTCOMES_SCHEMA, self._over(rows.take(largest[fit:]))),
         ):
             writer = PartWriter(folder.config, folder.path, schema, bytes_of)
             for batch in part.to_batches():

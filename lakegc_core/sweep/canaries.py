@@ -114,7 +114,7 @@ class Canaries:
 def choose(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Canaries:
     """Ask lakeFS for canaries of every kind that the repository has. `paths`: (branch, path) of objects on heads, as a
     mark saw them. Objects that lie elsewhere, or that the store lacks, are none."""
-    branches = _some(each.name for each in context.client.branches(context.header.repository))
+    branches = some(each.name for each in context.client.branches(context.header.repository))
     shown = [*_staged(context, branches), *_at(context, paths), *_on(context, BRANCH, branches), *_on_tags(context)]
     keys = _keys(context.namespace, [address for _, _, _, address in shown])
     each_once = {key: (*each[:3], key) for each, key in zip(reversed(shown), reversed(keys), strict=True) if key}
@@ -154,7 +154,7 @@ def _keys(namespace: Namespace, addresses: Sequence[str]) -> list[str | None]:
 
 def _staged(context: MarkContext, branches: Iterable[str]) -> Iterator[_Shown]:
     for branch in branches:
-        for path in _if_told(partial(context.client.staged_paths, context.header.repository, branch, _A_REF)):
+        for path in if_told(partial(context.client.staged_paths, context.header.repository, branch, _A_REF)):
             yield from _shown(context, STAGED, branch, path)
 
 
@@ -165,18 +165,18 @@ def _at(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Iterator[_Sho
 
 def _on_tags(context: MarkContext) -> Iterator[_Shown]:
     tags = context.client.tags(context.header.repository) if context.header.protect_tags else ()
-    yield from _on(context, TAG, _some(each.name for each in tags))
+    yield from _on(context, TAG, some(each.name for each in tags))
 
 
 def _on(context: MarkContext, kind: str, refs: Iterable[str]) -> Iterator[_Shown]:
     """The first objects that refs show."""
     for ref in refs:
-        for each in _if_told(partial(context.client.first_objects, context.header.repository, ref, _A_REF)):
+        for each in if_told(partial(context.client.first_objects, context.header.repository, ref, _A_REF)):
             if NOT_TEXT not in each.path:
                 yield kind, ref, each.path, each.physical_address
 
 
-def _if_told(ask: Callable[[], list[T]]) -> list[T]:
+def if_told(ask: Callable[[], list[T]]) -> list[T]:
     """The answer about a ref; nothing if the ref is gone meanwhile, or if lakeFS cannot tell at once."""
     try:
         return ask()
@@ -196,7 +196,7 @@ def _shown(context: MarkContext, kind: str, ref: str, path: str) -> Iterator[_Sh
         yield kind, ref, path, found.physical_address
 
 
-def _some(names: Iterable[str]) -> list[str]:
+def some(names: Iterable[str]) -> list[str]:
     """A few of the names, each as likely as the others."""
     chosen: list[str] = []
     for number, name in enumerate(names):

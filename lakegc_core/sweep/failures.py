@@ -21,10 +21,9 @@ from lakegc_core.names import FAILED, NO_ANSWER, Outcome
 from lakegc_core.spark.session import many
 from lakegc_core.store.base import connect
 from lakegc_core.store.delete_results import REPEATED_CODES, THROTTLED_CODES
-from lakegc_core.sweep.lost import absent, settled
+from lakegc_core.sweep.lost import absent, settled, spread
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.gather import rows_of_feeds
-from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,29 +65,33 @@ def _failures(rows: pa.RecordBatch) -> Mapping[str, Any]:
     return {name: rows[name] for name in COLUMNS[Kind.SWEPT].names}
 
 
-def left_by_budget(
-    spark: SparkSession, context: MarkContext, record: SweepRecord, attempt: int, *, is_unsure: bool
+def left_over(
+    spark: SparkSession, context: MarkContext, record: SweepRecord, attempt: int, outcome: Outcome, *, is_unsure: bool
 ) -> Iterator[DataFrame]:
-    """The outcomes (address, size, outcome) of the planned objects that have none when the budget is spent. Journal
-    each frame as of `attempt` before you take the next. `is_unsure`: a delete can lack its record: the store is asked.
+    """The outcomes (address, size, outcome) of the planned objects that have none when a sweep ends before all is done:
+    `outcome`, or what is known better. Journal each frame as of `attempt` before you take the next. `is_unsure`: a
+    delete can lack its record: the store is asked.
     """
     from pyspark.sql import functions as F
 
     rest = record.untold()
     if is_unsure:
-        asked = rest.repartition(2 * spark_width(spark))  # the work is in the requests
-        yield settled(asked, context.data, Outcome.OVER_BUDGET)
+        yield settled(spread(rest), context.data, outcome)
     else:
-        yield rest.select("address", "size").withColumn("outcome", F.lit(str(Outcome.OVER_BUDGET)))
-    more = told_of_the_rest(context, record, attempt, failed_before(spark, context))
+        yield rest.select("address", "size").withColumn("outcome", F.lit(str(outcome)))
+    more = told_of_the_rest(context, record, attempt, failed_before(spark, context), outcome)
     if more is not None:
         yield more
 
 
 def told_of_the_rest(
-    context: MarkContext, record: SweepRecord, attempt: int, failed: DataFrame | None
+    context: MarkContext,
+    record: SweepRecord,
+    attempt: int,
+    failed: DataFrame | None,
+    outcome: Outcome = Outcome.OVER_BUDGET,
 ) -> DataFrame | None:
-    """More of the objects that are journalled as `over_budget` at an attempt: columns address, size, outcome. Those of
+    """More of the objects that are journalled as left (by `outcome`) at an attempt: columns address, size, outcome. Those of
     `failed` keep their failure; those that earlier sweeps of the mark deleted without an answer, and that the store
     lacks, are `already_gone`. None if there can be none."""
     from pyspark.sql import functions as F
@@ -97,7 +100,7 @@ def told_of_the_rest(
     if failed is None and not unanswered:
         return None
     outcomes = record.outcomes()
-    rest = outcomes.where((F.col("attempt") == attempt) & (F.col("outcome") == Outcome.OVER_BUDGET))
+    rest = outcomes.where((F.col("attempt") == attempt) & (F.col("outcome") == outcome))
     rest, found = rest.select("address", "size"), []
     if failed is not None:
         found.append(rest.join(many(failed), "address").select("address", "size", F.col(FAILURE).alias("outcome")))

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, Outcome
+from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome
+from lakegc_core.spark.session import clear_errors
 from lakegc_core.store.base import ObjectInfo, StoreConfig, connect, heads
+from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +29,23 @@ def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
 def present(rows: DataFrame, config: StoreConfig) -> DataFrame:
     """The other rows: those whose object the store holds."""
     return _those(rows, config, absent=False)
+
+
+def spread(rows: DataFrame) -> DataFrame:
+    """Rows about which the store is asked, in several tasks: the work is in the requests, not in the rows."""
+    return rows.repartition(2 * spark_width(rows.sparkSession))
+
+
+def lying(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> DataFrame | None:
+    """Ask the store for a sample of objects (by the hash of `address`, with a salt) that it said it had deleted. If one
+    is there, for all: those that are, with `outcome` STILL_THERE. None if none of the sample is."""
+    from pyspark.sql import functions as F
+
+    some = deleted.orderBy(F.xxhash64("address", F.lit(salt))).limit(samples)
+    with clear_errors():
+        if not samples or not present(some, config).limit(1).count():
+            return None
+    return present(spread(deleted), config).withColumn("outcome", F.lit(STILL_THERE))
 
 
 def _those(rows: DataFrame, config: StoreConfig, *, absent: bool) -> DataFrame:

@@ -12,6 +12,8 @@ from lakegc_core.errors import StoreError
 from lakegc_core.names import FAILED, Outcome, Symptom, see
 from lakegc_core.store.base import Store
 
+_NAMED = 10  # paths
+
 
 @dataclass(frozen=True)
 class SweepResult:
@@ -39,6 +41,10 @@ class SweepResult:
     delete_conditions: Mapping[str, bool | str] = field(default_factory=dict)
     """Whether deletes named the ETags that were listed (`named`), and why they did not (`why`); see `sweep.conditions`.
     Empty where nothing was to be deleted, or where a file system knows no ETags."""
+    rings: Mapping[str, Any] = field(default_factory=dict)
+    """The rings of the plan: how many have `passed`, their `count`, how many paths were `read` after them; the paths
+    that are `gone`, with their addresses, the number of the ring that took them (`stopped_at`), and what was
+    `brought_back`; `waits` and `ended_at` (unix seconds) if the next ring does not follow at once."""
     over_budget: Mapping[str, int] = field(default_factory=dict)
     """Objects and bytes that stay `over_budget`, if any do: the sweep was stopped by its budget."""
     budget: Mapping[str, int | str | None] = field(default_factory=dict)  # the limits of this call, by their names
@@ -65,6 +71,8 @@ class SweepResult:
                 f"{self.lost:,} objects were found referenced after they had been deleted: restore them, and report "
                 f"this. {see(Symptom.LOST_OBJECTS)}"
             )
+        if self.rings.get("gone"):
+            said.append(self._stopped_by_a_ring)
         if self.unreadable:
             said.append(
                 f"{len(self.unreadable):,} sampled paths read before the sweep and do not now: find out why. "
@@ -76,6 +84,15 @@ class SweepResult:
             then = f"the budget left {over:,} others" if over else rest
             said.append(f"{self.failed:,} objects could not be deleted; {then}. {see(Symptom.DELETES_FAIL)}")
         return " ".join(said)
+
+    @property
+    def _stopped_by_a_ring(self) -> str:
+        gone, back = self.rings["gone"], self.rings.get("brought_back", "nothing of it was brought back")
+        named = ", ".join(f"{path} ({address})" for path, address in list(gone.items())[:_NAMED])
+        return (
+            f"Ring {self.rings['stopped_at']} of {self.rings['count']} took live data: {len(gone):,} paths near to "
+            f"what it deleted read before and do not now: {named}. The sweep was stopped; {back}. {see('rings')}"
+        )
 
     @property
     def refusal(self) -> str:

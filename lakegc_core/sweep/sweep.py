@@ -19,7 +19,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
-from lakegc_core.names import STILL_THERE, Outcome, Stage
+from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.session import clear_errors, many, moment
@@ -29,22 +29,22 @@ from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
 from lakegc_core.sweep.budget import BYTES, Budget
 from lakegc_core.sweep.conditions import conditions_of
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
-from lakegc_core.sweep.failures import left_by_budget
+from lakegc_core.sweep.failures import left_over
 from lakegc_core.sweep.look import Look, Reads, take_look
-from lakegc_core.sweep.lost import absent, present, settled
+from lakegc_core.sweep.lost import absent, lying, settled, spread
 from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.rates import estimate
 from lakegc_core.sweep.read_sample import Sample, read_again, take_sample
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.result import SweepResult, keeps
+from lakegc_core.sweep.rings import check_wait
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.totals import Totals
 from lakegc_core.sweep.waves import Waves
 from lakegc_core.sweep.what_counts import as_swept, check_level, check_min_age, effective_level, stricter_than_mark
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
-from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,6 +90,7 @@ def run(
             raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             check_look_delay(context)
+            check_wait(context)
         told = {**(accepted or {}), **stopping}
         call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, told, budget)
         return replace(_Sweep(call).run(), refused_by=stopping)
@@ -174,7 +175,7 @@ class _Sweep:
                 self._begin(plan, attempt)
             if self.waves.delete(plan, attempt):
                 return self._conclude(self._look_again(attempt + 1))
-            if self.waves.is_spent:
+            if self.waves.is_over:
                 self._leave_the_rest(attempt)
                 return self._conclude(self._look_again(attempt + 1))
             candidates, before = self.record.left(), to_sweep
@@ -188,7 +189,7 @@ class _Sweep:
                 "nothing to close."
             )
         attempt = self.record.next_attempt()
-        self._journal(settled(self._spread(self.record.left()), self.context.data, Outcome.LEFT), attempt)
+        self._journal(settled(spread(self.record.left()), self.context.data, Outcome.LEFT), attempt)
         look: Look | None = None
         if self.context.header.format == FORMAT:
             try:
@@ -208,12 +209,14 @@ class _Sweep:
         """Put on record that objects of the plan stay which a restore brought back after the sweep broke off."""
         back = self.record.brought_back
         if back is not None:
-            rows = self._spread(self.record.left().join(many(back), "address", "left_semi"))
+            rows = spread(self.record.left().join(many(back), "address", "left_semi"))
             self._journal(settled(rows, self.context.data, Outcome.RESCUED), self.record.next_attempt())
 
     def _leave_the_rest(self, attempt: int) -> None:
-        """Put on record that the budget was spent before the other objects of the plan were deleted."""
-        for told in left_by_budget(self.spark, self.context, self.record, attempt, is_unsure=self.waves.is_unsure):
+        """Put on record that the other objects of the plan are not deleted now: the budget is spent, the next ring
+        waits, or a ring stopped the sweep."""
+        outcome, is_unsure = Outcome.LEFT if self.waves.gone else Outcome.OVER_BUDGET, self.waves.is_unsure
+        for told in left_over(self.spark, self.context, self.record, attempt, outcome, is_unsure=is_unsure):
             self._journal(told, attempt)
 
     def _begin(self, plan: Plan, attempt: int) -> None:
@@ -290,23 +293,15 @@ class _Sweep:
         return result
 
     def _check_deleted(self) -> None:
-        """Ask the store for a sample of the objects that it said it had deleted, by the hash of the address; if one is
-        there, for all of them. Not for those that a restore brought back since."""
+        """Put on record what the store said it had deleted and shows all the same. Not what a restore brought back."""
         from pyspark.sql import functions as F
 
         deleted, back = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED), self.record.brought_back
         deleted = deleted if back is None else deleted.join(many(back), "address", "left_anti")
         told = deleted.groupBy("address", "size").agg(F.max("at").alias(_AFTER))
-        some = told.orderBy(F.xxhash64("address", F.lit(self.record.folder))).limit(self.context.level.samples)
-        with clear_errors():
-            lying = present(some, self.context.data).limit(1).count() if self.context.level.samples else 0
-        if lying:
-            there = present(self._spread(told), self.context.data).withColumn("outcome", F.lit(STILL_THERE))
+        there = lying(told, self.context.data, self.context.level.samples, self.record.folder)
+        if there is not None:
             self._journal(there, self.record.next_attempt())
-
-    def _spread(self, rows: DataFrame) -> DataFrame:
-        """Rows about which the store is asked, in several tasks: the work is in the requests, not in the rows."""
-        return rows.repartition(2 * spark_width(self.spark))
 
     def _gone_by(self, totals: Totals) -> dict[str, Any]:
         """Divide the objects that were `already_gone` into those that sweeps deleted and those that others did."""
@@ -344,6 +339,7 @@ class _Sweep:
             waiting=self.not_asked,
             canaries=self.canaries,
             delete_conditions=self.waves.conditions.as_json(),
+            rings=self.waves.rings_told(),
             budget=self.call.budget.as_json() if self.call.budget.is_any else {},
             price=self.context.settings.price,
         )

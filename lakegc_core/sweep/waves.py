@@ -1,28 +1,34 @@
 """The waves of a sweep: a plan is deleted piece by piece, and right before each wave a glance looks for objects that
 came back. No wave is sent once the budget's time or requests are spent.
 
+A plan goes ring by ring (`rings`), each in waves of its own; after a ring, paths near to it are read (`near`).
 `deletion` deletes a piece.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.lease import Lease
-from lakegc_core.names import Stage
+from lakegc_core.marks.sweeps import STOPPED
+from lakegc_core.names import Json, Outcome, Stage
 from lakegc_core.spark.session import clear_errors
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.conditions import Conditions
 from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
 from lakegc_core.sweep.look import Glance
+from lakegc_core.sweep.near import gone, near_paths, note, noted
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
+from lakegc_core.sweep.rings import SMALL, Rings, divide, rings_passed, shares_of
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.joins import among
@@ -39,7 +45,8 @@ class Waves:
     `conditions`: of the deletes.
 
     Counts what this call sent: `objects`, `requests`, and the `seconds` that its waves took. `is_unsure`: objects may
-    have been sent without a record.
+    have been sent without a record. `read`: number of paths that were read after rings; `gone`: those of them that read
+    before their ring and not after it, with their addresses; `waits`: True if the next ring has to wait.
     """
 
     spark: SparkSession
@@ -54,6 +61,13 @@ class Waves:
     requests: int = 0
     seconds: float = 0.0
     is_unsure: bool = field(init=False)
+    read: int = 0
+    gone: Mapping[str, str] = field(default_factory=dict)
+    waits: bool = False
+    _rings: Rings | None = None
+    _passed: int = 0
+    _sent_before: int = 0
+    _stopped_at: int | None = None
 
     def __post_init__(self) -> None:
         self.is_unsure = self.resumed
@@ -65,17 +79,98 @@ class Waves:
         late = until is not None and clock.now().timestamp() >= until
         return late or (most is not None and self.requests >= most)
 
+    @property
+    def is_over(self) -> bool:
+        """True if this call deletes nothing more, whatever is left."""
+        return self.is_spent or self.waits or bool(self.gone)
+
+    def rings_told(self) -> Json:
+        """The rings, for reports: see `SweepResult.rings`. Empty if nothing was deleted in rings."""
+        if self._rings is None:
+            return {}
+        return {
+            "passed": self._passed,
+            "count": self._rings.count,
+            "read": self.read,
+            "gone": dict(self.gone),
+            "stopped_at": self._stopped_at,
+            "waits": self.waits,
+            "ended_at": clock.now().timestamp() if self.waits else None,
+        }
+
+    @property
+    def _sent(self) -> int:
+        """The objects that this sweep has sent, also by calls that broke off."""
+        return self._sent_before + self.objects
+
     def delete(self, plan: Plan, attempt: int) -> bool:
-        """Delete a plan in waves, each right after a glance. False when a whole look is due before all is done, or the
-        budget is spent.
+        """Delete a plan ring by ring. False when a whole look is due before all is done, or this call is over.
 
         After the last wave there is no glance: `_Sweep._look_again` takes a whole look.
         """
-        pieces = [Piece(source) for source in plan.objects.sources]
-        glance = Glance(self.spark, self.context, plan.look)
+        rings = self._rings = self._rings or self._of_first_plan(plan)
+        if self.gone:
+            return False
+        rest = [Piece(source) for source in plan.objects.sources]
+        glance, is_first = Glance(self.spark, self.context, plan.look), True
+        self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.objects.rows:,} objects")
+        while rest:
+            number = rings.number(self._sent)
+            ring, rest = divide(rest, rings.room(self._sent))
+            near = self._near(ring, number, plan)
+            is_small = bool(rest) and _rows(ring) <= SMALL
+            is_done = self._ring(plan, attempt, ring, glance, is_first=is_first, is_small=is_small)
+            is_first = False
+            self._read_again(near, number)
+            if self.gone or not is_done:
+                return False
+            self._passed = number
+            if rest:
+                self.context.say(
+                    f"{Stage.SWEPT_REPORT}: ring {number} of {rings.count} is done; {len(near)} paths read"
+                )
+                self.waits = self.context.policy.rings.wait > timedelta(0)
+            if self.waits:
+                return False
+        return True
+
+    def _near(self, ring: Sequence[Piece], number: int, plan: Plan) -> list[tuple[str, str]]:
+        """The paths that are read before and after a ring, also if there is only one; none if there are no shares."""
+        if not shares_of(self.context):
+            return []
+        found = near_paths(self.spark, self.context, ring, plan.canaries)
+        note(self.context, self.record.folder, number, found)
+        return found
+
+    def _of_first_plan(self, plan: Plan) -> Rings:
+        """The rings of this sweep, and what of them an earlier call has sent. The paths of the last ring that it began
+        are read again now: it may have died before it did."""
+        rows = plan.objects.rows
+        if self.resumed:
+            rows, told = self.record.planned().rows, self.record.outcomes()
+            with clear_errors():
+                self._sent_before = told.where(told["outcome"] == Outcome.DELETED).select("address").distinct().count()
+            number, near = noted(self.context, self.record.folder)
+            self._read_again(near, number)
+        rings = Rings.of(rows, shares_of(self.context), rings_passed(self.context))
+        self._passed = rings.number(self._sent) - 1
+        return rings
+
+    def _read_again(self, near: Sequence[tuple[str, str]], number: int) -> None:
+        """Read paths again after a ring. If one is gone, that goes on record: the guard `rings` then stops sweeps."""
+        self.gone = gone(self.context, near)
+        self.read += len(near)
+        if self.gone:
+            self._stopped_at = number
+            found = {"ring": number, "gone": self.gone, "at": clock.now().timestamp()}
+            connect(self.context.workspace).write(f"{self.record.folder}/{STOPPED}", encode(found))
+
+    def _ring(
+        self, plan: Plan, attempt: int, pieces: Sequence[Piece], glance: Glance, *, is_first: bool, is_small: bool
+    ) -> bool:
+        """Delete a ring in waves, each right after a glance. False as `delete` does. `is_first`: of its plan."""
         expires = plan.look.began_at + self.context.level.look_validity.total_seconds()
         number = 0
-        self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.objects.rows:,} objects")
         while pieces:
             if self.is_spent:
                 self.context.say(f"{Stage.SWEPT_REPORT}: the budget is spent")
@@ -87,21 +182,24 @@ class Waves:
                 self.lease.check()
             now = clock.now().timestamp()
             if now >= expires:
-                if number == 0:
+                if is_first and number == 0:
                     self.spinning.late(now - plan.look.began_at, plan.objects.rows)
                 self.context.say(f"{Stage.SWEPT_REPORT}: the look is too old; looking again")
                 return False
             until = min(expires, now + self.context.level.watch_interval.total_seconds())
             ends = until if self.budget.until is None else min(until, self.budget.until)
-            pieces = self._wave(plan, attempt, pieces, ends)
+            pieces = self._wave(plan, attempt, pieces, ends, is_small=is_small)
             number += 1
         return True
 
-    def _wave(self, plan: Plan, attempt: int, pieces: Sequence[Piece], until: float) -> list[Piece]:
-        """Send one wave. Returns the pieces that are left, in their order. `until`: unix seconds."""
+    def _wave(self, plan: Plan, attempt: int, pieces: Sequence[Piece], until: float, *, is_small: bool) -> list[Piece]:
+        """Send one wave. Returns the pieces that are left, in their order. `until`: unix seconds. `is_small`: of a ring
+        for which a job of Spark would take longer than this process."""
         scale = self.context.settings.scale
         # Tasks that run side by side share the ceiling of deletes, so their number is fixed.
         tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
+        if is_small:
+            tasks = 0
         sent, later = self._allowed(pieces)
         work = self._work(plan, attempt, until, scale.delete_rate / min(tasks or 1, len(sent)))
         began = time.monotonic()

@@ -284,7 +284,7 @@ def _remark(mark: Json) -> str:
     if mark.get("refused"):
         return "refused"
     if mark["swept"] and (over := mark["swept"][-1]["outcomes"].get(Outcome.OVER_BUDGET)):
-        return f"stopped by its budget: {over:,} objects left"
+        return f"stopped by its budget or a ring: {over:,} objects left"
     waits = mark.get("unconfirmed", _NONE)["objects"]
     if mark["state"] == COMPLETE and mark["expired"]:
         from_now = _seconds(mark["sweepable_from"]) > clock.now().timestamp()

@@ -136,6 +136,7 @@ def sweep_report(result: SweepResult) -> Json:
         "waiting": dict(result.waiting),
         "canaries": dict(result.canaries),
         "delete_conditions": dict(result.delete_conditions) or None,
+        "rings": dict(result.rings) or None,
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }

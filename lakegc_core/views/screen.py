@@ -165,7 +165,7 @@ def sweep_screen(report: Json) -> str:
         "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
         "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them, and report this",
         Outcome.HELD: "kept: a hold keeps them now",
-        Outcome.LEFT: "not deleted: the sweep was closed",
+        Outcome.LEFT: "not deleted: the sweep was closed, or stopped by a ring",
         Outcome.CHANGED: CHANGED_REMARK,
         Outcome.OVER_BUDGET: over_budget(report),
         STILL_THERE: "the store confirmed these deletes, and still shows the objects: find out why",
@@ -185,6 +185,11 @@ def sweep_screen(report: Json) -> str:
         lines.append(f"  {'canaries':<18} {sum(tried.values()):>14,} objects   in use ({named}): none was planned")
     if said := on_condition(report):
         lines.append(f"  {'deletes':<18} {shown(said)}")
+    if (rings := report["rings"]) and rings["read"]:
+        passed = f"{rings['passed']} of {rings['count']} passed"
+        lines.append(f"  {'rings':<18} {rings['read']:>14,} paths     near to what went read after them ({passed})")
+        gone = rings["gone"].items()
+        lines += [f"    {shown(path)}   does not read any more: {shown(address)}" for path, address in gone]
     for path, status in report["unreadable"].items():
         lines.append(f"  {shown(path)} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:

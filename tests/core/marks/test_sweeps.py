@@ -49,6 +49,16 @@ def test_what_lies_at_the_top_of_a_sweep_tells_how_far_it_came(store: LocalStore
     assert sweeps.files_of(store, "m1", 2) == set()
 
 
+def test_what_rings_took_is_told_of_all_sweeps_and_a_record_that_does_not_read_counts_as_one(store: LocalStore) -> None:
+    store.write("m1/sweeps/1/plan.json", b"{}")
+    assert sweeps.gone_in_rings(store, "m1") == {}
+    store.write("m1/sweeps/2/stopped.json", encode({"gone": {"main/a": "data/1"}}))
+    assert sweeps.gone_in_rings(store, "m1") == {"main/a": "data/1"}
+    for damaged in (b"", b"{}", b'{"gone": {}}', b'{"gone": "all"}'):
+        store.write("m1/sweeps/1/stopped.json", damaged)
+        assert len(sweeps.gone_in_rings(store, "m1")) == 2
+
+
 def test_the_first_plan_tells_since_when_a_mark_deletes_unless_one_of_them_does_not_say(store: LocalStore) -> None:
     assert sweeps.first_planned_at(store, "m1") is None
     for number, at in ((1, 20.0), (2, 10.0)):

@@ -35,6 +35,7 @@ NOT_THE_MARKS = {
     "backup": "no mark says anything of it: lakegc.yaml alone counts, at the sweep",
     "backup_to": "where copies go",
     "budget": "how much goes at once, not what",
+    "rings": "how much goes before paths are read, not what",
     "keep_marks": "about marks, not data",
     "workspace": "where marks lie: another one has other marks",
     "clean_every": "about the next marks",

@@ -1,0 +1,162 @@
+"""Paths near to what a ring of a sweep deletes: those that read before it have to read after it.
+
+Nearest is the path at which a deleted object itself was last shown, on the branch where that was and on others. Then
+come paths of the same folder, of the same slice or size first, and the canaries of the plan. All are read through
+lakeFS's object API, which asks the store, as its users do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.lakefs.listed_objects import NOT_TEXT
+from lakegc_core.lakefs.models import ObjectStats
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import decode, encode
+from lakegc_core.names import Stage
+from lakegc_core.past.origins import last_paths
+from lakegc_core.policy.safety import ASKED_AT_ONCE
+from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
+from lakegc_core.store.base import connect
+from lakegc_core.sweep.canaries import Canaries, if_told, some
+from lakegc_core.sweep.deletion import Piece
+from lakegc_core.tables.parts import read_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Path = tuple[str, str]
+"""Ref and path."""
+_NOTED = "near.json"
+_PIECES, _ROWS = 10, 10  # of a ring so many pieces are looked into, and so many rows of each
+_MOST_OWN, _MOST_OTHERS = 200, 50
+_FOLDERS, _LISTED, _BESIDE = 5, 50, 10  # folders that are listed, objects of each, and those of them that are read
+_READS = (200, 206, 416)  # 416: an object without bytes
+_GONE = 410
+_NO_PATH = 404  # somebody deleted it from the ref meanwhile, or the ref
+
+
+def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece], canaries: Canaries) -> list[Path]:
+    """Some hundred paths near to the objects of a ring that read now. Where objects were last shown, only the mark
+    knows; what refs show is asked of lakeFS."""
+    sizes = dict(_some_of(ring))
+    shown = last_paths(spark, context, sorted(sizes))
+    names, refs = _refs(context)
+    own = [each for each in shown if each[0] in names]
+    own += [(refs[(row + turn) % len(refs)], path) for turn in range(len(refs)) for row, (_, path) in enumerate(shown)]
+    near = [
+        *islice(own, _MOST_OWN),
+        *islice(_beside(context, own, sizes), _MOST_OTHERS),
+        *islice(((each.ref, each.path) for each in canaries.found), _MOST_OTHERS),
+    ]
+    asked = [each for each in dict.fromkeys(near) if NOT_TEXT not in each[1]]
+    return [each for each, status in zip(asked, _read(context, asked), strict=True) if status in _READS]
+
+
+def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:
+    """Read paths again that read before. Returns those whose data is gone: ref and path, with the physical address.
+
+    IncompleteError if one answers in a way that says nothing of its data.
+    """
+    found: dict[str, str] = {}
+    for (ref, path), status in zip(paths, _read(context, paths), strict=True):
+        if status == _GONE:
+            shown = context.client.stat(context.header.repository, ref, path)
+            found[f"{ref}/{path}"] = shown.physical_address if shown else ""
+        elif status not in (*_READS, _NO_PATH):
+            raise IncompleteError(
+                f"{path!r} on {ref} read before objects near to it were deleted, and now lakeFS answers {status}, "
+                "which says nothing of its data. Nothing more is deleted. When lakeFS reads its store again, run the "
+                f"same sweep: lakegc sweep {context.header.repository} {context.header.mark_id}."
+            )
+    return found
+
+
+def note(context: MarkContext, folder: str, ring: int, paths: Sequence[Path]) -> None:
+    """Put paths on record below the folder of a sweep before their ring is deleted: a sweep may be killed in it."""
+    found = {"ring": ring, "paths": [list(each) for each in paths]}
+    connect(context.workspace).write(f"{folder}/{_NOTED}", encode(found))
+
+
+def noted(context: MarkContext, folder: str) -> tuple[int, list[Path]]:
+    """The last ring that a sweep began, and its paths; 0 and none if none was noted."""
+    key = f"{folder}/{_NOTED}"
+    try:
+        found = decode(connect(context.workspace).read(key), key)
+    except ObjectNotFoundError:
+        return 0, []
+    try:
+        return int(found["ring"]), [(str(ref), str(path)) for ref, path in found["paths"]]
+    except (KeyError, TypeError, ValueError):
+        name = f"{context.header.repository} {context.header.mark_id}"
+        raise MarkError(
+            f"{key} does not name the paths that were read before the last ring. Nothing more is deleted. Close the "
+            f"sweep: lakegc sweep {name} --close."
+        ) from None
+
+
+def _read(context: MarkContext, paths: Sequence[Path]) -> list[int]:
+    def status(each: Path) -> int:
+        try:
+            return context.client.read_byte(context.header.repository, *each)
+        except LakeFSError as error:
+            return error.status
+
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        return list(pool.map(status, paths))
+
+
+def _some_of(ring: Sequence[Piece]) -> Iterator[tuple[str, int]]:
+    """Address and size of a few objects of a ring, spread over its pieces."""
+    for piece in islice(ring[:: max(1, len(ring) // _PIECES)], _PIECES):
+        left, at = _ROWS, 0
+        (start, stop), *_ = piece.ranges
+        for batch in read_part(piece.source.config, piece.source.folder, piece.source.part, ["address", "size"]):
+            first = max(0, start - at)
+            rows = batch.slice(first, max(0, min(left, stop - at - first)))
+            yield from zip(rows["address"].to_pylist(), rows["size"].to_pylist(), strict=True)
+            left, at = left - rows.num_rows, at + batch.num_rows
+            if not left or at >= stop:
+                break
+
+
+def _refs(context: MarkContext) -> tuple[set[str], list[str]]:
+    """The names of all branches, and a few refs to ask: first those that the mark did not see where they are now."""
+    refs = context.mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS)
+    seen = set[tuple[str, str]]()
+    for batch in refs.batches("name", "commit_id"):
+        seen.update(zip(batch["name"].to_pylist(), batch["commit_id"].to_pylist(), strict=True))
+    branches = list(context.client.branches(context.header.repository))
+    tags = list(context.client.tags(context.header.repository)) if context.header.protect_tags else []
+    new = some(each.name for each in (*branches, *tags) if (each.name, each.commit_id) not in seen)
+    known = some(each.name for each in branches if (each.name, each.commit_id) in seen)
+    return {each.name for each in branches}, new + known
+
+
+def _beside(context: MarkContext, own: Iterable[Path], sizes: dict[str, int]) -> Iterator[Path]:
+    """Paths that come after some of these in the listings of the refs, those of the same slice or size first."""
+    first: dict[Path, str] = {}
+    for ref, path in own:
+        first.setdefault((ref, path[: path.rfind("/") + 1]), path)
+    slices, same = {_folder(each) for each in sizes}, set(sizes.values())
+
+    def distance(each: ObjectStats) -> tuple[bool, bool]:
+        return not any(known in each.physical_address for known in slices), each.size_bytes not in same
+
+    for (ref, _), path in islice(first.items(), _FOLDERS):
+        page = if_told(partial(_after, context, ref, path))
+        yield from ((ref, each.path) for each in sorted(page, key=distance)[:_BESIDE])
+
+
+def _after(context: MarkContext, ref: str, path: str) -> list[ObjectStats]:
+    return context.client.objects_after(context.header.repository, ref, path, _LISTED)[0]
+
+
+def _folder(address: str) -> str:
+    return address[: address.rfind("/") + 1]

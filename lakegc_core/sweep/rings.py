@@ -1,0 +1,120 @@
+"""The rings of a sweep: a plan is deleted in shares that grow, and after each ring `near` reads paths that must read.
+
+So a plan that names what is live costs the first ring at most, whatever made it wrong. A ring is a part of the plan's
+rows, spread over all of it: `planning` orders each part by the hash of its addresses, `divide` takes the first rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakegc_core import clock
+from lakegc_core.errors import RefusedError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.sweeps import finished_sweeps
+from lakegc_core.sweep.deletion import Piece, Range
+from lakegc_core.sweep.what_counts import effective_level
+
+LEAST = 10
+"""Objects of the first ring, unless its share is more."""
+SMALL = 1_000
+"""A plan of fewer objects goes in one ring."""
+_ROWS_A_PIECE = 500
+"""Rows that a ring takes of a piece, if there are enough: a request for few keys takes nearly as long as for many."""
+
+
+@dataclass(frozen=True)
+class Rings:
+    """The rings of one sweep. `bounds`: the objects of its first plan that are gone after each ring; the last one takes
+    all that is left. `passed`: the rings that earlier sweeps of the mark have finished, before they waited."""
+
+    bounds: tuple[int, ...] = ()
+    passed: int = 0
+
+    @classmethod
+    def of(cls, rows: int, shares: Sequence[float], passed: int = 0) -> Rings:
+        """The rings of a plan of so many objects, which is what `passed` rings have left."""
+        before = shares[passed - 1] if 0 < passed <= len(shares) else 0.0
+        left = shares[passed:] if rows >= SMALL else ()
+        bounds = (max(LEAST, int(rows * (share - before) / (1 - before))) for share in left)
+        return cls(tuple(sorted({bound for bound in bounds if bound < rows})), passed)
+
+    def number(self, sent: int) -> int:
+        """The number of the ring, from 1, that comes when so many objects were sent."""
+        return self.passed + 1 + sum(bound <= sent for bound in self.bounds)
+
+    def room(self, sent: int) -> int | None:
+        """The number of objects that the next ring may delete; None: all that are left."""
+        return next((bound - sent for bound in self.bounds if bound > sent), None)
+
+    @property
+    def count(self) -> int:
+        return self.passed + len(self.bounds) + 1
+
+
+def shares_of(context: MarkContext) -> Sequence[float]:
+    """The shares of a sweep's rings: as lakegc.yaml says, or as the level does."""
+    told = context.policy.rings.shares
+    return effective_level(context).rings if told is None else told
+
+
+def rings_passed(context: MarkContext) -> int:
+    """The number of rings after which the last sweep of the mark waits; 0 if it does not."""
+    return int(_waiting(context).get("passed", 0))
+
+
+def check_wait(context: MarkContext) -> None:
+    """RefusedError while the next ring of the mark's plan has to wait."""
+    told = _waiting(context)
+    until = told.get("ended_at", 0.0) + context.policy.rings.wait.total_seconds()
+    if clock.now().timestamp() < until:
+        raise RefusedError(
+            f"Ring {told['passed'] + 1} of the sweep of mark {context.header.mark_id} waits until "
+            f"{clock.instant(until)}: `rings` in lakegc.yaml says so. Nothing was deleted. Sweep again then."
+        )
+
+
+def _waiting(context: MarkContext) -> dict[str, Any]:
+    """What the last sweep of the mark says of its rings, if it waits for another; else nothing. Without a time to wait,
+    nobody asks: what is left then begins with its first ring."""
+    over = finished_sweeps(context) if context.policy.rings.wait else []
+    told = over[-1].get("rings") if over else None
+    return dict(told) if isinstance(told, dict) and told.get("waits") else {}
+
+
+def divide(pieces: Sequence[Piece], room: int | None) -> tuple[list[Piece], list[Piece]]:
+    """Divide what is left of a plan into a ring of `room` objects (None: all), spread over the pieces, and the rest."""
+    if room is None or room >= _rows(pieces):
+        return list(pieces), []
+    step = max(1, len(pieces) // max(LEAST, room // _ROWS_A_PIECE))
+    chosen = pieces[::step] if _rows(pieces[::step]) >= room else pieces
+    total, seen, given = _rows(chosen), 0, 0
+    shares: dict[str, int] = {}
+    for piece in chosen:
+        seen += piece.rows
+        shares[piece.source.part.name] = room * seen // total - given
+        given = room * seen // total
+    ring, rest = [], []
+    for piece in pieces:
+        first, others = _cut(piece.ranges, shares.get(piece.source.part.name, 0))
+        ring += [replace(piece, left=first)] if first else []
+        rest += [replace(piece, left=others)] if others else []
+    return ring, rest
+
+
+def _cut(ranges: Sequence[Range], rows: int) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+    """The first rows of some ranges, and the others."""
+    first: list[Range] = []
+    others: list[Range] = []
+    for start, stop in ranges:
+        middle = min(stop, start + rows)
+        rows -= middle - start
+        first += [(start, middle)] if middle > start else []
+        others += [(middle, stop)] if stop > middle else []
+    return tuple(first), tuple(others)
+
+
+def _rows(pieces: Sequence[Piece]) -> int:
+    return sum(piece.rows for piece in pieces)

@@ -1,0 +1,128 @@
+"""Paths near to what a ring deletes: of a plan of live objects the first ring goes, is named, and comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.config.rings import RingSettings
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
+from lakegc_core.errors import MarkError, RefusedError
+from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
+from lakegc_core.marks.sweeps import finished_sweeps
+from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep import rings, waves
+from lakegc_core.sweep.near import note, noted
+from lakegc_sandbox.api.server import SandboxServer
+from lakegc_sandbox.lakefs import Sandbox
+from tests.core.sweep.test_canaries import no_branches, no_commits_that_are_kept_for
+from tests.interleavings.rig import look_is_blind, without_guards
+from tests.support.lake import quick
+from tests.support.replays import AWS, environment
+from tests.support.servers import seaweedfs
+from tests.support.tasks import tasks_run_here
+from tests.support.towns import Crash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LIVE = 25
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def blind(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MarkContext]:
+    """A mark in a bucket that keeps versions, to which all that branch main shows looks like garbage."""
+    folder = tmp_path_factory.mktemp("near")
+    monkeypatch.setattr(rings, "SMALL", LIVE)
+    tasks_run_here(monkeypatch)
+    without_guards("heads-and-tags", "known-heads", "shrink")(monkeypatch)
+    no_branches(monkeypatch)
+    look_is_blind(monkeypatch)
+    no_commits_that_are_kept_for("head:main", "rules")(monkeypatch)
+    with ExitStack() as stack:
+        stack.enter_context(environment(AWS | {"LAKEGC_UNSAFE": "yes"}))
+        stack.enter_context(quick(spark))
+        server = stack.enter_context(seaweedfs(folder))
+        server.client().put_bucket_versioning(Bucket=server.bucket, VersioningConfiguration={"Status": "Enabled"})
+        sandbox = Sandbox(folder, blockstore="s3", seed=1)
+        repository = sandbox.create_repository(
+            "lake", f"s3://{server.bucket}/lake", store=server.config("lake"), age=30 * DAY
+        )
+        repository.set_rules(7)
+        repository.create_branch("other", "main")
+        for branch, count in (("main", LIVE), ("other", 1)):
+            for part in range(count):
+                repository.upload(branch, f"table/{part:02}", f"{branch} {part}".encode(), age=20 * DAY)
+            repository.commit(branch, f"on {branch}", date=datetime.now(UTC) - 20 * DAY)
+        time.sleep(1.1)  # or longer: the store counts whole seconds, and only what is older than the mark may go
+        served = stack.enter_context(SandboxServer(sandbox))
+        credentials = ServerSettings(served.url, served.access_key, served.secret_key)
+        policy = RepositoryPolicy(match="*", rings=RingSettings((0.001, 0.01, 0.1)))
+        stores = (StoreMapping("s3://", endpoint=server.endpoint),)
+        given = Settings(server=credentials, stores=stores, repositories=(policy,))
+        opened = open_repository(given, "lake", client=LakeFSClient(credentials))
+        yield begin_mark(opened, "m1", min_age=timedelta(0), safety_level="none")
+
+
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=[pytest.mark.slow, pytest.mark.safety])])
+def test_a_plan_of_live_objects_is_stopped_after_ten_of_them_which_are_named_and_brought_back(
+    spark: SparkSession, blind: MarkContext, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`is_killed`: after the ring and before its paths are read again, so that the next call reads them."""
+    pipeline.mark(spark, blind)
+    before = stored(blind)
+    if is_killed:
+        with monkeypatch.context() as patch, pytest.raises(Crash):
+            patch.setattr(waves, "gone", dying)
+            pipeline.sweep(spark, blind)
+        assert len(before - stored(blind)) == 10
+    found = pipeline.sweep(spark, blind)
+    gone = found.rings["gone"]
+    assert found.outcomes["deleted"] == 10 and found.outcomes["left"] == LIVE - 10
+    assert set(gone) <= {f"main/table/{part:02}" for part in range(LIVE)} and len(gone) == 10
+    assert found.rings["stopped_at"] == 1 and found.rings["passed"] == 0
+    for path, address in gone.items():
+        assert path in found.trouble and address in found.trouble
+        assert blind.client.read_byte("lake", "main", path.removeprefix("main/")) == 206, "it was brought back"
+    assert "10 of 10 objects that sweeps of the mark had deleted were brought back" in found.trouble
+    assert stored(blind) == before
+    assert finished_sweeps(blind)[-1]["rings"]["gone"] == gone
+    with pytest.raises(RefusedError, match=r"rings: A sweep of this mark was stopped.*--accept rings"):
+        pipeline.sweep(spark, blind)
+    assert stored(blind) == before
+
+
+def dying(*_: object) -> dict[str, str]:
+    raise Crash
+
+
+def test_paths_are_on_record_before_their_ring_and_a_record_that_does_not_say_which_stops_the_sweep(
+    tmp_path: Path,
+) -> None:
+    context: Any = SimpleNamespace(
+        workspace=LocalConfig(str(tmp_path)), header=SimpleNamespace(repository="lake", mark_id="m1")
+    )
+    assert noted(context, "sweeps/1") == (0, [])
+    note(context, "sweeps/1", 2, [("main", "a/ü"), ("v1", "b")])
+    assert noted(context, "sweeps/1") == (2, [("main", "a/ü"), ("v1", "b")])
+    for damaged in (b"", b"{}", b'{"ring": 1, "paths": [1]}'):
+        (tmp_path / "sweeps/1/near.json").write_bytes(damaged)
+        with pytest.raises(MarkError):
+            noted(context, "sweeps/1")
+
+
+def stored(context: MarkContext) -> set[str]:
+    return {key for batch in connect(context.data).list("data/") for key in batch["address"].to_pylist()}
