@@ -91,9 +91,11 @@ def told_of_the_rest(
     failed: DataFrame | None,
     outcome: Outcome = Outcome.OVER_BUDGET,
 ) -> DataFrame | None:
-    """More of the objects that are journalled as left (by `outcome`) at an attempt: columns address, size, outcome. Those of
-    `failed` keep their failure; those that earlier sweeps of the mark deleted without an answer, and that the store
-    lacks, are `already_gone`. None if there can be none."""
+    """More of the objects that are journalled as left (by `outcome`) at an attempt: columns address, size, outcome.
+
+    Those of `failed` keep their failure; those that earlier sweeps of the mark deleted without an answer, and that the
+    store lacks, are `already_gone`. None if there can be none.
+    """
     from pyspark.sql import functions as F
 
     unanswered = list(record.unanswered_before())
