@@ -208,7 +208,7 @@ STORES = (
         ),
         (
             "only delete markers go, and the bytes stay",
-            "for each in (*listed.versions, *listed.markers)]",
+            "for each in (*reversed(listed.versions), *listed.markers)]",
             "for each in listed.markers]",
         ),
     ),
