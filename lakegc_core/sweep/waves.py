@@ -153,7 +153,7 @@ class Waves:
             number, near = noted(self.context, self.record.folder)
             self._read_again(near, number)
         rings = Rings.of(rows, shares_of(self.context), rings_passed(self.context))
-        self._passed = rings.number(self._sent) - 1
+        self._passed = (self._stopped_at or rings.number(self._sent)) - 1
         return rings
 
     def _read_again(self, near: Sequence[tuple[str, str]], number: int) -> None:

@@ -44,6 +44,7 @@ def test_the_stricter_of_two_levels_wins_whatever_the_order() -> None:
 
 def test_no_limit_of_a_stricter_level_is_weaker_than_that_of_a_looser_one() -> None:
     larger_is_stricter = {"age_margin", "part_age", "gap", "retention_margin", "rules_memory", "samples"}
+    larger_is_stricter |= {"rings"}  # any are more than none
     # Without a gap a mark need not live as long; with one no delay is needed beside it.
     exempt = {"name", "mark_validity", "look_delay"}
     for strict, loose in ((FULL, STANDARD), (STANDARD, NONE)):
