@@ -27,7 +27,7 @@ COMMITS = (
         ),
         (
             "the server names another metarange than its dump and is believed",
-            "elif metarange_id is not None and metaranges[number] != metarange_id:",
+            "elif metarange_id not in (None, metaranges[number]) and commit_id not in self.ignored:",
             "elif metarange_id is not None and not metaranges[number]:",
         ),
         ("a list of commits may end within a line", 'if not data.endswith(b"\\n"):', "if not data:"),
