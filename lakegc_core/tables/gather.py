@@ -106,7 +106,7 @@ def gather(
     clocks, name = clock.ambient(), uuid.uuid4().hex
 
     def decided(table: pa.Table) -> Iterator[pa.RecordBatch]:
-        for found in decide(table.combine_chunks()):
+        for found in decide(table.combine_chunks()) if table.num_rows else ():
             yield from found.select(result.names).cast(result).to_batches(max_chunksize=_BATCH)
 
     def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -116,16 +116,14 @@ def gather(
                 own = _whole(name, feeds, schema)
                 if partitions > 1:
                     own = own.filter(pa.array(own["hash"].to_numpy() % partitions == number))
-                if own.num_rows:
-                    yield from decided(own)
+                yield from decided(own)
 
     if _here(feeds, holding):
 
-        def whole() -> Iterator[pa.RecordBatch]:
-            own = pa.Table.from_batches(_rows(feeds, schema), schema)
-            return decided(own) if own.num_rows else iter(())
+        def here() -> Iterator[pa.RecordBatch]:
+            return decided(pa.Table.from_batches(_rows(feeds, schema), schema))
 
-        return Mapped(Few(spark, whole, none=not feeds), result)
+        return Mapped(Few(spark, here, none=not feeds), result)
 
     if _few(feeds):  # a shuffle costs more than that all workers read them
         return Mapped(spark.range(0, partitions, 1, partitions), result, share)
