@@ -139,6 +139,11 @@ class Units:
         """Make it of the units of the top one of the layers."""
         return cls.of(layers[0].dataset(Stage.NAMESPACE_LISTING, UNITS_SCHEMA, UNITS), layers)
 
+    @property
+    def rows(self) -> int:
+        """The number of units, which those who look them up hold in memory."""
+        return sum(rows for _, _, _, rows, _, _ in self.names)
+
     def age(self, layer: str) -> int:
         """The age of a layer; -1 for a mark that is none of them."""
         return dict(self.ages).get(layer, -1)
@@ -239,7 +244,7 @@ def write_gone(
         last = layer.manifests[Stage.EXPIRED_ADDRESSES]
         seen = layer.mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
         feeds += seen.feeds(make=_Swept(units))
-    swept = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)))
+    swept = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)), holding=units.rows)
     found = out.divide(swept, {GONE: GONE_SCHEMA, _UNSURE: GONE_SCHEMA}, _split_sure, _bytes)
     if not found[_UNSURE].parts:
         return found[GONE]
@@ -286,9 +291,10 @@ def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wan
             make=_Current(units, layer.mark_id) if units else columns_of, within=within
         )
     ]
+    holding = units.rows if units else 0
     if wanted is None:
-        return rows_of_feeds(spark, feeds, OBJECTS_SCHEMA, together=True)
-    return scan(spark, feeds, OBJECTS_SCHEMA, wanted, together=True)
+        return rows_of_feeds(spark, feeds, OBJECTS_SCHEMA, together=True, holding=holding)
+    return scan(spark, feeds, OBJECTS_SCHEMA, wanted, together=True, holding=holding)
 
 
 def _within(wanted: Wanted) -> tuple[str, Sequence[str]]:

@@ -148,7 +148,7 @@ class _ChangedAddresses:
             index = self._out.put(_INDEXED, rows_of_feeds(self.spark, index, COUNTED_SCHEMA), COUNTED_SCHEMA).feeds()
         feeds += index
         partitions = self.context.settings.scale.address_num_partitions or partitions_for(rows)
-        decided = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions)
+        decided = gather(self.spark, feeds, ROWS, decide, DECIDED, partitions, holding=units.rows + held.rows)
         schemas = {CANDIDATES: OBJECTS_SCHEMA, **dict.fromkeys((FREED, ASKED, SWEPT), SOUGHT_SCHEMA)}
         return self._out.divide(decided, schemas | {MISSTATED: MISSTATED_SCHEMA}, _by_verdict, _sizes)
 

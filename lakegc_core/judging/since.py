@@ -56,8 +56,9 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
         return rows.then(shape, _Since(commits_read_at))
     found = in_series(before)
     carried = (found.keys(*_ROWS), journal.rows.keys(*_RESCUES))
-    if sum(each.rows for each in carried) <= MOST_CARRIED:
-        return rows.then(shape, _Since(commits_read_at, *carried))
+    known = sum(each.rows for each in carried)
+    if known <= MOST_CARRIED:
+        return rows.then(shape, _Since(commits_read_at, *carried), holding=known)
     now = moment(commits_read_at)
     frame = (
         found.frame(spark, "address", "since")

@@ -72,7 +72,8 @@ def gone(
     them). `records` must read: see `readable_records`. `but`: a mark whose own deletes do not count. `ever`: also of
     objects that were brought back or seen again since."""
     feeds = [feed for record in records.found for feed in record.rows.feeds(make=Events(record, sought, but, ever))]
-    return gather(spark, feeds, EVENTS, last_known, GONE, partitions_for(rows_in(feeds)))
+    holding = sought.rows if sought else 0
+    return gather(spark, feeds, EVENTS, last_known, GONE, partitions_for(rows_in(feeds)), holding=holding)
 
 
 @dataclass(frozen=True)

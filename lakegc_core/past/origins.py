@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,8 +39,10 @@ from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, reading
-from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
+from lakegc_core.spark.session import Mapped, many, run_on_rows, run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import HASH, KIND, columns_of, gather, partitions_for, rows_in, rows_of_feeds
+from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import Part, parts_of, read_part, spark_width, tasks_for
@@ -53,6 +56,21 @@ SHOWN = 10
 _FEW = 200_000  # rows that this process looks through by itself
 DATASETS = (ORIGINS, LOOKED, LOST_BRANCHES)
 _CAUSE, _FOLDER, _ALL = range(3)
+_NEW, _GROUPS = "new-origins", "groups-of-origins"
+_TOLD = pa.schema(  # origins, and rows of objects with address and size alone; -1 for those that are kept
+    [HASH, *(field.with_nullable(True) for field in ORIGINS_SCHEMA), pa.field("size", pa.int64())]
+)
+_NEWEST = pa.schema([*ORIGINS_SCHEMA, pa.field("size", pa.int64(), nullable=False)])
+_GROUPS_SCHEMA = pa.schema(
+    [
+        KIND,
+        *(ORIGINS_SCHEMA.field(name) for name in ("cause", "branch", "gone")),
+        pa.field("folder", pa.string(), nullable=False),
+        pa.field("objects", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+    ]
+)
+_BY_GROUP = pa.schema([HASH, *_GROUPS_SCHEMA])
 
 
 @dataclass(frozen=True)
@@ -81,11 +99,11 @@ def _found(search: _Search, own: Layer, garbage: Dataset, kept: Dataset) -> Orig
     walked = parts_of(results, [LOST_BRANCHES, PASTS])
     pasts = search.out.dataset(PASTS, walked[PASTS], PASTS_SCHEMA)
     ranges, complete_after = search.choose(own, pasts)
-    found = search.origins(ranges, garbage + kept)
+    found = search.origins(ranges, garbage, kept)
     left = sum(result.get("unread", 0) for result in results) + (complete_after is not None)
     noted = search.note(pasts, ranges, complete_after, whole=not rests_on(search.context.mark))
-    parts = {ORIGINS: found.parts, LOOKED: noted.parts, LOST_BRANCHES: walked[LOST_BRANCHES]}
-    return Origins(search.facts(found, garbage, left), parts)
+    parts = {ORIGINS: found[ORIGINS].parts, LOOKED: noted.parts, LOST_BRANCHES: walked[LOST_BRANCHES]}
+    return Origins(search.facts(found[_GROUPS], left), parts)
 
 
 def garbage_with_origins(spark: SparkSession, context: MarkContext) -> DataFrame:
@@ -213,42 +231,34 @@ class _Search:
         parts = parts_of(results, [CHOSEN_RANGES])[CHOSEN_RANGES]
         return self.out.dataset(CHOSEN_RANGES, parts, CHOSEN_RANGES_SCHEMA), complete_after
 
-    def origins(self, ranges: Dataset, objects: Dataset) -> Dataset:
-        """Write the last path of each of these objects, by these ranges and by what earlier marks found."""
-        from pyspark.sql import functions as F
-
-        if not objects.rows or not (ranges.rows or self.known.rows):
-            return Dataset(ORIGINS_SCHEMA)
-        wanted = objects.keys()
-        tasks = tasks_for(ranges.rows, 4, 4 * spark_width(self.spark))
-        chosen = ranges.frame(self.spark).repartition(tasks)
-        new = among(self.spark, Mapped(chosen, ORIGINS_SCHEMA, self._old.entries), wanted)
-        old = among(self.spark, self.known.mapped(self.spark), wanted)
-        names = ORIGINS_SCHEMA.names[1:]
-        every = (
-            new.as_frame()
-            .union(old.as_frame())
-            .groupBy("address")
-            .agg(F.max_by(F.struct(*names), "moment").alias("newest"))
-            .select("address", *(f"newest.{name}" for name in names))
-        )
-        return self.out.put(ORIGINS, every, ORIGINS_SCHEMA)
+    def origins(self, ranges: Dataset, garbage: Dataset, kept: Dataset) -> dict[str, Dataset]:
+        """Write the last path of each of these objects, by these ranges and by what earlier marks found (ORIGINS); and
+        the causes and folders of garbage, added up as far as some rows show (_GROUPS)."""
+        found = self.known
+        if ranges.rows and garbage.rows + kept.rows:
+            chosen = ranges.frame(self.spark).repartition(tasks_for(ranges.rows, 4, 4 * spark_width(self.spark)))
+            new = Mapped(chosen, ORIGINS_SCHEMA, self._old.entries)
+            found += self.out.put(_NEW, among(self.spark, new, (garbage + kept).keys()), ORIGINS_SCHEMA)
+        feeds = found.feeds(make=_by_address) if garbage.rows + kept.rows else []
+        if feeds:
+            feeds += garbage.feeds("address", "size", make=_by_address) + kept.feeds("address", make=_kept)
+        rows = gather(self.spark, feeds, _TOLD, _newest, _NEWEST, partitions_for(rows_in(feeds)))
+        return self.out.divide(rows, {ORIGINS: ORIGINS_SCHEMA, _GROUPS: _GROUPS_SCHEMA}, _with_groups)
 
     def note(self, pasts: Dataset, ranges: Dataset, complete_after: int | None, *, whole: bool) -> Dataset:
         """Write the ids of the metaranges and ranges that this mark has read: no other mark reads them again. `whole`:
         also of those that were read before, for a mark that rests on no other."""
-        former = whole and self.looked.rows
-        if not (pasts.rows or former):
-            return Dataset(LOOKED_SCHEMA)
-        metaranges = pasts.frame(self.spark)
-        done = metaranges if complete_after is None else metaranges.where(metaranges["moment"] > complete_after)
-        read = done.selectExpr("metarange_id AS id").union(ranges.frame(self.spark, "range_id"))
-        return self.out.put(LOOKED, read.union(self.looked.frame(self.spark)) if former else read, LOOKED_SCHEMA)
+        feeds = pasts.feeds("metarange_id", "moment", make=partial(_done, complete_after))
+        feeds += ranges.feeds("range_id", make=_id_of_range) + (self.looked.feeds() if whole else [])
+        return self.out.put(LOOKED, rows_of_feeds(self.spark, feeds, LOOKED_SCHEMA), LOOKED_SCHEMA)
 
-    def facts(self, found: Dataset, garbage: Dataset, left: int) -> OriginFacts:
+    def facts(self, groups: Dataset, left: int) -> OriginFacts:
         """The causes and the folders of the most expired bytes."""
-        rows = self._largest(found, garbage) if found.rows and garbage.rows else []
-        of = {kind: [row for row in rows if row["kind"] == kind] for kind in (_CAUSE, _FOLDER, _ALL)}
+        feeds = groups.feeds(make=_by_group)
+        made = gather(self.spark, feeds, _BY_GROUP, _largest, _GROUPS_SCHEMA, partitions_for(rows_in(feeds)))
+        rows = run_on_rows(made, lambda batches: (row for batch in batches for row in batch.to_pylist()))
+        rows = sorted(rows, key=_order)
+        of = {kind: [row for row in rows if row["kind"] == kind][:SHOWN] for kind in (_CAUSE, _FOLDER, _ALL)}
         return OriginFacts(
             causes=tuple(
                 Cause(row["cause"], row["branch"], row["gone"], row["objects"], row["bytes"]) for row in of[_CAUSE]
@@ -258,37 +268,78 @@ class _Search:
             unread=left,
         )
 
-    def _largest(self, found: Dataset, garbage: Dataset) -> list[Any]:
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
-        def group(kind: int, **keys: Any) -> Any:
-            columns = {
-                "kind": F.lit(kind),
-                "cause": F.lit(""),
-                "branch": F.lit(""),
-                "gone": F.lit(None),
-                "folder": F.lit(""),
-            }
-            shape = {"kind": "int", "gone": "long"}
-            return F.struct(
-                *(value.cast(shape.get(name, "string")).alias(name) for name, value in (columns | keys).items())
-            )
-
-        folder = F.regexp_extract("path", FOLDERS.replace("?P<", "?<"), 0)
-        groups = F.array(
-            group(_CAUSE, cause=F.col("cause"), branch=F.col("branch"), gone=F.col("gone")),
-            group(_FOLDER, folder=folder),
-            group(_ALL),
-        )
-        sized = garbage.frame(self.spark, "address", "size").join(many(found.frame(self.spark)), "address")
-        grouped = sized.select("size", F.explode(groups).alias("group")).groupBy("group")
-        sums = grouped.agg(F.count("size").alias("objects"), F.sum("size").alias("bytes"))
-        place = F.row_number().over(Window.partitionBy("group.kind").orderBy(F.desc("bytes"), "group"))
-        with clear_errors():
-            rows = sums.withColumn("place", place).where(F.col("place") <= SHOWN).select("group.*", "objects", "bytes")
-            return sorted(rows.collect(), key=lambda row: (row["kind"], -row["bytes"]))
-
     @property
     def _old(self) -> OldRanges:
         return OldRanges(reading(self.context))
+
+
+def _by_address(rows: pa.RecordBatch) -> dict[str, Any]:
+    return columns_of(rows) | {"hash": hash_strings(rows["address"])}
+
+
+def _kept(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return _by_address(rows) | {"size": -1}
+
+
+def _newest(rows: pa.Table) -> Iterator[pa.Table]:
+    """Of all rows of some addresses (_TOLD) the newest origin of each object: _NEWEST."""
+    is_origin = pc.is_valid(rows["path"])
+    objects = rows.filter(pc.invert(is_origin)).group_by("address").aggregate([("size", "max")])
+    found = rows.filter(is_origin).drop_columns(["size"])
+    found = found.sort_by([("moment", "descending"), ("commit_id", "ascending"), ("path", "ascending")])
+    found = found.append_column("number", pa.array(np.arange(found.num_rows)))
+    first = found.group_by("address").aggregate([("number", "min")])
+    found = found.take(first["number_min"]).join(objects, "address", join_type="inner")
+    yield found.rename_columns({"size_max": "size"})
+
+
+def _with_groups(rows: pa.Table) -> dict[str, pa.Table]:
+    """ORIGINS of rows of _NEWEST; and garbage by its cause, by its folder, and all of it (_GROUPS)."""
+    garbage = rows.filter(pc.greater_equal(rows["size"], 0))
+    count = garbage.num_rows
+    folders = pc.struct_field(pc.extract_regex(garbage["path"].combine_chunks(), FOLDERS), "folder")
+    counted = {"objects": pa.repeat(1, count), "bytes": garbage["size"]}
+    causes = {name: garbage[name] for name in ("cause", "branch", "gone")}
+    tables = [_group(count, _CAUSE, **counted, **causes), _group(count, _FOLDER, **counted, folder=folders)]
+    return {ORIGINS: rows, _GROUPS: _summed(pa.concat_tables([*tables, _group(count, _ALL, **counted)]))}
+
+
+def _group(rows: int, kind: int, **columns: Any) -> pa.Table:
+    none = {"gone": pa.nulls(rows, pa.int64())}
+    plain = {name: columns.get(name, none.get(name, pa.repeat("", rows))) for name in _GROUPS_SCHEMA.names[1:]}
+    return pa.table({"kind": pa.repeat(pa.scalar(kind, pa.int8()), rows), **plain}).cast(_GROUPS_SCHEMA)
+
+
+def _summed(rows: pa.Table) -> pa.Table:
+    found = rows.group_by(_GROUPS_SCHEMA.names[:-2]).aggregate([("objects", "sum"), ("bytes", "sum")])
+    return found.rename_columns({"objects_sum": "objects", "bytes_sum": "bytes"})
+
+
+def _by_group(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    names = pc.binary_join_element_wise(rows["cause"], rows["branch"], rows["folder"], "\n")
+    return columns_of(rows) | {"hash": hash_strings(names)}
+
+
+def _largest(rows: pa.Table) -> Iterator[pa.Table]:
+    """The largest groups of all rows of some groups, SHOWN of each kind at most."""
+    found = _summed(rows).sort_by(
+        [("bytes", "descending"), *((name, "ascending") for name in _GROUPS_SCHEMA.names[:-2])]
+    )
+    for kind in (_CAUSE, _FOLDER, _ALL):
+        yield found.filter(pc.equal(found["kind"], kind)).slice(0, SHOWN)
+
+
+def _order(row: Json) -> tuple[Any, ...]:
+    gone = row["gone"]
+    return -row["bytes"], row["cause"], row["branch"], gone is None, gone or 0, row["folder"]
+
+
+def _done(complete_after: int | None, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """The ids of metaranges that were read, if all newer ones were."""
+    if complete_after is not None:
+        rows = rows.filter(pc.greater(rows["moment"], complete_after))
+    return {"id": rows["metarange_id"]}
+
+
+def _id_of_range(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return {"id": rows["range_id"]}

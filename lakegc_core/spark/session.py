@@ -183,44 +183,78 @@ def begin_task(clocks: dict[str, str]) -> None:
 
 
 def run_on_rows(rows: DataFrame | Mapped, task: Callable[[Iterator[pa.RecordBatch]], Iterator[Json]]) -> list[Json]:
-    """Run `task` over the batches of every partition of `rows`; return the few small results that it yields."""
-    clocks = clock.ambient()
-    frame, make = (rows.of, rows.make) if isinstance(rows, Mapped) else (rows, None)
+    """Run `task` over the batches of every partition of `rows`; return the few small results that it yields. `Few` rows
+    are one partition, and no job begins."""
+    clocks, make = clock.ambient(), None
+    if isinstance(rows, Mapped):
+        if isinstance(rows.of, Few):
+            return [json.loads(json.dumps(result)) for result in task(rows.here())]  # as of tasks elsewhere
+        rows, make = rows.of, rows.make
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task(clocks)
         for result in task(make(batches) if make else batches):
             yield _row(result)
 
-    return collect_results(frame.mapInArrow(body, _RESULT))
+    return collect_results(rows.mapInArrow(body, _RESULT))
+
+
+@dataclass(frozen=True)
+class Few:
+    """At most FEW rows, which this process reads: a job of Spark takes longer than most of what is done with them. As a
+    frame they are read by a task. `none`: there is nothing to read, and Spark knows it."""
+
+    spark: SparkSession
+    read: Callable[[], Iterator[pa.RecordBatch]]
+    none: bool = False
 
 
 @dataclass(frozen=True)
 class Mapped:
     """Rows of a schema that Python makes of those of a frame, in its tasks; without `make` they are the frame's own.
+    Of a `Few` it makes them in this process, by the same functions.
 
     Their writer does both in one worker; as a frame they pass through the JVM, to a worker more for each task.
     """
 
-    of: DataFrame
+    of: DataFrame | Few
     schema: pa.Schema
     make: Make | None = None
 
-    def then(self, schema: pa.Schema, more: Make) -> Mapped:
-        """The rows that `more` makes of these rows, in the same tasks."""
-        first = self.make
-        return Mapped(self.of, schema, more if first is None else lambda batches: more(first(batches)))
+    def then(self, schema: pa.Schema, more: Make, *, holding: int = 0) -> Mapped:
+        """The rows that `more` makes of these rows, in the same tasks. `holding`: the number of rows that it keeps in
+        memory meanwhile: tasks may hold more of them than this process."""
+        source = self if holding <= FEW else self.in_tasks()
+        first = source.make
+        return Mapped(source.of, schema, more if first is None else lambda batches: more(first(batches)))
+
+    def here(self) -> Iterator[pa.RecordBatch]:
+        """`Few` rows, in this process."""
+        assert isinstance(self.of, Few), "these rows are read by tasks"
+        return self.make(self.of.read()) if self.make else self.of.read()
+
+    def in_tasks(self) -> Mapped:
+        """The same rows, also few ones in a task of Spark."""
+        if not isinstance(self.of, Few):
+            return self
+        read, make, clocks = self.of.read, self.make, clock.ambient()
+
+        def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            begin_task(clocks)
+            for _ in batches:
+                yield from make(read()) if make else read()
+
+        return Mapped(self.of.spark.range(0, 1, 1, 1), self.schema, body)
 
     def as_frame(self) -> DataFrame:
         """The rows, for Spark to go on with."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
+        if isinstance(self.of, Few):
+            if self.of.none:
+                return versions.frame_of(self.of.spark, self.schema.empty_table())
+            return self.in_tasks().as_frame()
         return self.of.mapInArrow(self.make, from_arrow_schema(self.schema)) if self.make else self.of
-
-
-def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
-    """A frame without rows, which Spark knows to have none."""
-    return versions.frame_of(spark, schema.empty_table())
 
 
 def many(frame: DataFrame, rows: int | None = None) -> DataFrame:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.spark.session import Mapped, begin_task, empty
+from lakegc_core.spark.session import FEW, Few, Mapped, begin_task
 from lakegc_core.tables.key_scan import Source, dealt
 from lakegc_core.tables.parts import read_part, spark_width
 
@@ -31,6 +31,8 @@ _ROWS_PER_PARTITION = 250_000
 _ROWS_PER_TASK = 10_000
 _FEW_ROWS, _FEW_FEEDS = 250_000, 32  # which every worker reads for itself
 _ROWS_TOGETHER = 1_000_000  # in memory at once
+ELSEWHERE = FEW + 1
+"""`holding`, of rows that name files to be read: tasks read those, however few rows name them."""
 
 
 Make = Callable[[pa.RecordBatch], Mapping[str, Any]]
@@ -73,6 +75,11 @@ def _few(feeds: Sequence[Feed]) -> bool:
     return few(rows_in(feeds)) and len(feeds) <= _FEW_FEEDS
 
 
+def _here(feeds: Sequence[Feed], holding: int) -> bool:
+    """True if this process may read the feeds."""
+    return not feeds or (_few(feeds) and rows_in(feeds) + holding <= FEW)
+
+
 def partitions_for(rows: int) -> int:
     """The number of tables that so many rows make, each of which a task can hold."""
     return 1 + rows // _ROWS_PER_PARTITION
@@ -90,15 +97,16 @@ def gather(
     decide: Callable[[pa.Table], Iterator[pa.Table]],
     result: pa.Schema,
     partitions: int,
+    *,
+    holding: int = 0,
 ) -> Mapped:
     """The rows that `decide` makes of the feeds' rows. All rows with the same hash are in one table; there are so many
-    `partitions`, each a table. `schema` holds HASH, `result` is the schema of the rows made."""
-    if not feeds:
-        return Mapped(empty(spark, result), result)
+    `partitions`, each a table; few rows are one. `schema` holds HASH, `result` is the schema of the rows made.
+    `holding`: see `rows_of_feeds`."""
     clocks, name = clock.ambient(), uuid.uuid4().hex
 
     def decided(table: pa.Table) -> Iterator[pa.RecordBatch]:
-        for found in decide(table.combine_chunks()):
+        for found in decide(table.combine_chunks()) if table.num_rows else ():
             yield from found.select(result.names).cast(result).to_batches(max_chunksize=_BATCH)
 
     def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,8 +116,14 @@ def gather(
                 own = _whole(name, feeds, schema)
                 if partitions > 1:
                     own = own.filter(pa.array(own["hash"].to_numpy() % partitions == number))
-                if own.num_rows:
-                    yield from decided(own)
+                yield from decided(own)
+
+    if _here(feeds, holding):
+
+        def here() -> Iterator[pa.RecordBatch]:
+            return decided(pa.Table.from_batches(_rows(feeds, schema), schema))
+
+        return Mapped(Few(spark, here, none=not feeds), result)
 
     if _few(feeds):  # a shuffle costs more than that all workers read them
         return Mapped(spark.range(0, partitions, 1, partitions), result, share)
@@ -123,11 +137,16 @@ def gather(
     return Mapped(rows_of_feeds(spark, feeds, schema).as_frame().repartition(partitions, "hash"), result, group)
 
 
-def rows_of_feeds(spark: SparkSession, feeds: Sequence[Feed], schema: pa.Schema, *, together: bool = False) -> Mapped:
+def rows_of_feeds(
+    spark: SparkSession, feeds: Sequence[Feed], schema: pa.Schema, *, together: bool = False, holding: int = 0
+) -> Mapped:
     """The rows that feeds make of their parts, each part read by one task. `together`: few rows all by the same one.
-    Spark joins and groups rows of one partition where they are; a shuffle of few rows takes longer than that."""
-    if not feeds:
-        return Mapped(empty(spark, schema), schema)
+    Spark joins and groups rows of one partition where they are; a shuffle of few rows takes longer than that.
+
+    This process reads few rows itself. `holding`: the number of rows that the feeds keep in memory meanwhile, which
+    count as well; ELSEWHERE where what is made of few rows is much work."""
+    if _here(feeds, holding):
+        return Mapped(Few(spark, lambda: _rows(feeds, schema), none=not feeds), schema)
     rows, clocks = rows_in(feeds), clock.ambient()
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))
     if together and _few(feeds):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lakegc_core.spark.session import Mapped, empty, many
+from lakegc_core.spark.session import Mapped, many
 from lakegc_core.tables.gather import Feed, Make, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Wanted, filter_of
 from lakegc_core.tables.parts import spark_width
@@ -36,22 +36,23 @@ def scan(
     found: bool = True,
     partitions: int = 0,
     together: bool = False,
+    holding: int = 0,
 ) -> Mapped:
     """The rows of the feeds whose key is wanted, or with `found=False` all the others. The columns of the key must be
     among the columns that a feed reads, and among those that it makes. `partitions`: of a join, as the operator wishes;
-    0: as many as it takes. `together`: see `rows_of_feeds`."""
+    0: as many as it takes. `together`: see `rows_of_feeds`; `holding`: likewise, besides the wanted keys."""
     if found and not wanted.rows:
-        return Mapped(empty(spark, schema), schema)
+        return rows_of_feeds(spark, [], schema)
     if wanted.rows > MOST:
         return among(spark, rows_of_feeds(spark, feeds, schema), wanted, found=found, partitions=partitions)
     chosen = [replace(each, make=_Chosen(each.make, wanted, found)) for each in feeds]
-    return rows_of_feeds(spark, chosen, schema, together=together)
+    return rows_of_feeds(spark, chosen, schema, together=together, holding=holding + wanted.rows)
 
 
 def among(spark: SparkSession, rows: Mapped, wanted: Wanted, *, found: bool = True, partitions: int = 0) -> Mapped:
     """The same as `scan`, for any rows."""
     if wanted.rows <= MOST:
-        return rows.then(rows.schema, partial(_each_chosen, wanted, found))
+        return rows.then(rows.schema, partial(_each_chosen, wanted, found), holding=wanted.rows)
     sides = _keyed(spark, rows, wanted, partitions)
     joined = sides[0].join(many(sides[1]), _KEY.name, "left_semi" if found else "left_anti")
     return Mapped(joined.select(*rows.schema.names), rows.schema)
@@ -64,7 +65,7 @@ def flagged(spark: SparkSession, rows: Mapped, name: str, wanted: Wanted, *, par
     field = pa.field(name, pa.bool_(), nullable=False)
     shape = pa.schema([*rows.schema, field])
     if wanted.rows <= MOST:
-        return rows.then(shape, partial(_each_flagged, wanted, field))
+        return rows.then(shape, partial(_each_flagged, wanted, field), holding=wanted.rows)
     own, keys = _keyed(spark, rows, wanted, partitions)
     joined = own.join(many(keys.distinct().withColumn(name, F.lit(True))), _KEY.name, "left")
     return Mapped(joined.withColumn(name, F.coalesce(name, F.lit(False))).select(*shape.names), shape)

@@ -39,7 +39,7 @@ from lakegc_core.references.ranges.range_files import (
 )
 from lakegc_core.spark.session import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.gather import ELSEWHERE, HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import spark_width, tasks_for
 
@@ -124,7 +124,7 @@ def _read_metaranges(
     width = spark_width(spark)
     tasks = width if layers else tasks_for(expected, 64, 4 * width)
     partitions = _partitions(context, feeds, tasks)
-    rows = gather(spark, feeds, _NAMED, _Comparing(reading(context)), _READ, partitions)
+    rows = gather(spark, feeds, _NAMED, _Comparing(reading(context)), _READ, partitions, holding=ELSEWHERE)
     schemas = {METARANGES: METARANGES_SCHEMA, _FORMER: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}
     return out.divide(rows, schemas, _split_metaranges, sum_metaranges)
 
@@ -189,7 +189,7 @@ def _read_ranges(
     # The work is in the ranges that changed: at most as many as there are references to such.
     partitions = _partitions(context, feeds, tasks_for(changed, 32, 4 * spark_width(spark)))
     judge = _Judging(tuple(layer.mark_id for layer in layers))
-    judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions)
+    judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions, holding=ELSEWHERE)
     return run_on_rows(judged, _ChangedRanges(work))
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.references.shown.intervals import CLASS
+from lakegc_core.tables.gather import HASH
+from lakegc_core.tables.hashing import mixed
 
 PLANNED = pa.schema([FINDINGS_SCHEMA.field(name) for name in ("address", "size", "etag")])
 SIZES = pa.schema(
@@ -20,12 +24,40 @@ SIZES = pa.schema(
     ]
 )
 
+SIZED = pa.schema([HASH, *list(SIZES)[:3], pa.field("waited", pa.bool_(), nullable=False)])
+"""Candidates of a size, counted, and sizes that waited: then without candidates. Hashes differ if sizes do."""
+
 EVERY = 0
 """Rank of entries that are alike to all classes."""
 
+_SUMMED = (("objects", "sum"), ("bytes", "sum"), ("waited", "any"))
 _FINE = 16  # ranks of one doubling of bytes
 _SPREAD = 8  # classes of about equal bytes get one of so many ranks, by size, so that a budget can end between them
 _EMPTY_RANK = 2**20
+
+
+def of_candidates(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """SIZED of candidates."""
+    sizes, counts = np.unique(rows["size"].to_numpy(), return_counts=True)
+    return {"hash": _hash(sizes), "size": sizes, "objects": counts, "bytes": sizes * counts, "waited": False}
+
+
+def of_waited(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """SIZED of classes that waited (SIZES)."""
+    sizes = rows["size"].to_numpy()
+    return {"hash": _hash(sizes), "size": sizes, "objects": 0, "bytes": 0, "waited": True}
+
+
+def _hash(sizes: np.ndarray) -> np.ndarray:
+    return mixed(np.zeros(len(sizes), np.int64), sizes)
+
+
+def ranked_classes(rows: pa.Table) -> Iterator[pa.Table]:
+    """SIZES of all rows (SIZED) of some sizes. A size that waited, and has no candidates any more, is no class."""
+    found = rows.group_by("size").aggregate(list(_SUMMED))
+    found = found.rename_columns({f"{name}_{how}": name for name, how in _SUMMED})
+    found = found.filter(pc.greater(found["objects"], 0)).combine_chunks()
+    yield pa.Table.from_batches(ranked(iter(found.to_batches())), SIZES)
 
 
 def ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,8 +5,12 @@ This module names the datasets; `reuploads` searches them for alike entries.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.context import MarkContext
@@ -26,11 +30,16 @@ from lakegc_core.references.ranges.range_files import (
     RANGES_SCHEMA,
 )
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.spark.session import many
+from lakegc_core.spark.session import Mapped
 from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.hashing import hash_strings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+BRANCHES = pa.schema([REFS_SCHEMA.field("name"), COMMITS_SCHEMA.field("metarange_id")])
+_NAMED = pa.schema([HASH, COMMITS_SCHEMA.field("commit_id"), *(field.with_nullable(True) for field in BRANCHES)])
 
 LOOK = "look"
 """The layer of datasets that a look read itself."""
@@ -70,11 +79,11 @@ class BranchHeads:
         """The number of pages that list all branches whole, at most."""
         return self.branch_count * (1 + self.entries_bound // PAGE) + self.staged.rows // PAGE
 
-    def branches(self, spark: SparkSession) -> DataFrame:
-        """Branches whose heads count: name, metarange_id."""
-        heads = self.refs.frame(spark).where("kind = 'branch'").select("name", "commit_id").distinct()
-        joined = heads.join(many(self.commits.frame(spark, "commit_id", "metarange_id")), "commit_id")
-        return joined.select("name", "metarange_id").distinct()
+    def branches(self, spark: SparkSession) -> Mapped:
+        """Branches whose heads count, some more than once: BRANCHES."""
+        feeds = self.refs.feeds("kind", "name", "commit_id", make=_of_branches)
+        feeds += self.commits.feeds("commit_id", "metarange_id", make=_of_commits)
+        return gather(spark, feeds, _NAMED, _named, BRANCHES, partitions_for(rows_in(feeds)))
 
     def counted(self, spark: SparkSession) -> DataFrame:
         """The ranges that count: range_id, count, and the layer that read it."""
@@ -90,6 +99,23 @@ class BranchHeads:
         """Objects that the mark listed, that are staged, and that no commit refers to: address, size."""
         rows = self.kept.frame(spark, "address", "size", "reason")
         return rows.where(rows["reason"] == str(Reason.STAGED)).select("address", "size")
+
+
+def _of_branches(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    rows = rows.filter(pc.equal(rows["kind"], "branch"))
+    return {"hash": hash_strings(rows["commit_id"]), "commit_id": rows["commit_id"], "name": rows["name"]}
+
+
+def _of_commits(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return columns_of(rows) | {"hash": hash_strings(rows["commit_id"])}
+
+
+def _named(rows: pa.Table) -> Iterator[pa.Table]:
+    """BRANCHES of all rows of some commits: those that are the heads of branches, and count."""
+    heads = rows.filter(pc.is_valid(rows["name"])).select(["name", "commit_id"])
+    commits = rows.filter(pc.is_null(rows["name"])).select(["commit_id", "metarange_id"])
+    found = heads.join(commits, "commit_id", join_type="inner")
+    yield found.group_by(BRANCHES.names).aggregate([])
 
 
 def heads_of_mark(context: MarkContext, misstated: Dataset | None = None, kept: Dataset | None = None) -> BranchHeads:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,10 @@ from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, reading
 from lakegc_core.references.shown.asking import INTERVALS
-from lakegc_core.references.shown.heads import BranchHeads
+from lakegc_core.references.shown.heads import BRANCHES, BranchHeads
 from lakegc_core.spark.session import Mapped, many
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import scan
 from lakegc_core.tables.parts import spark_width
@@ -31,16 +32,21 @@ HEAD_RANGES_SCHEMA = pa.schema(
     ]
 )
 _IDS = pa.schema([METARANGES_SCHEMA.field("metarange_id")])
-_HELD, _OWN_ROWS, _RANGES, _WANTED, _NEW = "held", "found", "held-ranges", "metaranges-of-heads", "new-metaranges"
+_NAMED = pa.schema([HASH, *_IDS, BRANCHES.field("name").with_nullable(True)])  # the name is null in rows of metaranges
+_COUNTING = pa.schema([*_NAMED, *(field.with_nullable(True) for field in list(HEAD_RANGES_SCHEMA)[:-1])])
+_OF_RANGE = pa.schema([HASH, *HEAD_RANGES_SCHEMA])
+_SUMMED = {"min_key": "min", "max_key": "max", "count": "max", "branches": "sum"}
+_HELD, _OWN_ROWS, _RANGES, _COUNTED = "held", "found", "held-ranges", "ranges-of-metaranges"
+_BRANCHES, _NEW = "branches-of-heads", "new-metaranges"
 
 
 @dataclass(frozen=True)
 class HeldRanges:
-    """The ranges of all heads. `ranges`: each once (HEAD_RANGES_SCHEMA). `held`: the heads' metaranges, with a row for
-    each of their ranges (METARANGES_SCHEMA)."""
+    """The ranges of all heads. `branches`: whose heads count (BRANCHES). `ranges`: each once (HEAD_RANGES_SCHEMA).
+    `held`: the heads' metaranges, with a row for each of their ranges (METARANGES_SCHEMA)."""
 
     spark: SparkSession
-    heads: BranchHeads
+    branches: Dataset
     ranges: Dataset
     held: Dataset
 
@@ -57,7 +63,7 @@ class HeldRanges:
         """INTERVALS: each place (PLACES) on every branch whose head contains its range."""
         held = self.held.frame(self.spark, "metarange_id", "range_id")
         rows = places.join(many(held), "range_id")
-        rows = rows.join(many(self.heads.branches(self.spark)), "metarange_id").drop("metarange_id").distinct()
+        rows = rows.join(many(self.branches.frame(self.spark)), "metarange_id").drop("metarange_id").distinct()
         return rows.withColumnRenamed("name", "branch").select(*INTERVALS.names)
 
     def whole_branches(self) -> DataFrame:
@@ -67,7 +73,7 @@ class HeldRanges:
         from pyspark.sql import functions as F
 
         held = self.held.frame(self.spark, "metarange_id", "min_key", "count").distinct()
-        rows = self.heads.branches(self.spark).join(held, "metarange_id", "left")
+        rows = self.branches.frame(self.spark).distinct().join(held, "metarange_id", "left")
         place = Window.partitionBy("name").orderBy("min_key")
         first = F.when(F.row_number().over(place) == 1, F.lit(b"")).otherwise(F.col("min_key"))
         return rows.select(
@@ -80,34 +86,53 @@ class HeldRanges:
 
 def read_held(spark: SparkSession, context: MarkContext, heads: BranchHeads, out: DatasetFolder) -> HeldRanges:
     """Bring together the heads' metaranges that marks have read; those that none has read are read here."""
-    from pyspark.sql import functions as F
-
-    branches = heads.branches(spark).where("metarange_id != ''")
-    ids = out.put(_WANTED, branches.select("metarange_id").distinct(), _IDS)
+    branches = out.put(_BRANCHES, heads.branches(spark), BRANCHES)
     feeds = heads.metaranges.feeds(repeated=("metarange_id",))
-    wanted = ids.keys("metarange_id", by=_by_metarange)
-    known = _divided(out, scan(spark, feeds, METARANGES_SCHEMA, wanted))
-    found = many(known[_OWN_ROWS].frame(spark, "metarange_id"))
-    new = out.put(_NEW, ids.frame(spark).join(found, "metarange_id", "left_anti"), _IDS)
+    known = _divided(out, scan(spark, feeds, METARANGES_SCHEMA, branches.keys("metarange_id", by=_by_metarange)))
+    named = branches.feeds("metarange_id", "name", make=_by_id)
+    feeds = [*named, *known[_OWN_ROWS].feeds("metarange_id", make=_by_id)]
+    new = out.put(_NEW, gather(spark, feeds, _NAMED, _unread, _IDS, partitions_for(rows_in(feeds))), _IDS)
     held = known[_HELD]
     if new.rows:
         rows = new.frame(spark).repartition(context.settings.scale.range_num_partitions or 2 * spark_width(spark))
         held += _divided(out, Mapped(rows, METARANGES_SCHEMA, reading(context).metaranges))[_HELD]
-    counted = branches.groupBy("metarange_id").agg(F.count("*").alias("branches"))
-    ranges = (
-        held.frame(spark, *METARANGES_SCHEMA.names[:-1])
-        .join(many(counted, ids.rows), "metarange_id")
-        .groupBy("range_id")
-        .agg(
-            F.min("min_key").alias("min_key"),
-            F.max("max_key").alias("max_key"),
-            F.max("count").alias("count"),
-            F.sum("branches").alias("branches"),
-        )
-    )
-    return HeldRanges(
-        spark, heads, out.put(_RANGES, ranges.select(*HEAD_RANGES_SCHEMA.names), HEAD_RANGES_SCHEMA, _pages), held
-    )
+    feeds = [*named, *held.feeds("metarange_id", *HEAD_RANGES_SCHEMA.names[:-1], make=_by_id)]
+    counted = gather(spark, feeds, _COUNTING, _counted, HEAD_RANGES_SCHEMA, partitions_for(rows_in(feeds)))
+    feeds = out.put(_COUNTED, counted, HEAD_RANGES_SCHEMA).feeds(make=_by_range)
+    every = gather(spark, feeds, _OF_RANGE, _summed, HEAD_RANGES_SCHEMA, partitions_for(rows_in(feeds)))
+    return HeldRanges(spark, branches, out.put(_RANGES, every, HEAD_RANGES_SCHEMA, _pages), held)
+
+
+def _by_id(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    rows = rows.filter(pc.not_equal(rows["metarange_id"], ""))
+    return columns_of(rows) | {"hash": hash_strings(rows["metarange_id"])}
+
+
+def _by_range(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return columns_of(rows) | {"hash": hash_strings(rows["range_id"])}
+
+
+def _unread(rows: pa.Table) -> Iterator[pa.Table]:
+    """The metaranges of branches that have no row of their own: _IDS."""
+    of_branch = pc.is_valid(rows["name"])
+    asked, read = rows.filter(of_branch), rows.filter(pc.invert(of_branch))
+    ids = pc.unique(asked["metarange_id"])
+    yield pa.table({"metarange_id": ids.filter(pc.invert(pc.is_in(ids, value_set=pc.unique(read["metarange_id"]))))})
+
+
+def _counted(rows: pa.Table) -> Iterator[pa.Table]:
+    """The ranges of each metarange, with the number of its branches; and of several metaranges together."""
+    of_branch = pc.is_valid(rows["name"])
+    names = rows.filter(of_branch).group_by("metarange_id").aggregate([("name", "count_distinct")])
+    ranges = rows.filter(pc.invert(of_branch)).drop_columns(["name", "hash"])
+    found = ranges.join(names, "metarange_id", join_type="inner")
+    yield from _summed(found.rename_columns({"name_count_distinct": "branches"}))
+
+
+def _summed(rows: pa.Table) -> Iterator[pa.Table]:
+    """Each range once: HEAD_RANGES_SCHEMA."""
+    found = rows.group_by("range_id").aggregate(list(_SUMMED.items()))
+    yield found.rename_columns({f"{name}_{how}": name for name, how in _SUMMED.items()})
 
 
 def _divided(out: DatasetFolder, rows: Mapped) -> dict[str, Dataset]:

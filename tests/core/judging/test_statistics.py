@@ -59,10 +59,11 @@ def test_no_objects_are_in_no_class() -> None:
     assert [each.objects for each in statistics.by_class({}, "age")] == [0] * (len(statistics.AGES) + 1)
 
 
-@pytest.mark.parametrize(("together", "few"), [(250_000, 250_000), (1, 250_000), (1, 0)])
+@pytest.mark.parametrize(("together", "few", "here"), [(250_000, 250_000, 9_000), (1, 250_000, 0), (1, 0, 0)])
 def test_the_largest_prefixes_are_folders_by_bytes(
-    quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, few: int
+    quick: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, few: int, here: int
 ) -> None:
+    monkeypatch.setattr(gathering, "FEW", here)
     monkeypatch.setattr(gathering, "_ROWS_PER_PARTITION", together)
     monkeypatch.setattr(gathering, "_FEW_ROWS", few)
     config = LocalConfig(str(tmp_path))

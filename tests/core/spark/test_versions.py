@@ -11,7 +11,7 @@ import pytest
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.spark import versions
-from lakegc_core.spark.session import empty, session
+from lakegc_core.spark.session import session
 from lakegc_core.spark.versions import check, frame_of, last_java
 
 if TYPE_CHECKING:
@@ -84,9 +84,18 @@ def test_a_frame_of_rows_holds_what_they_hold(spark: SparkSession) -> None:
     assert frame.schema["address"].nullable is False
 
 
+def test_a_frame_has_the_rows_of_all_batches_also_after_an_empty_one(spark: SparkSession) -> None:
+    batches = [
+        pa.RecordBatch.from_pylist([{"address": name, "size": 1} for name in names], ROWS) for names in ("a", "", "b")
+    ]
+    found = frame_of(spark, pa.Table.from_batches(batches, ROWS)).select("address").collect()
+    assert sorted(row["address"] for row in found) == ["a", "b"]
+
+
 def test_of_a_frame_without_rows_spark_knows_that_it_has_none(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spark.range(9).selectExpr("'data/a' AS address").join(empty(spark, ROWS), "address").explain()
+    none = frame_of(spark, ROWS.empty_table())
+    spark.range(9).selectExpr("'data/a' AS address").join(none, "address").explain()
     plan = capsys.readouterr().out
     assert "LocalTableScan <empty>" in plan and "Join" not in plan

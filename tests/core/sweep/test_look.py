@@ -134,7 +134,7 @@ def test_the_heads_of_a_look_are_those_of_now_and_their_ranges_the_marks_or_its_
     world.repository.upload("main", "c", b"333")
     reads = Reads.below(context, "read")
     found = take_look(quick, context, "look", reads).branch_heads(context)
-    assert [tuple(row) for row in found.branches(quick).collect()] == [("main", second.meta_range_id)]
+    assert [tuple(row) for row in found.branches(quick).as_frame().collect()] == [("main", second.meta_range_id)]
     assert {each.layer for each in marked.index.sources} == {"m1"}
     assert {each.layer for each in found.index.sources} == {"m1", LOOK}, "a head may hold ranges of either"
     layers = {row["range_id"]: row["layer"] for row in found.counted(quick).collect()}

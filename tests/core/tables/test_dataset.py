@@ -82,6 +82,8 @@ def test_spark_joins_few_rows_where_they_are_and_shuffles_many(
         return dataset.frame(spark).rdd.getNumPartitions(), "Exchange" in plan
 
     assert joined() == (1, False)
+    monkeypatch.setattr(gathering, "FEW", 0)
+    assert joined() == (1, False)
     monkeypatch.setattr(gathering, "_FEW_FEEDS", 1)
     assert joined() == (2, True), "many parts are read side by side"
     monkeypatch.setattr(gathering, "_FEW_FEEDS", 32)

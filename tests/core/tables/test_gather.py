@@ -14,12 +14,15 @@ import pyarrow.compute as pc
 import pytest
 
 from lakegc_core.errors import CorruptFileError
+from lakegc_core.spark.session import Few
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import gather as gathering
-from lakegc_core.tables.gather import HASH, KIND, Feed, gather, once, only
+from lakegc_core.tables.dataset import DatasetFolder
+from lakegc_core.tables.gather import ELSEWHERE, HASH, KIND, Feed, gather, once, only, rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import PartWriter
+from tests.support.lake import NO_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,11 +65,25 @@ def tell() -> Decide:
     return told
 
 
-@pytest.mark.parametrize("few", [1_000_000, 1], ids=["each worker reads them", "Spark shuffles them"])
+WAYS = pytest.mark.parametrize(
+    ("here", "few"),
+    [(1_000_000, 1_000_000), (0, 1_000_000), (0, 0)],
+    ids=["this process reads them", "each worker reads them", "Spark shuffles them"],
+)
+
+
+@WAYS
 @pytest.mark.parametrize("partitions", [1, 7])
 def test_rows_of_one_hash_meet_whatever_part_they_come_from(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Decide, partitions: int, few: int
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tell: Decide,
+    partitions: int,
+    here: int,
+    few: int,
 ) -> None:
+    monkeypatch.setattr(gathering, "FEW", here)
     monkeypatch.setattr(gathering, "_FEW_ROWS", few)
     sets = [[f"n{number}" for number in range(0, 300, step)] for step in (1, 2, 3)] + [["n6", "n6", "other"]]
     found = gather(spark, feeds(LocalConfig(str(tmp_path)), sets), ROWS, tell, TOLD, partitions).as_frame().collect()
@@ -75,7 +92,7 @@ def test_rows_of_one_hash_meet_whatever_part_they_come_from(
     right = {name: "".join(str(kind) * kinds[name, kind] for kind in range(len(sets))) for name in names}
     assert {row["name"]: row["kinds"] for row in found} == right
     assert len(found) == len(names)
-    assert len({row["rows"] for row in found}) > 1 or partitions == 1, "several tables"
+    assert len({row["rows"] for row in found}) > 1 or partitions == 1 or here, "several tables"
 
 
 @pytest.mark.parametrize("together", [3, 1_000])
@@ -101,25 +118,48 @@ def test_nothing_to_read_gives_no_rows(spark: SparkSession, tell: Decide) -> Non
 
 
 def test_gatherings_of_the_same_parts_do_not_see_one_anothers_rows(
-    spark: SparkSession, tmp_path: Path, tell: Decide
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Decide
 ) -> None:
     """Workers live on, and keep what they have read for the other tasks of one gathering."""
+    monkeypatch.setattr(gathering, "FEW", 0)
     (feed,) = feeds(LocalConfig(str(tmp_path)), [["a", "b"]])
     for kind in (3, 4):
         rows = gather(spark, [replace(feed, make=named(kind))], ROWS, tell, TOLD, 4).as_frame().collect()
         assert {(row["name"], row["kinds"]) for row in rows} == {("a", str(kind)), ("b", str(kind))}
 
 
-@pytest.mark.parametrize("few", [1_000_000, 0], ids=["each worker reads them", "Spark shuffles them"])
+@WAYS
 def test_a_damaged_part_is_an_error(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Decide, few: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Decide, here: int, few: int
 ) -> None:
+    monkeypatch.setattr(gathering, "FEW", here)
     monkeypatch.setattr(gathering, "_FEW_ROWS", few)
     (feed,) = feeds(LocalConfig(str(tmp_path)), [["a"]])
     file = tmp_path / "set-0" / feed.source.part.name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(Exception, match=CorruptFileError.__name__):
-        gather(spark, [feed], ROWS, tell, TOLD, 1).as_frame().collect()
+    found = gather(spark, [feed], ROWS, tell, TOLD, 1)
+    with pytest.raises(CorruptFileError, match="not the file that its manifest names"):
+        DatasetFolder(LocalConfig(str(tmp_path)), "told").put("told", found, TOLD)
+
+
+def test_no_job_of_spark_begins_for_few_rows(tmp_path: Path, tell: Decide) -> None:
+    config = LocalConfig(str(tmp_path))
+    found = gather(NO_SPARK, feeds(config, [["a", "b"], ["b"]]), ROWS, tell, TOLD, 3)
+    written = DatasetFolder(config, "told").put("told", found, TOLD)
+    told = {(row["name"], row["kinds"]) for batch in written.batches() for row in batch.to_pylist()}
+    assert told == {("a", "0"), ("b", "01")}
+
+
+@pytest.mark.parametrize("holding", [0, ELSEWHERE])
+def test_what_holds_much_or_reads_files_is_left_to_tasks_however_few_rows_there_are(
+    spark: SparkSession, tmp_path: Path, tell: Decide, holding: int
+) -> None:
+    own = feeds(LocalConfig(str(tmp_path)), [["a", "b"]])
+    found = gather(spark, own, ROWS, tell, TOLD, 1, holding=holding)
+    rows = rows_of_feeds(spark, own, ROWS, holding=holding)
+    more = rows_of_feeds(spark, own, ROWS).then(ROWS, lambda batches: batches, holding=holding)
+    assert [isinstance(each.of, Few) for each in (found, rows, more)] == [not holding] * 3
+    assert {row["name"] for each in (found, rows, more) for row in each.as_frame().collect()} == {"a", "b"}
 
 
 def test_only_takes_rows_of_every_column_and_leaves_single_values() -> None:

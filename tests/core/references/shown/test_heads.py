@@ -101,8 +101,8 @@ def test_what_is_staged_is_what_the_dump_names_and_its_sizes_are_those_that_the_
 
 
 def test_every_head_of_a_branch_counts_and_no_tag(quick: SparkSession, context: MarkContext) -> None:
-    found = sorted(tuple(row) for row in heads_of_mark(context, kept=Dataset(FOUND)).branches(quick).collect())
-    assert found == [("dev", "m-b"), ("dev", "m-c"), ("main", "m-a")]
+    found = heads_of_mark(context, kept=Dataset(FOUND)).branches(quick).as_frame()
+    assert sorted(map(tuple, found.collect())) == [("dev", "m-b"), ("dev", "m-c"), ("main", "m-a")]
 
 
 def test_a_mark_without_an_index_has_no_heads_but_an_error(tmp_path: Path) -> None:
