@@ -17,7 +17,7 @@ from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode
-from lakegc_core.names import Outcome
+from lakegc_core.names import Json, Outcome
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.parts import list_parts, read_part
@@ -33,6 +33,9 @@ RESCUES_SCHEMA = pa.schema(
 )
 """Journal of rescues: what a look found live again, or a restore without a backup was to bring back, and when. From
 then on the clock of `since` starts anew."""
+
+STATEMENT = "statement.json"
+"""The file of a sweep in which it states what it did, sealed."""
 
 _NO_RESCUES = Dataset(RESCUES_SCHEMA)
 _NUMBER = re.compile("[1-9][0-9]*")
@@ -65,6 +68,15 @@ def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | N
     if not reads(report):
         raise MarkError(f"{key} does not say when the sweep was over, or what came of it. It was damaged or replaced.")
     return report
+
+
+def statement_of(store: Store, mark_folder: str, number: int) -> Json | None:
+    """The statement of a sweep as it stands, seal and all; None if there is none. MarkError if it is no JSON object."""
+    key = f"{mark_folder}/sweeps/{number}/{STATEMENT}"
+    try:
+        return decode(store.read(key), key)
+    except ObjectNotFoundError:
+        return None
 
 
 def first_planned_at(store: Store, mark_folder: str) -> float | None:

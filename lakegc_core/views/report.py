@@ -134,6 +134,7 @@ def sweep_report(result: SweepResult) -> Json:
         "unreadable": dict(result.unreadable),
         "waiting": dict(result.waiting),
         "canaries": dict(result.canaries),
+        "statement": result.statement,
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }
