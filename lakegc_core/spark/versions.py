@@ -58,7 +58,8 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     import pyspark
 
     if _numbers(pyspark.__version__) >= (4, 0):  # this side's version: the server's may be another one
-        return spark.createDataFrame(rows)
+        # Spark 4.3 passes over all chunks after an empty one.
+        return spark.createDataFrame(rows.combine_chunks())
     from pyspark.sql.pandas.types import from_arrow_schema
 
     frame = spark.createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
