@@ -26,6 +26,9 @@ from lakegc_core.policy.safety import KEEP_MARKS
 if TYPE_CHECKING:
     from lakegc_core.views.progress import Reporter
 
+MOST_NAMED = 100
+"""Objects that are there, and objects that are gone, of which `gone` names each."""
+
 
 def _mark_arguments(to: argparse.ArgumentParser) -> None:
     name_repository(to)
@@ -126,6 +129,13 @@ def _whatif_arguments(to: argparse.ArgumentParser) -> None:
     to.add_argument("--protect-tags", action=argparse.BooleanOptionalAction, default=None, help=text)
 
 
+def _gone_arguments(to: argparse.ArgumentParser) -> None:
+    _by_mark(to)
+    to.add_argument("paths", metavar="GLOB", help="paths: * stays in a folder, ** crosses them")
+    text = f"name at most so many objects; the others are counted (default: {MOST_NAMED})"
+    option(to, "--most", metavar="N", type=int, default=MOST_NAMED, help=text)
+
+
 def _explain_arguments(to: argparse.ArgumentParser) -> None:
     _by_mark(to)
     text = "lakefs://REPO/REF/PATH, a path (all its versions), or the address of an object in the store"
@@ -223,6 +233,8 @@ VERBS = (
         "show what would be garbage with other rules, branches or tags, and what each number of days keeps",
         _whatif_arguments,
     ),
+    _verb("accounts", "gone", "show what became of all objects that ever stood at some paths", _gone_arguments),
+    _verb("accounts", "verify", "compute the statements of a mark's sweeps again, and name what differs", name_mark),
     _verb(
         "copying",
         "backup",

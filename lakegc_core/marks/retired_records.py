@@ -13,7 +13,7 @@ from lakegc_core.marks.artifacts import Manifest, MarkArtifacts
 from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import decode, encode, sealed
 from lakegc_core.marks.ledger import restores_of
-from lakegc_core.marks.sweeps import files_of, journalled, report_of, sweeps_of
+from lakegc_core.marks.sweeps import files_of, journalled, report_of, statement_of, sweeps_of
 from lakegc_core.names import RETIRED, STAGES, Json, Outcome, Stage
 
 T = TypeVar("T")
@@ -38,7 +38,8 @@ def freed_by(record: Json) -> Json:
 
 
 def record_of(repository: str, mark: MarkArtifacts) -> Json:
-    """The record that stays of a mark, sealed: header, findings of stages, reports of sweeps, as far as they read."""
+    """The record that stays of a mark, sealed: header, findings of stages, reports and statements of sweeps, as far as
+    they read."""
     header = _or_none(mark.header)
     stages = {stage: manifest for stage in STAGES if (manifest := _or_none(mark.manifest, stage)) is not None}
     record = {
@@ -51,6 +52,11 @@ def record_of(repository: str, mark: MarkArtifacts) -> Json:
             str(number): sweep_of(mark, number) or journalled(mark.config, mark.folder, number)
             for number in sweeps_of(mark.store, mark.folder)
             if not {"report.json", "plan.json"}.isdisjoint(files_of(mark.store, mark.folder, number))
+        },
+        "statements": {
+            str(number): found
+            for number in sweeps_of(mark.store, mark.folder)
+            if (found := _or_none(statement_of, mark.store, mark.folder, number)) is not None
         },
         "restores": restores_in(mark),
         "backup": _or_none(_json_at, mark, BACKUP),

@@ -18,7 +18,7 @@ from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode
-from lakegc_core.names import Outcome
+from lakegc_core.names import Json, Outcome
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.parts import list_parts, read_part
@@ -37,6 +37,9 @@ RESCUES_SCHEMA = pa.schema(
 
 STOPPED = "stopped.json"
 """The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""
+
+STATEMENT = "statement.json"
+"""The file of a sweep in which it states what it did, sealed."""
 
 _NO_RESCUES = Dataset(RESCUES_SCHEMA)
 _NUMBER = re.compile("[1-9][0-9]*")
@@ -98,6 +101,15 @@ def gone_in_rings(store: Store, mark_folder: str) -> dict[str, str]:
             gone = None
         found |= gone if isinstance(gone, dict) and gone else {key: "does not read"}
     return found
+
+
+def statement_of(store: Store, mark_folder: str, number: int) -> Json | None:
+    """The statement of a sweep as it stands, seal and all; None if there is none. MarkError if it is no JSON object."""
+    key = f"{mark_folder}/sweeps/{number}/{STATEMENT}"
+    try:
+        return decode(store.read(key), key)
+    except ObjectNotFoundError:
+        return None
 
 
 def first_planned_at(store: Store, mark_folder: str) -> float | None:

@@ -173,7 +173,7 @@ class SweepRecord:
         """Objects and bytes, by earlier sweep, that it recorded as deleted and that this sweep found there."""
         if not self._is_taken_up and self._records_since is None:
             return []  # nobody looked for such objects
-        rows = self._readable(self.journal.listed(OUTCOMES_SCHEMA)).frame(self._spark)
+        rows = self.journalled().frame(self._spark)
         seen = rows.where(rows["outcome"] == SEEN_AGAIN).select("address").distinct()
         with clear_errors():
             if not seen.limit(1).count():
@@ -209,8 +209,7 @@ class SweepRecord:
         """The number of objects that earlier sweeps of this mark report as lost."""
         lost = 0
         for number in self._numbers_before:
-            # A sweep that broke off has none: a dry run passes it over.
-            report = report_of(self._store, self._context.mark.folder, number) or {}
+            report = report_of(self._store, self._context.mark.folder, number) or {}  # none yet, for a dry run
             lost += report.get("outcomes", {}).get(Outcome.LOST, 0)
         return lost
 
@@ -258,6 +257,10 @@ class SweepRecord:
     def close(self, report: Mapping[str, Any]) -> None:
         """Write the report: the sweep is over."""
         self._write_once("report.json", report)
+
+    def journalled(self, folder: str = "") -> Dataset:
+        """All rows of the journal of this sweep, or of the one in a folder."""
+        return self._readable(replace(self._out, path=f"{folder or self.folder}/outcomes").listed(OUTCOMES_SCHEMA))
 
     def _write_once(self, name: str, value: Mapping[str, Any]) -> None:
         try:
@@ -339,8 +342,7 @@ class SweepRecord:
         return outcomes.where(outcomes["attempt"] >= first)
 
     def _outcomes(self, folder: str) -> DataFrame:
-        journal = replace(self._out, path=f"{folder}/outcomes").listed(OUTCOMES_SCHEMA)
-        rows = self._readable(journal).frame(self._spark)
+        rows = self.journalled(folder).frame(self._spark)
         return rows.where(rows["outcome"] != SEEN_AGAIN)  # which is no outcome: another row has that
 
 

@@ -55,6 +55,7 @@ class SweepResult:
     """Objects that were `already_gone` and that no sweep deleted; None if a sweep that broke off may have done so."""
     versioned: bool | None = None  # True if the store keeps deleted objects as old versions; None: not known
     recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
+    statement: str | None = None  # digest of the statement that the sweep left; None when nothing was begun
     price: Price | None = None  # of the store, as it was set when this was swept
 
     @property

@@ -40,6 +40,7 @@ from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.result import SweepResult, keeps
 from lakegc_core.sweep.rings import check_wait
 from lakegc_core.sweep.spinning import Spinning
+from lakegc_core.sweep.statement import close_with_statement, operator
 from lakegc_core.sweep.totals import Totals
 from lakegc_core.sweep.waves import Waves
 from lakegc_core.sweep.what_counts import as_swept, check_level, check_min_age, effective_level, stricter_than_mark
@@ -229,6 +230,7 @@ class _Sweep:
             "look_began_at": plan.look.began_at,
             "only": self.only.name if self.only else None,
             "budget": self.call.budget.as_json(),
+            "by": operator(),
         }
         self.record.begin(plan.objects, attempt, more)
 
@@ -277,20 +279,18 @@ class _Sweep:
         result = replace(result, **self._gone_by(totals))
         for key in self.record.unread:
             self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
-        self.record.close(
-            asdict(result)
-            | {
-                "guards": [asdict(verdict) for verdict in self.call.verdicts],
-                "counted": self.context.header.choices(),
-                "look": look and asdict(look.facts) | {"began_at": look.began_at, "finished_at": look.finished_at},
-                "finished_at": clock.now().timestamp(),
-                "closed": closed,
-                "sent": {"objects": self.waves.objects, "requests": self.waves.requests, "seconds": self.waves.seconds},
-                "taken_back": self.record.taken_back(),
-                "unread": self.record.unread,
-            }
-        )
-        return result
+        report = asdict(result) | {
+            "guards": [asdict(verdict) for verdict in self.call.verdicts],
+            "by": operator(),
+            "counted": self.context.header.choices(),
+            "look": look and asdict(look.facts) | {"began_at": look.began_at, "finished_at": look.finished_at},
+            "finished_at": clock.now().timestamp(),
+            "closed": closed,
+            "sent": {"objects": self.waves.objects, "requests": self.waves.requests, "seconds": self.waves.seconds},
+            "taken_back": self.record.taken_back(),
+            "unread": self.record.unread,
+        }
+        return replace(result, statement=close_with_statement(self.spark, self.context, self.record, report))
 
     def _check_deleted(self) -> None:
         """Put on record what the store said it had deleted and shows all the same. Not what a restore brought back."""

@@ -137,6 +137,7 @@ def sweep_report(result: SweepResult) -> Json:
         "canaries": dict(result.canaries),
         "delete_conditions": dict(result.delete_conditions) or None,
         "rings": dict(result.rings) or None,
+        "statement": result.statement,
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }

@@ -193,7 +193,7 @@ def sweep_screen(report: Json) -> str:
     for path, status in report["unreadable"].items():
         lines.append(f"  {shown(path)} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:
-        lines += ["", f"  report   {report['report']}"]
+        lines += ["", f"  report   {report['report']}", f"  statement {report['statement']}"]
     if outcomes.get(Outcome.DELETED) and (report["versioned"] or report["recoverable_until"]):
         lines.append(f"  undo     {undo(report['repository'], report['mark_id'])}")
     return "\n".join(lines)

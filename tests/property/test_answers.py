@@ -58,9 +58,9 @@ def small(spark: SparkSession) -> Iterator[SparkSession]:
         yield session
 
 
-def town(here: Lake, seed: int) -> Player:
+def town(here: Lake, seed: int, together: int = TOGETHER) -> Player:
     """A repository with several histories in it, and rules."""
-    drawn = [histories.drawn(seed * 1000 + number, histories.user_histories) for number in range(TOGETHER)]
+    drawn = [histories.drawn(seed * 1000 + number, histories.user_histories) for number in range(together)]
     player = histories.played(here.sandbox, f"town-{seed}", histories.together(drawn))
     source = random.Random(seed)
     branches = {name: source.choice(DAYS) for name in sorted(player.repository.refs.branches) if source.random() < 0.2}

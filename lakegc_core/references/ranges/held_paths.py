@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
 
 HELD = "held"
 """Dataset: addresses that holds by path keep, of commits that nothing else retains."""
+
+SHOWN_SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=True),  # one of them
+        pa.field("inside", pa.bool_(), nullable=False),  # False: not in the namespace; the address is the whole URI
+    ]
+)
+SHOWN = "address string, path string, inside boolean"
+"""The same as Spark writes it."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,35 @@ def addresses_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]
     others = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA, OTHERS)
     work = _reader(context, globs)
     return _ranges(spark, context, others, work).mapInArrow(work.addresses, "address string").distinct()
+
+
+def shown_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> DataFrame:
+    """The objects that any commit which the mark knew shows at matching paths, each once: SHOWN_SCHEMA."""
+    from pyspark.sql import functions as F
+
+    stage = Stage.RETENTION_COMMITS
+    commits = context.mark.dataset(stage, COMMITS_SCHEMA) + context.mark.dataset(stage, COMMITS_SCHEMA, OTHERS)
+    work = _reader(context, globs)
+    found = _ranges(spark, context, commits, work).mapInArrow(work.shown, SHOWN)
+    return found.groupBy("address", "inside").agg(F.min("path").alias("path"))
+
+
+def shown_rows(namespace: Namespace, entries: pa.Table) -> pa.RecordBatch:
+    """The objects of entries (address, address_type, path), by their likely addresses: SHOWN_SCHEMA."""
+    addresses, types = (entries[name].combine_chunks() for name in ("address", "address_type"))
+    keys = namespace.protected_keys(addresses, types)
+    likely = keys.filter(keys["exact"])
+    within = likely["index"].to_numpy()
+    without = np.setdiff1d(np.arange(len(entries)), within)
+    paths = [as_path(path) for path in entries["path"].take(pa.array(np.concatenate([within, without]))).to_pylist()]
+    found = [*likely["address"].to_pylist(), *addresses.take(pa.array(without)).to_pylist()]
+    inside = [True] * len(within) + [False] * len(without)
+    return pa.RecordBatch.from_pydict({"address": found, "path": paths, "inside": inside}, SHOWN_SCHEMA)
+
+
+def as_path(path: bytes | str) -> str:
+    """A path for people: bytes that are no UTF-8 are replaced."""
+    return path if isinstance(path, str) else path.decode("utf-8", "replace")
 
 
 def may_hold(ranges: pa.Table, prefix: bytes) -> pa.Array:
@@ -127,6 +167,22 @@ class _PathReader:
 
     def found(self, batches: Iterator[pa.RecordBatch]) -> Iterator[_Found]:
         """Read the entries at matching paths, a range at a time."""
+        for range_id, entries, shown in self._entries(batches):
+            held = entries.drop_columns(["path"])
+            rows = protected_rows(self.namespace, [range_id], [len(held)], held)
+            # False although these are likely readings: an old object may be gone, and must not count as missing.
+            place = ENTRIES_SCHEMA.get_field_index("exact")
+            rows = rows.set_column(place, ENTRIES_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
+            # Their range_id is empty, because the mark does not retain the range.
+            yield _Found(rows, elsewhere_rows(self.namespace, [""], [len(held)], held), shown)
+
+    def shown(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The objects at matching paths by their likely addresses: see `shown_at`."""
+        for _, entries, _ in self._entries(batches):
+            yield shown_rows(self.namespace, entries)
+
+    def _entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table, set[str]]]:
+        """The entries at matching paths, a range at a time, and the globs that they match."""
         for batch in batches:
             for range_id in batch.column("range_id").to_pylist():
                 entries = graveler.read_range(self.files.read(range_id), paths=True, expected_id=range_id)
@@ -135,13 +191,7 @@ class _PathReader:
                 at_path = pa.repeat(False, len(entries))
                 for glob in shown:
                     at_path = pc.or_(at_path, masks[glob])
-                held = entries.filter(at_path).drop_columns(["path"])
-                rows = protected_rows(self.namespace, [range_id], [len(held)], held)
-                # False although these are likely readings: an old object may be gone, and must not count as missing.
-                place = ENTRIES_SCHEMA.get_field_index("exact")
-                rows = rows.set_column(place, ENTRIES_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
-                # Their range_id is empty, because the mark does not retain the range.
-                yield _Found(rows, elsewhere_rows(self.namespace, [""], [len(held)], held), shown)
+                yield range_id, entries.filter(at_path), shown
 
     def addresses(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The addresses that entries at matching paths protect: column `address`."""

@@ -99,3 +99,9 @@ def test_of_a_frame_without_rows_spark_knows_that_it_has_none(
     spark.range(9).selectExpr("'data/a' AS address").join(none, "address").explain()
     plan = capsys.readouterr().out
     assert "LocalTableScan <empty>" in plan and "Join" not in plan
+
+
+def test_a_frame_has_all_rows_of_a_table_in_many_chunks_of_which_some_are_empty(spark: SparkSession) -> None:
+    chunks = [pa.table({"name": pa.array(names, pa.string())}) for names in ([], ["a", "b"], [], ["c"], [])]
+    rows = frame_of(spark, pa.concat_tables(chunks)).collect()
+    assert sorted(row["name"] for row in rows) == ["a", "b", "c"]

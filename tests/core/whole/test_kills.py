@@ -79,6 +79,7 @@ SWEEP: list[tuple[str, str, int]] = [
     ("sweep/later attempt/look/commits/refs/part", AFTER, 1),
     ("sweep/later attempt/look/commits/others/part", AFTER, 1),
     ("sweep/later attempt/look/commits/part", AFTER, 1),
+    ("sweep/statement.json", AFTER, 1),
     ("sweep/report.json", BEFORE, 1),
     ("sweep/report.json", AFTER, 1),
     ("lease given back", BEFORE, 1),

@@ -1,0 +1,310 @@
+"""Accounts for all objects that ever stood at some paths: what keeps each, or which sweep took it; and, once all are
+gone, a statement.
+
+The store says what is there. Commits, branches as they are now, and what marks noted say what stood at the paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakegc_core import clock
+from lakegc_core.answers.explain import AT_ONCE, explain_each
+from lakegc_core.answers.scratch import scratch
+from lakegc_core.answers.sooner import Terms, ends, keeper_json, keepers_of
+from lakegc_core.clock import instant
+from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import sealed
+from lakegc_core.marks.last_known import gone as gone_by_records
+from lakegc_core.marks.last_known import readable_records
+from lakegc_core.marks.ledger import Records, records_of
+from lakegc_core.marks.shelf import Shelf
+from lakegc_core.marks.sweeps import report_of, statement_of
+from lakegc_core.names import Json, Stage
+from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
+from lakegc_core.policy.holds import PathGlobs, fixed_prefix
+from lakegc_core.policy.retention import Rules
+from lakegc_core.policy.xids import xid_times
+from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
+from lakegc_core.references.ranges.held_paths import SHOWN_SCHEMA, shown_at, shown_rows
+from lakegc_core.spark.session import clear_errors, many, runs_here
+from lakegc_core.spark.versions import frame_of
+from lakegc_core.store.base import StoreConfig, connect, heads
+from lakegc_core.sweep.what_counts import effective_level
+from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.parts import spark_width
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_LISTED = 100_000
+"""Objects below the fixed beginning of the paths that are listed, at most, on all branches together."""
+_FULL = 2  # the type of a full address in lakeFS's entries
+_ASKED = pa.schema([*SHOWN_SCHEMA, pa.field("size", pa.int64(), nullable=True)])  # null: not in the store
+
+
+@dataclass(frozen=True)
+class Account:
+    """The answer. Times are ISO 8601.
+
+    `objects`: how many ever stood at the paths; of them `there`, with `bytes`; `gone`; and `outside`, which do not lie
+    in the namespace. `standing`: some of those that are there, as `explain` tells of them, each with `keepers`, `until`
+    and `earliest`. `vanished`: some of those that are gone. `sweeps`: which sweeps took them, with the digests of their
+    statements; `otherwise`: how many no sweep on record took. `open`: why nobody can say yet that all are gone.
+    `statement`: sealed, once all are gone.
+    """
+
+    repository: str
+    mark_id: str
+    at: str
+    asked_at: str
+    paths: str
+    objects: int
+    there: int
+    bytes: int
+    gone: int
+    outside: int
+    standing: tuple[Json, ...]
+    vanished: tuple[Json, ...]
+    sweeps: tuple[Json, ...]
+    otherwise: int
+    open: tuple[str, ...]
+    statement: Json | None
+
+    def as_json(self) -> Json:
+        """The answer as it is printed."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Now:
+    """What branches show at the paths now: SHOWN_SCHEMA, and the branches by address. `is_whole`: False if there was
+    too much to list. `moved`: how many branches and tags have commits that the mark did not see."""
+
+    rows: pa.Table
+    branches: dict[str, list[str]]
+    is_whole: bool
+    moved: int
+
+
+def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Account:
+    """Account for the objects at paths (a glob: `*` stays in a folder, `**` crosses them), by a complete mark. `most`:
+    how many are named of those that are there, and of those that are gone."""
+    if not paths or not 0 < most <= AT_ONCE:
+        raise SettingsError(f"Give paths, and a number of objects from 1 to {AT_ONCE:,} to name.")
+    now = _shown_now(context, paths)
+    with scratch(context, here=runs_here(spark)) as aside:
+        every = aside.put("asked", _asked(spark, context, _every(spark, context, paths, now)), _ASKED).frame(spark)
+        told = every.join(many(_records(spark, context)), "address", "left")
+        groups = _groups(told)
+        there = [row["address"] for row in _first(every.where("inside and size is not null"), most)]
+        vanished = tuple(_vanished(row) for row in _first(told.where("inside and size is null"), most))
+        standing = tuple(_standing(spark, context, there, now))
+    return _account(context, paths, now, groups, standing, vanished)
+
+
+def _every(spark: SparkSession, context: MarkContext, paths: str, now: _Now) -> DataFrame:
+    """All objects that are known to have stood at the paths, each once: SHOWN_SCHEMA."""
+    from pyspark.sql import functions as F
+
+    globs = PathGlobs((paths,))
+
+    def at_paths(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = batch.filter(globs.any(batch["path"]))
+            yield found.append_column("inside", pa.repeat(True, found.num_rows))
+
+    noted = _origins(context).mapped(spark, "address", "path").then(SHOWN_SCHEMA, at_paths).as_frame()
+    shown = shown_at(spark, context, (paths,)).select(*SHOWN_SCHEMA.names).unionByName(noted)
+    if now.rows.num_rows:
+        shown = shown.unionByName(frame_of(spark, now.rows))
+    return shown.groupBy("address", "inside").agg(F.min("path").alias("path"))
+
+
+def _origins(context: MarkContext) -> Dataset:
+    """What all marks that stand noted of the paths of unreferenced objects."""
+    found = Dataset(ORIGINS_SCHEMA)
+    for each in Shelf.of(context):
+        if each.is_complete:
+            manifest = each.mark.require(Stage.EXPIRED_ADDRESSES)
+            found += each.mark.dataset_of(manifest, ORIGINS_SCHEMA, ORIGINS, may_lack=True)
+    return found
+
+
+def _shown_now(context: MarkContext, paths: str) -> _Now:
+    """List the paths on all branches, up to MOST_LISTED objects."""
+    name, prefix = context.repository.id, fixed_prefix(paths).decode("utf-8", "surrogateescape")
+    globs, left, rows = PathGlobs((paths,)), MOST_LISTED, [SHOWN_SCHEMA.empty_table()]
+    branches: dict[str, list[str]] = {}
+    refs = list(context.client.branches(name))
+    for branch in refs:
+        for page in context.client.objects(name, branch.name, prefix) if left > 0 else ():
+            left -= len(page)
+            entries = pa.table(
+                {
+                    "path": pa.array([each.path for each in page], pa.string()),
+                    "address": pa.array([each.physical_address for each in page], pa.string()),
+                    "address_type": pa.repeat(pa.scalar(_FULL, pa.int8()), len(page)),
+                }
+            )
+            found = shown_rows(context.namespace, entries.filter(globs.any(entries["path"])))
+            rows.append(pa.Table.from_batches([found]))
+            for address in found["address"].to_pylist():
+                branches.setdefault(address, []).append(branch.name)
+            if left <= 0:
+                break
+    known: set[str] = set()
+    for batch in context.mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS).batches("commit_id"):
+        known.update(batch["commit_id"].to_pylist())
+    moved = sum(each.commit_id not in known for each in (*refs, *context.client.tags(name)))
+    return _Now(pa.concat_tables(rows), branches, left > 0, moved)
+
+
+def _asked(spark: SparkSession, context: MarkContext, rows: DataFrame) -> DataFrame:
+    """The rows with the size that the store has of each object, null where it has none: a HEAD each, on executors."""
+    config = context.data
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield _with_sizes(batch.select(SHOWN_SCHEMA.names), config)
+
+    spread = rows.select(*SHOWN_SCHEMA.names).repartition(2 * spark_width(spark))
+    return spread.mapInArrow(body, "address string, path string, inside boolean, size bigint")
+
+
+def _with_sizes(batch: pa.RecordBatch, config: StoreConfig) -> pa.RecordBatch:
+    inside = np.flatnonzero(batch["inside"].to_numpy(zero_copy_only=False))
+    asked = heads(connect(config), batch["address"].take(pa.array(inside)).to_pylist())
+    sizes: list[int | None] = [None] * batch.num_rows
+    for place, info in zip(inside.tolist(), asked, strict=True):
+        sizes[place] = None if info is None else info.size
+    return batch.append_column("size", pa.array(sizes, pa.int64()))
+
+
+def _records(spark: SparkSession, context: MarkContext) -> DataFrame:
+    """The last record of each object that is gone: `address`, `at`, `lost`, `mark_id`, `sweep`."""
+    records = records_of(context)
+    swept = Records(tuple(each for each in records.found if each.rows.parts))
+    return (
+        gone_by_records(spark, readable_records(spark, swept))
+        .as_frame()
+        .select("address", "at", "lost", "mark_id", "sweep")
+    )
+
+
+def _groups(told: DataFrame) -> list[Json]:
+    """The objects by what became of them: as many groups as there are sweeps, and a few more."""
+    from pyspark.sql import functions as F
+
+    keys = (F.col("inside"), F.col("size").isNotNull().alias("there"), F.col("mark_id"), F.col("sweep"))
+    with clear_errors():
+        rows = told.groupBy(*keys).agg(F.count("*").alias("objects"), F.sum("size").alias("bytes")).collect()
+    return [row.asDict() for row in rows]
+
+
+def _first(rows: DataFrame, most: int) -> list[Any]:
+    with clear_errors():
+        return list(rows.orderBy("path", "address").limit(most).collect())
+
+
+def _vanished(row: Any) -> Json:
+    names = ("address", "path", "mark_id", "sweep", "lost")
+    return {name: row[name] for name in names} | {"at": instant(row["at"].timestamp()) if row["at"] else None}
+
+
+def _standing(spark: SparkSession, context: MarkContext, addresses: Sequence[str], now: _Now) -> Iterator[Json]:
+    """Each of some objects that are there, with what keeps it."""
+    name = context.repository.id
+    given = context.client.gc_rules(name)
+    rules = None if given is None else Rules(given.default_retention_days, dict(given.branches))
+    sweep = f"lakegc sweep {name} {context.header.mark_id}"
+    terms = Terms(rules, effective_level(context).gap.total_seconds(), context.header.min_age, sweep)
+    named = np.nan_to_num(xid_times(pa.array(addresses, pa.string()))).tolist() if addresses else []
+    for each, at in zip(explain_each(lambda: spark, context, addresses), named, strict=True):
+        keepers = keepers_of(each, now.branches.get(each.address, ()), terms, at)
+        until, earliest = (None if end is None else instant(end) for end in ends(keepers, terms))
+        told = [keeper_json(keeper) for keeper in keepers]
+        yield asdict(each) | {"keepers": told, "until": until, "earliest": earliest}
+
+
+def _account(
+    context: MarkContext,
+    paths: str,
+    now: _Now,
+    groups: Sequence[Json],
+    standing: tuple[Json, ...],
+    vanished: tuple[Json, ...],
+) -> Account:
+    def count(**wanted: Any) -> int:
+        return sum(each["objects"] for each in groups if all(each[key] == value for key, value in wanted.items()))
+
+    there, outside, left = count(inside=True, there=True), count(inside=False), count(inside=True, there=False)
+    taken = [each for each in groups if each["inside"] and not each["there"] and each["mark_id"] is not None]
+    sweeps = [_sweep(context, each) for each in sorted(taken, key=lambda each: (each["mark_id"], each["sweep"]))]
+    told: Json = {
+        "repository": context.repository.id,
+        "mark_id": context.header.mark_id,
+        "at": instant(context.header.started_at),
+        "asked_at": instant(clock.now().timestamp()),
+        "paths": paths,
+        "objects": there + outside + left,
+        "gone": left,
+        "sweeps": tuple(sweeps),
+        "otherwise": left - sum(each["objects"] for each in taken),
+    }
+    reasons = tuple(_open(there, outside, told, now))
+    return Account(
+        **told,
+        there=there,
+        bytes=sum(each["bytes"] or 0 for each in groups if each["there"]),
+        outside=outside,
+        standing=standing,
+        vanished=vanished,
+        open=reasons,
+        statement=None if reasons else sealed(told),
+    )
+
+
+def _open(there: int, outside: int, told: Json, now: _Now) -> Iterator[str]:
+    """Sentences on why nobody can say that all are gone."""
+    name = told["repository"]
+    if not told["objects"]:
+        yield "nothing is known to have ever stood at these paths: see if they are right"
+    if there:
+        yield f"{there:,} objects are there"
+    if outside:
+        yield f"{outside:,} objects do not lie in the namespace: lakegc never deletes them"
+    if now.moved:
+        yield (
+            f"{now.moved:,} branches or tags have moved since mark {told['mark_id']}, which does not know what they "
+            f"showed meanwhile: make a mark (lakegc mark {name})"
+        )
+    if not now.is_whole:
+        yield f"branches show more than {MOST_LISTED:,} objects there, and not all were listed: ask for fewer paths"
+
+
+def _sweep(context: MarkContext, group: Json) -> Json:
+    """A sweep that took some of the objects: when, and by which statement. Fields are None where they do not read."""
+    mark, number = context.artifacts(group["mark_id"]), int(group["sweep"])
+    try:
+        record = mark.retired() or {}
+        report = record.get("sweeps", {}).get(str(number)) or report_of(mark.store, mark.folder, number) or {}
+        statement = record.get("statements", {}).get(str(number)) or statement_of(mark.store, mark.folder, number) or {}
+    except MarkError:
+        report, statement = {}, {}
+    finished, until = report.get("finished_at"), report.get("recoverable_until")
+    return {
+        "mark_id": group["mark_id"],
+        "sweep": number,
+        "objects": group["objects"],
+        "finished_at": instant(finished) if finished else None,
+        "statement": statement.get("digest"),
+        "versioned": report.get("versioned"),
+        "recoverable_until": instant(until) if until else None,
+    }

@@ -1,0 +1,324 @@
+"""Computes the statements of a mark's sweeps again from what lies there, and names what is not as they say.
+
+Nothing is believed but digests. Of a retired mark the record and the journals stay, and are checked as far as they go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
+from lakegc_core.marks.artifacts import FORMAT, MarkArtifacts
+from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.json_files import decode, encode, unsealed
+from lakegc_core.marks.ledger import KEPT, Kind
+from lakegc_core.marks.sweeps import STATEMENT, sweeps_of
+from lakegc_core.names import Json, Outcome, Stage
+from lakegc_core.spark.session import clear_errors, many, run_tasks
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.sweep.statement import FORM, mark_of, outcomes_of, statement
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.key_scan import Source
+from lakegc_core.tables.merkle import tree_of
+from lakegc_core.tables.parts import Part, read_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST = 10
+"""Parts, branches or addresses that are named of each kind; the others are counted."""
+_NEVER_STATED = "was made by a version of lakegc that wrote no statements"
+_OF_PLAN, _OF_MARK = ("plan", "accepted"), ("mark", "rules")
+"""Keys of a statement that cannot be computed without the plan, or without the mark."""
+_ARTIFACTS = {
+    "mark": "the mark",
+    "rules": "the mark and sweeps/{}/report.json",
+    "plan": "sweeps/{}/plan.json",
+    "accepted": "sweeps/{0}/plan.json and sweeps/{0}/report.json",
+}
+"""The artifacts from which keys of a statement come; all others come from the report."""
+
+
+@dataclass
+class Checked:
+    """The findings on a mark or on a sweep, as sentences. `differs`: what is not as it was written; `unread`: what
+    cannot be checked any more, or never could be."""
+
+    differs: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+
+@dataclass
+class CheckedSweep(Checked):
+    """The same of a sweep. `statement`: its digest as it stands, and `stated` all of it; None if there is none that
+    reads."""
+
+    sweep: int = 0
+    statement: str | None = None
+    stated: Json | None = None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The findings on a mark and its sweeps. `retired`: only the mark's record and journals are left."""
+
+    repository: str
+    mark_id: str
+    retired: bool
+    mark: Checked
+    sweeps: Sequence[CheckedSweep]
+
+    @property
+    def differs(self) -> bool:
+        """True if anything is not as it was written."""
+        return any(each.differs for each in (self.mark, *self.sweeps))
+
+    @property
+    def is_whole(self) -> bool:
+        """True if everything was checked, and is as it was written."""
+        return not any(each.differs or each.unread for each in (self.mark, *self.sweeps))
+
+    def as_json(self) -> Json:
+        """The answer as it is printed."""
+        return asdict(self) | {"differs": self.differs, "whole": self.is_whole}
+
+
+@dataclass(frozen=True)
+class _Artifacts:
+    """What lies there of a sweep. `where` and `journal_at`: the places of the statement and the journal, for people.
+    `unread_before`: files that did not read when the sweep was closed."""
+
+    where: str
+    report: Json
+    stated: Json | None
+    plan: Json | None
+    mark: Json
+    journal_at: str
+    journal: Dataset
+    unread_before: frozenset[str] = frozenset()
+
+
+def verify(spark: SparkSession, context: RepositoryContext, mark_id: str) -> Verification:
+    """Check the statements of all sweeps of a mark, also of a retired one. MarkError if no sweep of it was begun."""
+    mark = context.artifacts(mark_id)
+    numbers = sweeps_of(mark.store, mark.folder)
+    name = context.repository.id
+    if numbers:
+        found = [_standing(spark, mark, number) for number in numbers]
+        return Verification(name, mark_id, False, _checked_mark(spark, mark), found)
+    record = mark.retired()
+    if record is None or not record["sweeps"]:
+        raise MarkError(f"No sweep of mark {mark_id} of {name} is on record: there is nothing to verify.")
+    gone = Checked(unread=["the mark was retired: its datasets and the plans of its sweeps are gone"])
+    found = [_retired(spark, context, record, number) for number in sorted(map(int, record["sweeps"]))]
+    return Verification(name, mark_id, True, gone, found)
+
+
+def _checked_mark(spark: SparkSession, mark: MarkArtifacts) -> Checked:
+    """The chain of digests from the header to the last stage, and the bytes of all parts that they name."""
+    found = Checked()
+    try:
+        manifests = mark.chain()
+    except MarkError as error:
+        header = _read(mark, f"{mark.folder}/mark.json")[0]
+        is_other = header is not None and header.get("format") != FORMAT
+        (found.unread if is_other else found.differs).append(str(error))
+        return found
+    sources = [
+        Source(mark.config, mark.stage_folder(stage, name), part, mark.mark_id)
+        for stage, manifest in manifests.items()
+        for name, parts in manifest.datasets.items()
+        for part in parts
+    ]
+    found.differs += [said for _, said in _faults(spark, sources)]
+    return found
+
+
+def _standing(spark: SparkSession, mark: MarkArtifacts, number: int) -> CheckedSweep:
+    """A sweep of a mark whose artifacts stand."""
+    found = CheckedSweep(sweep=number)
+    folder = f"{mark.folder}/sweeps/{number}"
+    report, is_as_written = _read(mark, f"{folder}/report.json")
+    if report is None:
+        if is_as_written:
+            found.unread.append(f"sweep {number} is not over: it has no statement yet")
+        else:
+            found.differs.append(f"{folder}/report.json is not what lakegc wrote")
+        return found
+    if not is_as_written:
+        found.differs.append(f"{folder}/report.json was changed after it was written")
+    stated, is_as_written = _read(mark, f"{folder}/{STATEMENT}")
+    if not is_as_written:
+        found.differs.append(f"{folder}/{STATEMENT} was changed after it was written")
+    passed_over = frozenset(report.get("unread") or ())
+    plan = None if f"{folder}/plan.json" in passed_over else _plan(mark, f"{folder}/plan.json", found)
+    journal = DatasetFolder(mark.config, f"{folder}/outcomes", mark.mark_id).listed(OUTCOMES_SCHEMA)
+    where = f"{folder}/{STATEMENT}"
+    own = _Artifacts(where, report, stated, plan, mark_of(mark), f"{folder}/outcomes", journal, passed_over)
+    _check(spark, own, found)
+    if plan is not None and not found.differs:
+        _check_plan(spark, mark, plan, journal, found)
+    return found
+
+
+def _retired(spark: SparkSession, context: RepositoryContext, record: Json, number: int) -> CheckedSweep:
+    """A sweep of a retired mark."""
+    found = CheckedSweep(sweep=number)
+    stages, mark_id = record["stages"], record["mark_id"]
+    mark = {
+        "digest": stages.get(Stage.EXPIRED_ADDRESSES, {}).get("digest"),
+        "rules": stages.get(Stage.RETENTION_COMMITS, {}).get("facts", {}).get("judged_by"),
+    }
+    place = f"{context.home}/{KEPT}/{mark_id}/{Kind.SWEPT}/{number}"
+    journal = DatasetFolder(context.workspace, place, mark_id).listed(OUTCOMES_SCHEMA)
+    report, stated = record["sweeps"][str(number)], record.get("statements", {}).get(str(number))
+    where = f"the statement of sweep {number} in {context.artifacts(mark_id).retired_key}"
+    _check(spark, _Artifacts(where, report, stated, None, mark, place, journal), found)
+    return found
+
+
+def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> None:
+    """Compute a statement again, and compare it with the one that stands."""
+    where = own.where
+    if own.stated is None:
+        named = own.report.get("statement")
+        if named:
+            found.differs.append(f"{where} is missing; the report names statement {named}")
+        elif not found.differs:
+            found.unread.append(f"sweep {found.sweep} {_NEVER_STATED}")
+        return
+    found.statement = own.stated.get("digest")
+    try:
+        stated = unsealed(own.stated, f"{where} was changed after it was written: its digest is another")
+    except MarkError as error:
+        if not any(where in said for said in found.differs):
+            found.differs.append(str(error))
+        return
+    if stated.get("form") != FORM:
+        found.unread.append(f"{where} has form {stated.get('form')}, this lakegc reads {FORM}")
+        return
+    found.stated = stated
+    if own.report.get("statement") != found.statement:
+        found.differs.append(f"{where} has digest {found.statement}, the report names {own.report.get('statement')}")
+    journal = _good_journal(spark, own, stated["outcomes"], found)
+    again = statement(own.mark, own.plan, own.report, outcomes_of(journal, tree_of(spark, journal, "outcome")))
+    # Where the mark or the plan does not read, that is told already.
+    without = (*(() if own.plan else _OF_PLAN), *(() if own.mark["digest"] else _OF_MARK))
+    found.differs += _differing(stated, again, () if own.unread_before else without)
+
+
+def _good_journal(spark: SparkSession, own: _Artifacts, stated: Json, found: CheckedSweep) -> Dataset:
+    """The parts of a journal that read; those that do not, are missing or were added are told."""
+    sources = [each for each in own.journal.sources if f"{each.folder}/{each.part.name}" not in own.unread_before]
+    names, wanted = {each.part.name for each in sources}, set(stated["parts"])
+    folder = own.journal_at
+    found.differs += _some(f"{folder}/{each}, of which the statement tells, is missing" for each in wanted - names)
+    found.differs += _some(f"{folder}/{each} was added: the statement does not tell of it" for each in names - wanted)
+    faults = _faults(spark, sources)
+    found.differs += _some(said for _, said in faults)
+    bad = {number for number, _ in faults}
+    return replace(own.journal, sources=tuple(each for n, each in enumerate(sources) if n not in bad))
+
+
+def _differing(stated: Json, again: Json, without: Sequence[str]) -> Iterator[str]:
+    """Sentences on the keys of a statement in which it is not what its artifacts give."""
+    for name in sorted({*stated, *again} - {"outcomes", *without}):
+        if stated.get(name) != again.get(name):
+            place = _ARTIFACTS.get(name, "sweeps/{}/report.json").format(again["sweep"])
+            yield f"`{name}` of the statement is not that of {place}"
+    was, now = stated["outcomes"], again["outcomes"]
+    if was == now:
+        return
+    if was["root"] == now["root"]:
+        yield "`outcomes` of the statement is not that of the journal, although the root is the same"
+        return
+    told = f"the journal has {now['rows']:,} outcomes with root {now['root']}"
+    yield f"{told}, the statement says {was['rows']:,} with root {was['root']}"
+    yield from _some(_branches(was["branches"], now["branches"]))
+    for outcome in sorted({*was["by_outcome"], *now["by_outcome"]}):
+        counts = (each["by_outcome"].get(outcome, 0) for each in (now, was))
+        there, said = counts
+        if there != said:
+            yield f"the journal has {there:,} outcomes `{outcome}`, the statement says {said:,}"
+
+
+def _branches(was: Mapping[str, Sequence[object]], now: Mapping[str, Sequence[object]]) -> Iterator[str]:
+    for branch in sorted({*was, *now}):
+        rows = [each.get(branch, [0, ""]) for each in (was, now)]
+        if rows[0] != rows[1]:
+            change = int(str(rows[1][0])) - int(str(rows[0][0]))
+            how = f"{abs(change):,} {'more' if change > 0 else 'fewer'}" if change else "the same number, other rows"
+            yield f"outcomes of addresses whose SHA-256 begins with {branch}: {how}"
+
+
+def _check_plan(spark: SparkSession, mark: MarkArtifacts, plan: Json, journal: Dataset, found: CheckedSweep) -> None:
+    """Each planned object has an outcome, and only planned ones were deleted."""
+    folder = DatasetFolder(mark.config, plan["folder"], mark.mark_id)
+    planned = folder.dataset("", [Part.from_json(part) for part in plan["parts"]], PLAN_SCHEMA)
+    if faults := _faults(spark, planned.sources):
+        found.differs += _some(said for _, said in faults)
+        return
+    outcomes, addresses = journal.frame(spark, "address", "outcome"), planned.frame(spark, "address")
+    deleted = outcomes.where(outcomes["outcome"] == Outcome.DELETED)
+    untold = addresses.join(many(outcomes.select("address")), "address", "left_anti")
+    strange = deleted.join(many(addresses), "address", "left_anti")
+    found.differs += [f"{each} was planned, and has no outcome" for each in _named(untold)]
+    found.differs += [f"{each} was deleted, and is not in the plan" for each in _named(strange)]
+
+
+def _named(rows: DataFrame) -> list[str]:
+    with clear_errors():
+        return sorted(row["address"] for row in rows.select("address").distinct().limit(MOST).collect())
+
+
+def _faults(spark: SparkSession, sources: Sequence[Source]) -> list[tuple[int, str]]:
+    """The parts, by their number, that are missing or are not what was written, with a sentence each. The executors
+    read each part through for this."""
+
+    def task(place: tuple[int, Source]) -> Iterator[Json]:
+        number, source = place
+        key = f"{source.folder}/{source.part.name}"
+        try:
+            for _ in read_part(source.config, source.folder, source.part):
+                pass
+        except ObjectNotFoundError:
+            yield {"number": number, "said": f"{key} is missing"}
+        except CorruptFileError:
+            yield {"number": number, "said": f"{key} was changed after it was written"}
+
+    found = [(each["number"], each["said"]) for each in run_tasks(spark, list(enumerate(sources)), task)]
+    return sorted(found)
+
+
+def _plan(mark: MarkArtifacts, key: str, found: Checked) -> Json | None:
+    """The plan of a sweep, if it reads."""
+    value, is_as_written = _read(mark, key)
+    if value is not None and is_as_written:
+        with suppress(MarkError):
+            return unsealed(value, key)
+    missing = value is None and is_as_written
+    found.differs.append(f"{key} {'is missing' if missing else 'was changed after it was written'}")
+    return None
+
+
+def _read(mark: MarkArtifacts, key: str) -> tuple[Json | None, bool]:
+    """A JSON artifact, None if it does not read or is missing; and whether its bytes are such as lakegc writes, or it
+    is missing."""
+    try:
+        data = mark.store.read(key)
+    except ObjectNotFoundError:
+        return None, True
+    try:
+        value = decode(data, key)
+    except MarkError:
+        return None, False
+    return value, encode(value) == data
+
+
+def _some(said: Iterable[str]) -> list[str]:
+    """At most MOST sentences, and how many there are more."""
+    every = sorted(said)
+    return [*every[:MOST], *([f"and {len(every) - MOST:,} more like these"] if len(every) > MOST else [])]

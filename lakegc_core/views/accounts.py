@@ -1,0 +1,102 @@
+"""Screens of `gone` and `verify`, made of their JSON."""
+
+from __future__ import annotations
+
+from lakegc_core.clock import instant
+from lakegc_core.names import Json
+from lakegc_core.views.words import counted, human_bytes, shown, to_the_minute
+
+_KEEPERS = 8
+"""Keepers of an object that the screen names; the JSON has more."""
+
+
+def gone_screen(found: Json) -> str:
+    """The screen of `gone`: what is there, with what keeps it, and what is gone, with the sweeps that took it."""
+    lines = [
+        f"{found['repository']} · {shown(found['paths'])} · asked {to_the_minute(found['asked_at'])}, by mark "
+        f"{found['mark_id']} of {to_the_minute(found['at'])}",
+        "",
+        f"{counted(found['objects'], 'object')} ever stood there: {found['there']:,} are there "
+        f"({human_bytes(found['bytes'])}), {found['gone']:,} are gone",
+    ]
+    for each in found["standing"]:
+        lines += ["", *_standing_lines(each)]
+    if found["there"] > len(found["standing"]):
+        lines += ["", f"and {found['there'] - len(found['standing']):,} more that are there; --most names more"]
+    lines += ["", *map(_sweep_line, found["sweeps"])] if found["sweeps"] else []
+    if found["otherwise"]:
+        lines.append(f"  {found['otherwise']:,} gone, and no sweep on record took them")
+    lines += _vanished_lines(found)
+    if found["statement"]:
+        lines += ["", "All of them are gone.", f"statement {found['statement']['digest']}"]
+    else:
+        lines += ["", "Not all of them are gone:", *(f"  {shown(each)}" for each in found["open"])]
+    return "\n".join(lines)
+
+
+def _standing_lines(each: Json) -> list[str]:
+    lines = [shown(", ".join(each["paths"])) or "(path not known)"]
+    size = "" if each["size"] is None else f" · {human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
+    lines.append(f"  {shown(each['address'])}{size}")
+    for keeper in each["keepers"][:_KEEPERS]:
+        until = f"until {to_the_minute(keeper['until'])}" if keeper["until"] else "for as long as that stands"
+        lines += [f"  {shown(keeper['name'])} ({keeper['why']}): {until}", f"    sooner: {shown(keeper['sooner'])}"]
+    if len(each["keepers"]) > _KEEPERS:
+        lines.append(f"  and {len(each['keepers']) - _KEEPERS:,} more; --json names them")
+    if each["earliest"]:
+        lines.append(f"  gone at the earliest with a sweep after {to_the_minute(each['earliest'])}")
+    return lines
+
+
+def _sweep_line(sweep: Json) -> str:
+    when = to_the_minute(sweep["finished_at"]) if sweep["finished_at"] else "not over, or it does not read"
+    stated = f"statement {sweep['statement']}" if sweep["statement"] else "without a statement"
+    line = f"  {sweep['objects']:,} gone by sweep {sweep['sweep']} of mark {sweep['mark_id']}, {when}: {stated}"
+    if sweep["recoverable_until"]:
+        line += f"; the store can bring them back until {to_the_minute(sweep['recoverable_until'])}"
+    elif sweep["versioned"]:
+        line += "; the store keeps them as old versions until its own rules let these expire"
+    return line
+
+
+def _vanished_lines(found: Json) -> list[str]:
+    lines = [f"      {shown(each['path'] or '')}  {shown(each['address'])}" for each in found["vanished"]]
+    left = found["gone"] - len(found["vanished"])
+    return [*lines, f"      and {left:,} more that are gone"] if left > 0 else lines
+
+
+def verify_screen(found: Json) -> str:
+    """The screen of `verify`: for the mark and each sweep what was checked, and what differs or does not read."""
+    lines = [f"{found['repository']} · mark {found['mark_id']}{' · retired' if found['retired'] else ''}", ""]
+    lines += _findings("the mark", found["mark"])
+    for each in found["sweeps"]:
+        lines += _findings(f"sweep {each['sweep']}", each)
+        if each["stated"]:
+            lines += _stated(each["stated"])
+        if each["statement"]:
+            lines.append(f"      statement {shown(each['statement'])}")
+    if found["differs"]:
+        lines += ["", "Something is not as lakegc wrote it. Do not rely on this account: find out who changed it."]
+    elif not found["whole"]:
+        lines += ["", "Nothing differs, and not everything can be checked."]
+    else:
+        lines += ["", "Everything is as lakegc wrote it."]
+    return "\n".join(lines)
+
+
+def _findings(title: str, checked: Json) -> list[str]:
+    sign = "✗" if checked["differs"] else "!" if checked["unread"] else "✓"
+    said = [f"      {shown(each)}" for each in (*checked["differs"], *checked["unread"])]
+    return [f"  {sign} {title}", *said]
+
+
+def _stated(stated: Json) -> list[str]:
+    totals = ", ".join(f"{count:,} {shown(outcome)}" for outcome, count in stated["totals"].items() if count)
+    lines = [
+        f"      {to_the_minute(instant(stated['finished_at']))}: {counted(stated['planned'], 'object')} planned; "
+        f"{totals or 'no outcomes'}"
+    ]
+    for each in stated["accepted"]:
+        by = shown(str(each["by"]))
+        lines.append(f"      guard {each['guard']} accepted by {by}: {shown(each['because'])}")
+    return [*lines, f"      outcomes {stated['outcomes']['root']}"]

@@ -1,0 +1,103 @@
+"""What keeps an object, until when, and what would let it go sooner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakegc_core.answers.explain import Explained
+from lakegc_core.answers.sooner import Keeper, Terms, ends, keeper_json, keepers_of
+from lakegc_core.clock import instant
+from lakegc_core.policy.retention import Rules
+from tests.support.lake import NOW
+
+DAY = 86_400.0
+AT = NOW.timestamp()
+TERMS = Terms(Rules(14, {"main": 30}), gap=DAY, min_age=25 * 3600.0, sweep="lakegc sweep lake m1")
+NOTHING = Explained(
+    address="data/a",
+    paths=("a",),
+    size=1,
+    written=instant(AT - 2 * DAY),
+    holders=(),
+    holders_in_all=0,
+    past=None,
+    staged=False,
+    held=False,
+    neighbour=False,
+    reason=None,
+    since=None,
+    swept=(),
+)
+
+
+def holder(name: str, why: str, days: int | None = None, until: float | None = None) -> dict[str, Any]:
+    told = None if until is None else instant(until)
+    return {"name": name, "why": why, "commit": "c", "days": days, "until": told}
+
+
+def keepers(*holders: dict[str, Any], branches: tuple[str, ...] = (), **more: Any) -> list[Keeper]:
+    return keepers_of(replace(NOTHING, holders=holders, holders_in_all=len(holders), **more), branches, TERMS, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (
+            holder("branch:main", "shows"),
+            "the rule of 30 days counts from then on); or delete branch main (its commits",
+        ),
+        (
+            holder("branch:dev", "history", 14, AT),
+            "less than 14 days for branch dev; or delete branch dev (its commits",
+        ),
+        (holder("tag:v1", "shows"), "delete tag v1"),
+        (holder("hold:tag:v*", "hold"), "remove the hold tag:v* from lakegc.yaml"),
+        (holder("commits of deleted branches", "dangling", 14, AT), "set a default rule of less than 14 days"),
+        (holder("no rules, so that every commit counts", "all"), "set GC rules in lakeFS"),
+    ],
+)
+def test_each_kind_of_holder_has_its_own_way_to_go_sooner(told: dict[str, Any], says: str) -> None:
+    (found,) = keepers(told)
+    assert says in found.sooner and (found.name, found.why) == (told["name"], told["why"])
+    assert keeper_json(found)["until"] == told["until"]
+
+
+def test_a_branch_that_shows_an_object_which_no_commit_of_it_does_has_it_staged() -> None:
+    found = keepers(holder("branch:main", "shows"), branches=("main", "dev"), staged=True)
+    assert [(each.name, each.why) for each in found] == [("branch:main", "shows"), ("branch:dev", "staged")]
+    assert "reset it on branch dev" in found[1].sooner
+    assert [each.why for each in keepers(staged=True, held=True, neighbour=True)] == [
+        "staged",
+        "held_by_path",
+        "neighbour",
+    ]
+
+
+def test_an_object_goes_after_the_last_of_its_rules_and_the_gap_and_never_while_something_stands() -> None:
+    rules = holder("branch:main", "history", 30, AT + 3 * DAY), holder("branch:dev", "history", 14, AT + DAY)
+    assert ends(keepers(*rules), TERMS) == (AT + 3 * DAY, AT + 4 * DAY)
+    assert ends(keepers(*rules, holder("tag:v1", "shows")), TERMS) == (None, None)
+    assert ends([], TERMS) == (None, None)
+
+
+def test_garbage_waits_the_gap_since_it_was_found_and_what_is_young_its_age_and_the_gap() -> None:
+    garbage = keepers(reason="unreferenced", since=instant(AT - DAY / 2))
+    assert ends(garbage, TERMS) == (AT + DAY / 2, AT + DAY / 2) and "lakegc sweep lake m1" in garbage[0].sooner
+    young = keepers(reason="young")
+    assert ends(young, TERMS) == (AT - 2 * DAY + 25 * 3600, AT - DAY + 25 * 3600)
+    named = keepers_of(replace(NOTHING, reason="young"), (), TERMS, AT)
+    assert named[0].until == AT + 25 * 3600
+
+
+@pytest.mark.parametrize("reason", ["foreign", "unknown", "unasked", "held", "neighbour", "staged"])
+def test_every_other_verdict_of_a_mark_has_its_advice_and_no_end(reason: str) -> None:
+    (found,) = keepers(reason=reason)
+    assert found.until is None and found.sooner and found.why == reason
+
+
+def test_what_the_mark_does_not_know_waits_for_another_mark() -> None:
+    (found,) = keepers()
+    assert found.until is None and found.sooner.startswith("make a mark")

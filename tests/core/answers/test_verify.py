@@ -1,0 +1,222 @@
+"""`verify`: a statement is computed again from what lies there; whatever differs or does not read is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakegc_core.answers.verify import Verification, verify
+from lakegc_core.errors import MarkError
+from lakegc_core.marks.json_files import digest, encode
+from lakegc_core.marks.ledger import keep_records
+from lakegc_core.marks.retired_records import record_of
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
+from lakegc_core.sweep.statement import outcomes_of
+from lakegc_core.tables.dataset import DatasetFolder
+from lakegc_core.tables.merkle import tree_of
+from lakegc_core.tables.parts import PartWriter, list_parts
+from tests.support.lake import lake, quick, saved
+from tests.support.swept import GARBAGE, Swept, mark_garbage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def swept_once(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Swept, Callable[[], None]]]:
+    """A mark that was swept, and what makes its artifacts again what they were."""
+    with lake(tmp_path_factory.mktemp("stated")) as found, quick(spark), pytest.MonkeyPatch.context() as patch:
+        mark_garbage(spark, found)
+        swept = Swept(spark, found, patch)
+        swept.sweep()
+        yield swept, saved(found, "lake")
+
+
+@pytest.fixture
+def swept(swept_once: tuple[Swept, Callable[[], None]]) -> Swept:
+    swept_once[1]()
+    return swept_once[0]
+
+
+def verified(swept: Swept) -> Verification:
+    return verify(swept.spark, swept.lake.open("lake"), "m1")
+
+
+def place(swept: Swept, name: str = "") -> Path:
+    return swept.lake.files("lake") / swept.context.mark.folder / name
+
+
+def said(found: Verification) -> str:
+    return "\n".join(said for each in (found.mark, *found.sweeps) for said in each.differs)
+
+
+def edited(file: Path, change: Callable[[Any], None], *, seal: bool = False) -> None:
+    """Change a JSON artifact as somebody would who knows its form. `seal`: and its digest."""
+    value = json.loads(file.read_bytes())
+    value.pop("digest", None) if seal else None
+    change(value)
+    file.write_bytes(encode(value | ({"digest": digest(value)} if seal else {})))
+
+
+def test_a_sweep_that_nobody_touched_is_as_it_states(swept: Swept) -> None:
+    found = verified(swept)
+    assert found.is_whole and not found.differs
+    (sweep,) = found.sweeps
+    report = json.loads(place(swept, "sweeps/1/report.json").read_bytes())
+    assert sweep.stated is not None and sweep.statement == report["statement"]
+    assert sweep.stated["outcomes"]["by_outcome"] == {"deleted": len(GARBAGE)} and sweep.stated["planned"] == 3
+    assert sweep.stated["guards"]["verdicts"]["blast-radius"] == "holds" and "@" in report["by"]
+    assert sweep.stated["settings"]["safety"] == swept.context.header.safety
+    assert sweep.stated["rules"]["mark"]["default"] == sweep.stated["rules"]["look"]["default"] == 7
+
+
+@pytest.mark.parametrize("name", ["sweeps/1/statement.json", "sweeps/1/report.json", "sweeps/1/plan.json"])
+def test_one_byte_changed_anywhere_in_a_statement_or_in_what_it_seals_is_refused_by_name(
+    swept: Swept, name: str
+) -> None:
+    file = place(swept, name)
+    whole = file.read_bytes()
+    for where in range(7, len(whole), len(whole) // 5):
+        file.write_bytes(whole[:where] + bytes([whole[where] ^ 1]) + whole[where + 1 :])
+        found = verified(swept)
+        assert found.differs and name in said(found), (where, said(found))
+
+
+def test_a_statement_that_was_changed_and_sealed_again_is_not_that_of_its_artifacts(swept: Swept) -> None:
+    edited(place(swept, "sweeps/1/statement.json"), lambda value: value.update(planned=4), seal=True)
+    found = said(verified(swept))
+    assert "`planned` of the statement is not that of sweeps/1/report.json" in found and "the report names" in found
+
+
+@pytest.mark.parametrize(("key", "value"), [("guards", []), ("counted", {}), ("look", None), ("seconds", 1.0)])
+def test_a_report_that_was_changed_is_refused_with_what_of_it_the_statement_says_otherwise(
+    swept: Swept, key: str, value: Any
+) -> None:
+    edited(place(swept, "sweeps/1/report.json"), lambda report: report.update({key: value}))
+    told = {"guards": "guards", "counted": "settings", "look": "rules", "seconds": "report"}[key]
+    found = said(verified(swept))
+    assert f"`{told}` of the statement is not that of" in found
+    assert "`report` of the statement is not that of sweeps/1/report.json" in found
+
+
+def outcomes(swept: Swept) -> list[dict[str, Any]]:
+    files = sorted(place(swept, "sweeps/1/outcomes").glob("*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def rewritten(swept: Swept, rows: list[dict[str, Any]]) -> None:
+    """The journal as somebody would write it who knows its form, with names that fit."""
+    shutil.rmtree(place(swept, "sweeps/1/outcomes"))
+    context = swept.context
+    writer = PartWriter(context.workspace, f"{context.mark.folder}/sweeps/1/outcomes", OUTCOMES_SCHEMA)
+    writer.write(pa.RecordBatch.from_pylist(rows, OUTCOMES_SCHEMA))
+    writer.close()
+
+
+def trusting(swept: Swept) -> None:
+    """Make the statement name the parts that lie there: only its root is left to tell."""
+    parts = [
+        each.name for each in list_parts(swept.context.workspace, f"{swept.context.mark.folder}/sweeps/1/outcomes")
+    ]
+    edited(place(swept, "sweeps/1/statement.json"), lambda value: value["outcomes"].update(parts=parts), seal=True)
+
+
+def test_an_outcome_that_was_removed_is_refused_by_name(swept: Swept) -> None:
+    rewritten(swept, outcomes(swept)[1:])
+    found = said(verified(swept))
+    assert "of which the statement tells, is missing" in found and "was added" in found
+    trusting(swept)
+    found = said(verified(swept))
+    assert "the journal has 2 outcomes with root" in found and ": 1 fewer" in found
+    assert "the journal has 2 outcomes `deleted`, the statement says 3" in found
+
+
+def test_an_outcome_that_was_added_is_refused_by_name(swept: Swept) -> None:
+    rows = outcomes(swept)
+    writer = PartWriter(swept.context.workspace, f"{swept.context.mark.folder}/sweeps/1/outcomes", OUTCOMES_SCHEMA)
+    writer.write(pa.RecordBatch.from_pylist([rows[0] | {"address": "data/other"}], OUTCOMES_SCHEMA))
+    (part,) = writer.close()
+    found = said(verified(swept))
+    assert f"outcomes/{part.name} was added: the statement does not tell of it" in found and ": 1 more" in found
+
+
+def test_an_outcome_that_was_changed_is_refused_by_name(swept: Swept) -> None:
+    rows = outcomes(swept)
+    rewritten(swept, [rows[0] | {"size": rows[0]["size"] + 1}, *rows[1:]])
+    trusting(swept)
+    assert ": the same number, other rows" in said(verified(swept))
+
+
+def test_a_part_of_the_journal_the_plan_or_the_mark_whose_bytes_were_changed_is_refused_by_name(swept: Swept) -> None:
+    for pattern in ("sweeps/1/outcomes", "sweeps/1/attempt-1/plan", "expired_addresses"):
+        file = next(iter(sorted(place(swept, pattern).glob("*.parquet"))))
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        assert f"{pattern}/{file.name} was changed after it was written" in said(verified(swept))
+        file.unlink()
+        assert f"{pattern}/{file.name}" in said(verified(swept)) and "missing" in said(verified(swept))
+        file.write_bytes(whole)
+    assert verified(swept).is_whole
+
+
+def test_a_plan_and_a_journal_that_do_not_belong_together_are_refused_by_the_names_of_objects(swept: Swept) -> None:
+    """Even where everything is sealed again: nobody who makes a statement up gets plan and journal apart."""
+    rows = outcomes(swept)
+    rewritten(swept, [rows[0] | {"address": "data/other"}, *rows[1:]])
+    trusting(swept)
+    folder = DatasetFolder(swept.context.workspace, f"{swept.context.mark.folder}/sweeps/1/outcomes")
+    journal = folder.listed(OUTCOMES_SCHEMA)
+    again = outcomes_of(journal, tree_of(swept.spark, journal, "outcome"))
+    statement = place(swept, "sweeps/1/statement.json")
+    edited(statement, lambda value: value.update(outcomes=again), seal=True)
+    sealed = json.loads(statement.read_bytes())["digest"]
+    edited(place(swept, "sweeps/1/report.json"), lambda value: value.update(statement=sealed))
+    found = said(verified(swept)).splitlines()
+    assert found == [
+        f"{rows[0]['address']} was planned, and has no outcome",
+        "data/other was deleted, and is not in the plan",
+    ]
+
+
+def test_a_sweep_of_a_version_that_stated_nothing_and_one_that_is_not_over_are_told(swept: Swept) -> None:
+    statement, report = place(swept, "sweeps/1/statement.json"), place(swept, "sweeps/1/report.json")
+    statement.unlink()
+    assert "statement.json is missing; the report names statement" in said(verified(swept))
+    edited(report, lambda value: value.pop("statement"))
+    found = verified(swept)
+    assert not found.differs and not found.is_whole and "wrote no statements" in found.sweeps[0].unread[0]
+    report.unlink()
+    found = verified(swept)
+    assert not found.differs and found.sweeps[0].unread == ["sweep 1 is not over: it has no statement yet"]
+
+
+def test_a_retired_mark_is_checked_as_far_as_its_record_goes(swept: Swept) -> None:
+    mark = swept.context.mark
+    stated = verified(swept).sweeps[0].stated
+    keep_records(mark)
+    mark.store.write(mark.retired_key, encode(record_of("lake", mark)))
+    shutil.rmtree(place(swept))
+    found = verified(swept)
+    assert found.retired and not found.differs and not found.is_whole and found.sweeps[0].stated == stated
+    kept = next((swept.lake.files("lake") / mark.home).glob("journals/m1/swept/1/*.parquet"))
+    kept.unlink()
+    assert f"{kept.name}, of which the statement tells, is missing" in said(verified(swept))
+    shutil.rmtree(swept.lake.files("lake") / mark.home / "retired")
+    with pytest.raises(MarkError, match="nothing to verify"):
+        verified(swept)
+
+
+def test_of_a_mark_that_nobody_swept_there_is_nothing_to_verify(spark: SparkSession, tmp_path: Path) -> None:
+    with lake(tmp_path) as found:
+        found.create("lake")
+        with pytest.raises(MarkError, match="No sweep of mark m7 of lake is on record"):
+            verify(spark, found.open("lake"), "m7")

@@ -1,0 +1,66 @@
+"""The screens of `gone` and `verify`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakegc_core.views.accounts import gone_screen, verify_screen
+
+STATED: dict[str, Any] = {
+    "finished_at": 0.0,
+    "planned": 1,
+    "totals": {"deleted": 1, "lost": 0},
+    "accepted": [{"guard": "shrink", "by": "ann@one", "because": "we dropped 2024", "at": 0.0}],
+    "outcomes": {"root": "ab"},
+}
+SWEEP: dict[str, Any] = {
+    "mark_id": "m1",
+    "sweep": 1,
+    "objects": 2,
+    "finished_at": "1970-01-01T00:00:00Z",
+    "statement": "ff",
+    "versioned": True,
+    "recoverable_until": None,
+}
+GONE: dict[str, Any] = {
+    "repository": "lake",
+    "mark_id": "m2",
+    "at": "1970-01-01T00:00:00Z",
+    "asked_at": "1970-01-02T00:00:00Z",
+    "paths": "users/1/**",
+    "objects": 3,
+    "there": 0,
+    "bytes": 0,
+    "gone": 3,
+    "standing": [],
+    "vanished": [{"path": "users/1/a", "address": "data/a"}],
+    "sweeps": [SWEEP],
+    "otherwise": 1,
+    "open": [],
+    "statement": {"digest": "ee"},
+}
+
+
+def test_verify_says_who_accepted_what_and_why_and_what_differs() -> None:
+    sweep = {"sweep": 1, "differs": [], "unread": [], "stated": STATED, "statement": "ff"}
+    found = {"repository": "lake", "mark_id": "m1", "retired": False, "mark": {"differs": [], "unread": []}}
+    screen = verify_screen(found | {"sweeps": [sweep], "differs": False, "whole": True})
+    assert "guard shrink accepted by ann@one: we dropped 2024" in screen and "1 object planned; 1 deleted" in screen
+    screen = verify_screen(found | {"sweeps": [sweep | {"differs": ["x is missing"]}], "differs": True, "whole": False})
+    assert "✗ sweep 1" in screen and "x is missing" in screen and "Do not rely on this account" in screen
+
+
+def test_gone_names_the_sweeps_and_their_statements_and_that_the_store_keeps_old_versions() -> None:
+    screen = gone_screen(GONE)
+    assert "2 gone by sweep 1 of mark m1, 1970-01-01 00:00 UTC: statement ff; the store keeps them as old" in screen
+    assert "1 gone, and no sweep on record took them" in screen and "and 2 more that are gone" in screen
+    assert screen.endswith("All of them are gone.\nstatement ee")
+
+
+def test_gone_says_what_keeps_an_object_and_why_nobody_can_say_that_all_are_gone() -> None:
+    keeper = {"name": "tag:v1", "why": "shows", "until": None, "sooner": "delete tag v1"}
+    standing = {"paths": ["users/1/a"], "address": "data/a", "size": 1, "written": GONE["at"], "keepers": [keeper]}
+    told = {"there": 2, "standing": [standing | {"earliest": None}], "open": ["2 objects are there"], "statement": None}
+    screen = gone_screen(GONE | told)
+    assert "tag:v1 (shows): for as long as that stands" in screen and "sooner: delete tag v1" in screen
+    assert "and 1 more that are there" in screen and screen.endswith("Not all of them are gone:\n  2 objects are there")
