@@ -26,7 +26,7 @@ from tests.support.choices import Choices
 from tests.support.small_collector import COMMITS, COMMITTED, EXPIRED, STAGED, Collector, Mark, Refused, Step
 from tests.support.small_lake import Lake, number_of
 
-EXAMPLES = 1300
+EXAMPLES = 325
 HISTORIES = 8  # an example of hypothesis, which is slow to begin one
 BYTES = 180  # of randomness, for one history
 MINUTE, HOUR, DAY = 60, 3600, 86_400
