@@ -1,8 +1,8 @@
 """kill -9 at every step of a mark and of a sweep: command, JVM and workers die, and the next start makes it right.
 
 Slow: each place is a process of its own. `test_crash` has a few of them, and the same steps without processes. Of the
-kills of a sweep those between the seal of its plan and its report are among the safety tests: the others come before its
-first delete, or after all is told.
+kills of a sweep those between the seal of its plan and its report are among the safety tests: the others come before
+its first delete, or after all is told.
 """
 
 from __future__ import annotations
