@@ -1,6 +1,6 @@
 """The real command over recordings on S3 and on a folder: its exit codes and its contract.
 
-A mark, its sweep, a run and two refusals are processes of their own. All else runs in the test's process, with the
+A run, which marks and sweeps, and a refusal are processes of their own. All else runs in the test's process, with the
 session of the whole run: a start takes seconds.
 """
 
@@ -131,7 +131,7 @@ def check_mark(found: dict[str, Any], replay: Replay) -> None:
 @pytest.fixture(scope="module")
 def m1(lakegc: Command) -> Any:
     """What the command said of the mark `m1`, which it made."""
-    return lakegc.json("mark", *lakegc.marking, "--mark-id", "m1")
+    return lakegc.json_here("mark", *lakegc.marking, "--mark-id", "m1")
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def swept(lakegc: Command, m1: Any, tmp_path_factory: pytest.TempPathFactory) ->
         refused=lakegc("sweep", repository, "m1"),
         dry=lakegc.json_here("sweep", repository, "m1", "--dry-run"),
         left_by_dry=replay.files(),
-        said=lakegc.json("sweep", repository, "m1", "--yes"),
+        said=lakegc.json_here("sweep", repository, "m1", "--yes"),
     )
 
 
@@ -267,7 +267,7 @@ def test_a_mark_that_its_guards_do_not_authorise_is_complete_and_its_sweep_ends_
 def test_a_repository_without_rules_ends_with_3(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
     with replayed("no_rules", tmp_path_factory.mktemp("cli")) as replay:
         lakegc = Command(replay, tmp_path_factory.mktemp("home"), spark)
-        error = lakegc.json("mark", *lakegc.marking, "--mark-id", "m1", code=3)
+        error = lakegc.json_here("mark", *lakegc.marking, "--mark-id", "m1", code=3)
         assert "--rules keep-all-commits" in error["error"] and error["exit_code"] == 3
         before = replay.files()
         found = lakegc.json("run", *lakegc.marking, "--mark-id", "m2", "--rules", "keep-all-commits", "--yes")

@@ -19,7 +19,7 @@ from tests.support.npm import NoNetworkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.safety]
+pytestmark = pytest.mark.slow
 
 GONE = 0.99
 """The share of the garbage, in objects and in bytes, that must be gone after the second sweep."""
@@ -30,7 +30,7 @@ OF_ONE_CONTENT = int(os.environ.get("LAKEGC_EFFICACY_OBJECTS", "2000"))
 Tell = Callable[[str, object], None]
 
 
-@pytest.fixture(scope="module", params=["s3", "azure"])
+@pytest.fixture(scope="module", params=[pytest.param("s3", marks=pytest.mark.safety), "azure"])
 def bucket(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
     folder = tmp_path_factory.mktemp("efficacy")
     with ExitStack() as stack:

@@ -82,7 +82,7 @@ def stopped_by(mechanism: Mechanism) -> Callable[[Setup], Callable[..., None]]:
     """Make a test of a row: `on`, its object reads in the end; `off`, it is lost."""
 
     def decorate(setup: Setup) -> Callable[..., None]:
-        off = pytest.param(False, marks=[pytest.mark.slow, pytest.mark.safety])
+        off = pytest.param(False, marks=pytest.mark.slow)  # shows that the row can lose its object, and guards none
 
         @pytest.mark.parametrize("is_on", [True, off], ids=["on", "off"])
         def test(is_on: bool, lost: Callable[[str, bool], bool]) -> None:

@@ -197,7 +197,11 @@ def differences(foretold: Mapping[str, int], seen: Requests) -> dict[str, tuple[
 
 @pytest.mark.parametrize(
     "history",
-    [a_table_of_few_files, many_commits_branches_and_slices, many_objects_that_were_never_committed],
+    [
+        many_commits_branches_and_slices,
+        pytest.param(a_table_of_few_files, marks=pytest.mark.slow),
+        pytest.param(many_objects_that_were_never_committed, marks=pytest.mark.slow),
+    ],
     ids=lambda history: str(history.__name__),
 )
 def test_a_clean_mark_and_a_sweep_ask_for_what_was_foretold_by_the_mark_before(

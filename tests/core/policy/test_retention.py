@@ -16,8 +16,8 @@ from tests.support.counted import numbers
 
 DAY = 86_400 * 1_000_000
 NOW = 20_000 * DAY
-GRAPHS = 20_000
-EXAMPLES = 1_000
+GRAPHS = 5_000
+EXAMPLES = 300
 
 
 @dataclass(frozen=True)

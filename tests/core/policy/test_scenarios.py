@@ -32,7 +32,7 @@ from tests.support.oracle import World
 from tests.support.small_worlds import BYTES, graph_of, rules_of, world
 
 SEARCH = settings(
-    max_examples=300,
+    max_examples=100,
     database=None,
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),

@@ -22,7 +22,7 @@ JOB = [sys.executable, "-c", _JOB]
 WORKED = "[{'item': 7}]"
 
 
-@pytest.mark.parametrize("home", [True, False])
+@pytest.mark.parametrize("home", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_spark_starts_for_a_uid_without_a_passwd_entry(tmp_path: Path, home: bool) -> None:
     """As with `runAsUser`, on OpenShift, and with `docker run -u`."""
     tmp_path.chmod(0o777)

@@ -49,7 +49,7 @@ class Place:
     @property
     def many(self) -> int:
         """How many objects fill some pages here. Azurite is slow, and gets small pages."""
-        few = {"azurite": 60, "gcs": 600} | dict.fromkeys(DIALECTS, 5 * PAGE // 2)
+        few = {"azurite": 60, "gcs": 600} | dict.fromkeys(DIALECTS, 6 * PAGE // 5)
         return few.get(self.kind, 2500)
 
     def fill(self, keys: Sequence[str]) -> None:

@@ -143,7 +143,7 @@ def test_what_came_back_since_another_marks_sweep_is_not_called_gone(swept: Swep
     assert (totals["deleted"], totals["bytes_deleted"]) == (3 - len(swept.left()), 11 * (3 - len(swept.left())))
 
 
-@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("closed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_the_other_one(
     swept: Swept, closed: bool
 ) -> None:
@@ -231,7 +231,7 @@ def test_a_delete_without_an_answer_counts_once_where_the_store_calls_every_dele
     assert second.outcomes["deleted"] + first.outcomes["deleted"] + 1 == 3 and swept.left() == []
 
 
-@pytest.mark.parametrize("told", ["nobody", "no answer"])
+@pytest.mark.parametrize("told", ["nobody", pytest.param("no answer", marks=pytest.mark.slow)])
 def test_what_went_before_the_next_mark_and_nobody_was_told_counts_as_deleted_when_the_sweep_goes_on_after_it(
     spark: SparkSession, tmp_path: Path, told: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, time
 from itertools import count
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lakegc_core import clock
 from lakegc_core.config.budget import BudgetSettings
 from lakegc_core.marks.artifacts import INCREMENTAL
-from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.stages import swept_report
@@ -31,7 +31,7 @@ from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import PartWriter
 from tests.support.accounts import DELETES, REFUSES, SILENT, Town, behaving, key
-from tests.support.lake import NO_SPARK, NOW, lake, quick
+from tests.support.lake import NO_SPARK, NOW, lake, quick, saved
 from tests.support.night_stores import MIDWAY, dying
 from tests.support.proxy import Answer, Forward, Request, proxy
 from tests.support.servers import seaweedfs
@@ -105,14 +105,35 @@ def test_tasks_that_have_runs_of_pieces_begin_with_the_first_ones() -> None:
 # --- sweeps ---
 
 
-@pytest.fixture
-def town(spark: SparkSession, tmp_path: Path) -> Iterator[Town]:
-    """Five objects of 10 to 14 bytes that nothing refers to."""
-    with lake(tmp_path / "lake") as served, quick(spark):
-        found = Town(spark, served, tmp_path / "backup")
+@pytest.fixture(scope="module")
+def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Town]]:
+    """Five objects of 10 to 14 bytes that nothing refers to, and their mark `m1`; a call makes the town so again."""
+    folder = tmp_path_factory.mktemp("town")
+    with lake(folder / "lake") as served, quick(spark):
+        found = Town(spark, served, folder / "backup")
         for number in range(5):
             found.litter(number, 10 + number)
-        yield found
+        found.mark("m1")
+        rewind, minutes = saved(served, "lake"), found.minutes
+
+        def again() -> Town:
+            rewind()
+            found.minutes = minutes
+            return found
+
+        yield again
+
+
+@pytest.fixture
+def town(once: Callable[[], Town]) -> Town:
+    """The town right after its mark."""
+    return once()
+
+
+@pytest.fixture
+def mark(town: Town) -> MarkContext:
+    """Its mark, which nobody has swept."""
+    return open_mark(town.lake.open("lake"), "m1")
 
 
 def sweep(town: Town, mark: MarkContext, **limits: Any) -> SweepResult:
@@ -124,8 +145,9 @@ def left(town: Town) -> list[int]:
     return [number for number in range(5) if key(number) in town.lying()]
 
 
-def test_a_sweep_stops_at_its_budget_with_the_largest_gone_and_an_optimized_mark_finds_the_rest(town: Town) -> None:
-    mark = town.mark("m1")
+def test_a_sweep_stops_at_its_budget_with_the_largest_gone_and_an_optimized_mark_finds_the_rest(
+    town: Town, mark: MarkContext
+) -> None:
     found = sweep(town, mark, most_bytes=30)
     assert (found.outcomes["deleted"], found.bytes_deleted, found.planned) == (2, 27, 2)
     assert found.over_budget == {"objects": 3, "bytes": 33} and left(town) == [0, 1, 2]
@@ -139,9 +161,9 @@ def test_a_sweep_stops_at_its_budget_with_the_largest_gone_and_an_optimized_mark
     assert town.told() == (5, 60)
 
 
-def test_a_dry_run_says_what_the_budget_leaves_and_how_long_it_takes_once_a_sweep_is_on_record(town: Town) -> None:
-    mark = town.mark("m1")
-
+def test_a_dry_run_says_what_the_budget_leaves_and_how_long_it_takes_once_a_sweep_is_on_record(
+    town: Town, mark: MarkContext
+) -> None:
     def dry(**limits: Any) -> SweepResult:
         return swept_report(town.spark, mark, accepted=ACCEPTED, dry_run=True, budget=Budget(**limits))
 
@@ -154,10 +176,10 @@ def test_a_dry_run_says_what_the_budget_leaves_and_how_long_it_takes_once_a_swee
 
 
 def test_no_wave_is_sent_from_the_instant_on_and_the_sweep_is_over_with_an_outcome_for_each(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: Town, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within a wave, each request looks at the time: see test_deletion.py."""
-    mark, sent = town.mark("m1"), []
+    sent: list[float] = []
     until = clock.now().timestamp() + 90
 
     def wave(spark: SparkSession, pieces: list[Piece], work: Deletion, tasks: int | None) -> Wave:
@@ -176,9 +198,8 @@ def test_no_wave_is_sent_from_the_instant_on_and_the_sweep_is_over_with_an_outco
 
 
 def test_requests_are_counted_over_all_waves_and_calls_go_on_where_they_were_spent(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: Town, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark = town.mark("m1")
     for room in (deletion, waves):
         monkeypatch.setattr(room, "BATCH", 2)
     found = [sweep(town, mark, most_requests=1) for _ in range(3)]
@@ -187,8 +208,7 @@ def test_requests_are_counted_over_all_waves_and_calls_go_on_where_they_were_spe
     assert town.told() == (5, 60) and left(town) == []
 
 
-def test_a_sweep_that_was_killed_goes_on_with_the_rest_of_its_own_budget(town: Town) -> None:
-    mark = town.mark("m1")
+def test_a_sweep_that_was_killed_goes_on_with_the_rest_of_its_own_budget(town: Town, mark: MarkContext) -> None:
     with pytest.raises(Crash), dying(MIDWAY):
         sweep(town, mark, most_objects=4)
     assert len(left(town)) == 3
@@ -199,9 +219,8 @@ def test_a_sweep_that_was_killed_goes_on_with_the_rest_of_its_own_budget(town: T
 
 @pytest.mark.parametrize("limits", [{"most_objects": 1}, {"until": 0.0}])
 def test_a_narrower_budget_of_the_next_call_holds_and_what_went_without_a_record_counts_all_the_same(
-    town: Town, limits: dict[str, Any]
+    town: Town, mark: MarkContext, limits: dict[str, Any]
 ) -> None:
-    mark = town.mark("m1")
     with pytest.raises(Crash), dying(MIDWAY):
         sweep(town, mark)
     for part in (town.lake.files("lake") / mark.mark.folder / "sweeps/1/outcomes").iterdir():
@@ -215,9 +234,8 @@ def test_a_narrower_budget_of_the_next_call_holds_and_what_went_without_a_record
 
 
 def test_a_delete_without_an_answer_stays_one_when_the_budget_is_spent(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: Town, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark = town.mark("m1")
     for room in (deletion, waves):
         monkeypatch.setattr(room, "BATCH", 1)
     with behaving(lambda address: SILENT):
@@ -255,6 +273,7 @@ def test_what_earlier_sweeps_failed_to_delete_is_tried_last_and_is_not_hidden_by
 def test_a_store_that_throttles_gets_no_more_requests_than_there_are_and_a_repeated_task_sends_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("LAKEGC_NOW", raising=False)  # a real store lives by the machine's clock, not by the town's
     monkeypatch.setattr(deletion, "BATCH", 2)
     addresses = [f"data/{number:021}" for number in range(10)]
     old = datetime(2020, 1, 1, tzinfo=UTC)

@@ -86,7 +86,7 @@ def started(lake: StormyLake, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("kills", [pytest.param(6, marks=pytest.mark.safety), KILLS])
+@pytest.mark.parametrize("kills", [pytest.param(3, marks=pytest.mark.safety), KILLS])
 def test_a_sweep_that_is_killed_many_times_loses_nothing_and_asks_for_nothing_twice_that_is_on_record(
     spark: SparkSession, tmp_path: Path, tally: Callable[[str, Mapping[str, int]], None], kills: int
 ) -> None:
