@@ -157,7 +157,8 @@ def _complete(
             values = _values(materialization.metadata)
             if values is not None:
                 stopped = materialization.metadata.get(STOPPED_BY)
-                found[mark_id] = Marked(repository, mark_id, *values, stopped_by=str(stopped.value) if stopped else "")
+                stopped_by = str(stopped.value) if stopped else ""
+                found[mark_id] = Marked(repository, mark_id, *values, stopped_by, completed_at=record.timestamp)
     return list(found.values())
 
 

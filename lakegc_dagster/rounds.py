@@ -140,6 +140,7 @@ class Marked:
     ready_at: float  # from then on a sweep can delete anything at all
     expired: int  # objects
     stopped_by: str = ""  # guards that stop a sweep of it
+    completed_at: float = 0.0  # when Dagster heard of it
 
 
 def newest(marks: Iterable[Marked]) -> Marked | None:
@@ -170,7 +171,8 @@ def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requeste
 
 def unswept(mark: Marked, now: datetime, *, busy: str | None, requested: str | None) -> str:
     """The fault of a repository whose sweep should have been asked for some time ago; empty if there is none."""
-    if why_not_swept(mark, (now - ASKED_WITHIN).timestamp(), busy=busy, requested=requested):
+    since = (now - ASKED_WITHIN).timestamp()
+    if mark.completed_at > since or why_not_swept(mark, since, busy=busy, requested=requested):
         return ""
     return (
         f"lakegc.yaml says `sweep: true`, mark {mark.mark_id} may be swept since "

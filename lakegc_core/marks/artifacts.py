@@ -72,7 +72,11 @@ class Header:
 
     @property
     def digest(self) -> str:
-        return digest(asdict(self))
+        return digest(self.as_json())
+
+    def as_json(self) -> dict[str, Any]:
+        """What is written. `ignore_commits` is left out while it is empty: older headers of this format lack it."""
+        return {name: value for name, value in asdict(self).items() if value or name != "ignore_commits"}
 
     def choices(self) -> dict[str, Any]:
         """The operator's choices: a mark is resumed only with the same ones."""
@@ -169,7 +173,7 @@ class MarkArtifacts:
         standing = self.header()
         if standing is None:
             self._check_never_retired()
-            self._write_once(f"{self.folder}/mark.json", sealed(asdict(header)))
+            self._write_once(f"{self.folder}/mark.json", sealed(header.as_json()))
             return header
         differing = [key for key, value in standing.choices().items() if value != header.choices()[key]]
         if standing.repository != header.repository or standing.storage_namespace != header.storage_namespace:

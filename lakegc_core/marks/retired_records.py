@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 from lakegc_core import clock
@@ -46,7 +45,7 @@ def record_of(repository: str, mark: MarkArtifacts) -> Json:
         "repository": repository,
         "mark_id": mark.mark_id,
         "retired_at": clock.now().timestamp(),
-        "header": sealed(asdict(header)) if header else None,
+        "header": sealed(header.as_json()) if header else None,
         "stages": {stage: _condensed(manifest) for stage, manifest in stages.items()},
         "sweeps": {
             str(number): sweep_of(mark, number) or journalled(mark.config, mark.folder, number)

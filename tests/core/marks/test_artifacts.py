@@ -39,6 +39,15 @@ def test_a_header_reads_back_as_it_was_written(artifacts: MarkArtifacts) -> None
     assert artifacts.header() == HEADER
 
 
+def test_a_header_from_before_ignore_commits_was_a_setting_still_counts(artifacts: MarkArtifacts) -> None:
+    older = replace(HEADER, mark_id="m0", ignore_commits=())
+    assert "ignore_commits" not in older.as_json()
+    assert "ignore_commits" in HEADER.as_json()
+    before = MarkArtifacts(artifacts.config, "m0")
+    before.begin(older)
+    assert before.header() == older
+
+
 def test_a_mark_that_was_not_begun_has_no_header_and_no_chain(tmp_path: Path) -> None:
     found = MarkArtifacts(LocalConfig(str(tmp_path)), "m2")
     assert found.header() is None
