@@ -75,7 +75,7 @@ def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_fr
     objects = scan(spark, listed.feeds(), OBJECTS_SCHEMA, index.keys("hash"), found=False, partitions=partitions)
     staged = own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)
     named = _named(spark, context, listed, entries, staged, listed_from)
-    absent = named[ABSENT] + _without_lying(spark, context, named[_LATE])
+    absent = named[ABSENT] + _without_late(spark, context, named[_LATE], listed_from)
     return Unreferenced(
         objects=objects,
         missing=absent.frame(spark).distinct() if absent.rows else None,
@@ -102,18 +102,22 @@ def _named(
     return context.mark.out(Stage.EXPIRED_ADDRESSES).divide(rows, schemas, partial(_split_named, listed_from))
 
 
-def _without_lying(spark: SparkSession, context: MarkContext, late: Dataset) -> Dataset:
-    """Addresses of `late` without those that the store has by now: uploads that were in flight during the listing."""
+def _without_late(spark: SparkSession, context: MarkContext, late: Dataset, listed_from: float) -> Dataset:
+    """Addresses of `late` without those that the store has had since the listing began: uploads that were in flight.
+
+    What lay there before, and was not listed, stays: it is the sign of a listing that was short.
+    """
     if not 0 < late.rows <= _MOST_ASKED:  # of more, the store has lost some
         return late
-    rows = Mapped(late.frame(spark).distinct(), _ADDRESS).then(_ADDRESS, partial(_not_lying, context.data))
+    rows = Mapped(late.frame(spark).distinct(), _ADDRESS).then(_ADDRESS, partial(_not_since, context.data, listed_from))
     return context.mark.out(Stage.EXPIRED_ADDRESSES).put(_GONE, rows, _ADDRESS)
 
 
-def _not_lying(data: StoreConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _not_since(data: StoreConfig, moment: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        said = heads(connect(data), batch["address"].to_pylist())
-        yield batch.filter(pa.array([each is None for each in said], pa.bool_()))
+        told = heads(connect(data), batch["address"].to_pylist())
+        before = [each is None or each.last_modified.timestamp() < int(moment) for each in told]  # HEADs tell seconds
+        yield batch.filter(pa.array(before, pa.bool_()))
 
 
 def _exact(rows: pa.RecordBatch) -> Mapping[str, Any]:

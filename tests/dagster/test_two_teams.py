@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,10 +51,14 @@ def test_each_opens_the_rounds_of_its_own_lakefs(teams: tuple[Site, Site]) -> No
     assert blue.options.grid.repositories_of(blue.instance) == ["analytics", "legal"]
 
 
-def test_a_sweep_and_a_run_at_work_of_the_one_are_nothing_to_the_other(teams: tuple[Site, Site]) -> None:
+def test_a_sweep_and_a_run_at_work_of_the_one_are_nothing_to_the_other(
+    teams: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
     red, blue = teams
+    now = time.time()  # of Dagster's own records, too
+    monkeypatch.setenv("LAKEGC_NOW", str(now))
     for team in teams:
-        team.says_marked("analytics", "m1", started=NIGHT - DAY, ready=NIGHT - DAY)
+        team.says_marked("analytics", "m1", started=now - DAY, ready=now - DAY)
     red.instance.create_run_for_job(
         red.defs.resolve_job_def("red_gc_mark"),
         status=dg.DagsterRunStatus.STARTED,
