@@ -28,12 +28,14 @@ from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import report_of, statement_of
 from lakegc_core.names import Json, Stage
 from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
+from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
+from lakegc_core.references.commits.known_walk import NewCommits, Place
 from lakegc_core.references.ranges.held_paths import SHOWN_SCHEMA, shown_at, shown_rows
-from lakegc_core.spark.session import clear_errors, many, runs_here
+from lakegc_core.spark.session import clear_errors, many, run_tasks, runs_here
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.sweep.what_counts import effective_level
@@ -85,12 +87,14 @@ class Account:
 @dataclass(frozen=True)
 class _Now:
     """What branches show at the paths now: SHOWN_SCHEMA, and the branches by address. `is_whole`: False if there was
-    too much to list. `moved`: how many branches and tags have commits that the mark did not see."""
+    too much to list. `moved`: how many branches and tags have commits that the mark did not see; `new`: how many
+    commits lakeFS has that the mark did not know."""
 
     rows: pa.Table
     branches: dict[str, list[str]]
     is_whole: bool
     moved: int
+    new: int
 
 
 def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Account:
@@ -98,7 +102,7 @@ def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Ac
     how many are named of those that are there, and of those that are gone."""
     if not paths or not 0 < most <= AT_ONCE:
         raise SettingsError(f"Give paths, and a number of objects from 1 to {AT_ONCE:,} to name.")
-    now = _shown_now(context, paths)
+    now = _shown_now(spark, context, paths)
     with scratch(context, here=runs_here(spark)) as aside:
         every = aside.put("asked", _asked(spark, context, _every(spark, context, paths, now)), _ASKED).frame(spark)
         told = every.join(many(_records(spark, context)), "address", "left")
@@ -137,8 +141,8 @@ def _origins(context: MarkContext) -> Dataset:
     return found
 
 
-def _shown_now(context: MarkContext, paths: str) -> _Now:
-    """List the paths on all branches, up to MOST_LISTED objects."""
+def _shown_now(spark: SparkSession, context: MarkContext, paths: str) -> _Now:
+    """List the paths on all branches, up to MOST_LISTED objects, and count what the mark did not see."""
     name, prefix = context.repository.id, fixed_prefix(paths).decode("utf-8", "surrogateescape")
     globs, left, rows = PathGlobs((paths,)), MOST_LISTED, [SHOWN_SCHEMA.empty_table()]
     branches: dict[str, list[str]] = {}
@@ -163,7 +167,13 @@ def _shown_now(context: MarkContext, paths: str) -> _Now:
     for batch in context.mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS).batches("commit_id"):
         known.update(batch["commit_id"].to_pylist())
     moved = sum(each.commit_id not in known for each in (*refs, *context.client.tags(name)))
-    return _Now(pa.concat_tables(rows), branches, left > 0, moved)
+    return _Now(pa.concat_tables(rows), branches, left > 0, moved, _new_commits(spark, context))
+
+
+def _new_commits(spark: SparkSession, context: MarkContext) -> int:
+    walk = NewCommits(place=Place.of(context), dump=context.client.dump(context.repository.id).commits_metarange_id)
+    (found,) = run_tasks(spark, [walk], NewCommits.run)
+    return int(found["new"])
 
 
 def _asked(spark: SparkSession, context: MarkContext, rows: DataFrame) -> DataFrame:
@@ -258,7 +268,7 @@ def _account(
         "sweeps": tuple(sweeps),
         "otherwise": left - sum(each["objects"] for each in taken),
     }
-    reasons = tuple(_open(there, outside, told, now))
+    reasons = (*_open(there, outside, told, now), *unread(context.mark.facts(CommitsFacts)))
     return Account(
         **told,
         there=there,
@@ -285,8 +295,25 @@ def _open(there: int, outside: int, told: Json, now: _Now) -> Iterator[str]:
             f"{now.moved:,} branches or tags have moved since mark {told['mark_id']}, which does not know what they "
             f"showed meanwhile: make a mark (lakegc mark {name})"
         )
+    if now.new:
+        yield (
+            f"lakeFS has {now.new:,} commits that mark {told['mark_id']} did not know: make a mark (lakegc mark {name})"
+        )
     if not now.is_whole:
         yield f"branches show more than {MOST_LISTED:,} objects there, and not all were listed: ask for fewer paths"
+
+
+def unread(facts: CommitsFacts) -> Iterator[str]:
+    """Sentences on commits of which the mark could not read what they show."""
+    if facts.commits_ignored:
+        yield (
+            f"{len(facts.commits_ignored):,} commits that lakegc.yaml says to ignore cannot be read: nobody knows what "
+            "they showed"
+        )
+    if facts.commits_odd:
+        yield f"{facts.commits_odd:,} old commits have no metarange that can be read: nobody knows what they showed"
+    if facts.commits_odd is None:
+        yield "an older lakegc made the mark, which does not say if all commits could be read: make a mark"
 
 
 def _sweep(context: MarkContext, group: Json) -> Json:

@@ -15,7 +15,7 @@ from lakegc_core.marks.artifacts import FORMAT, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, encode, unsealed
 from lakegc_core.marks.ledger import KEPT, Kind
-from lakegc_core.marks.sweeps import STATEMENT, sweeps_of
+from lakegc_core.marks.sweeps import STATEMENT, files_of, missing, sweeps_of
 from lakegc_core.names import Json, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many, run_tasks
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
@@ -54,9 +54,10 @@ class Checked:
 @dataclass
 class CheckedSweep(Checked):
     """The same of a sweep. `statement`: its digest as it stands, and `stated` all of it; None if there is none that
-    reads."""
+    reads. `is_begun`: False if no plan was ever sealed, so that the sweep deleted nothing."""
 
     sweep: int = 0
+    is_begun: bool = True
     statement: str | None = None
     stated: Json | None = None
 
@@ -107,13 +108,17 @@ def verify(spark: SparkSession, context: RepositoryContext, mark_id: str) -> Ver
     numbers = sweeps_of(mark.store, mark.folder)
     name = context.repository.id
     if numbers:
-        found = [_standing(spark, mark, number) for number in numbers]
-        return Verification(name, mark_id, False, _checked_mark(spark, mark), found)
+        found = [_standing(spark, mark, number, is_last=number == numbers[-1]) for number in numbers]
+        checked = _checked_mark(spark, mark)
+        checked.differs += _some(missing(numbers))
+        return Verification(name, mark_id, False, checked, found)
     record = mark.retired()
     if record is None or not record["sweeps"]:
         raise MarkError(f"No sweep of mark {mark_id} of {name} is on record: there is nothing to verify.")
     gone = Checked(unread=["the mark was retired: its datasets and the plans of its sweeps are gone"])
-    found = [_retired(spark, context, record, number) for number in sorted(map(int, record["sweeps"]))]
+    numbers = sorted(map(int, record["sweeps"]))
+    gone.differs += _some(missing(numbers))
+    found = [_retired(spark, context, record, number) for number in numbers]
     return Verification(name, mark_id, True, gone, found)
 
 
@@ -137,14 +142,14 @@ def _checked_mark(spark: SparkSession, mark: MarkArtifacts) -> Checked:
     return found
 
 
-def _standing(spark: SparkSession, mark: MarkArtifacts, number: int) -> CheckedSweep:
+def _standing(spark: SparkSession, mark: MarkArtifacts, number: int, *, is_last: bool) -> CheckedSweep:
     """A sweep of a mark whose artifacts stand."""
     found = CheckedSweep(sweep=number)
     folder = f"{mark.folder}/sweeps/{number}"
     report, is_as_written = _read(mark, f"{folder}/report.json")
     if report is None:
         if is_as_written:
-            found.unread.append(f"sweep {number} is not over: it has no statement yet")
+            _without_report(mark, found, is_last=is_last)
         else:
             found.differs.append(f"{folder}/report.json is not what lakegc wrote")
         return found
@@ -162,6 +167,23 @@ def _standing(spark: SparkSession, mark: MarkArtifacts, number: int) -> CheckedS
     if plan is not None and not found.differs:
         _check_plan(spark, mark, plan, journal, found)
     return found
+
+
+def _without_report(mark: MarkArtifacts, found: CheckedSweep, *, is_last: bool) -> None:
+    """A sweep that has no report: it is not over, or the report was removed."""
+    number, names = found.sweep, files_of(mark.store, mark.folder, found.sweep)
+    folder = f"{mark.folder}/sweeps/{number}"
+    found.is_begun = not names.isdisjoint({"plan.json", "outcomes", STATEMENT})
+    if not is_last:  # a sweep begins only once the one before is over
+        found.differs.append(f"{folder}/report.json is missing, although a later sweep stands")
+    elif found.is_begun and "plan.json" not in names:
+        found.differs.append(f"{folder}/plan.json is missing")
+    elif STATEMENT in names:
+        found.unread.append(
+            f"{folder}/{STATEMENT} stands without a report: the sweep broke off as it ended, or its report was removed"
+        )
+    elif found.is_begun:
+        found.unread.append(f"sweep {number} is not over: it has no statement yet")
 
 
 def _retired(spark: SparkSession, context: RepositoryContext, record: Json, number: int) -> CheckedSweep:

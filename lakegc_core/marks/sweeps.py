@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,17 @@ def sweeps_of(store: Store, mark_folder: str) -> list[int]:
     prefix = f"{mark_folder}/sweeps/"
     names = [each.removeprefix(prefix).rstrip("/") for level in store.list_level(prefix) for each in level.prefixes]
     return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
+
+
+def missing(numbers: Sequence[int]) -> Iterator[str]:
+    """Sentences on the sweeps that are missing before one that stands. `numbers`: those that stand, in order."""
+    before = 0
+    for number in numbers:
+        first, last = before + 1, number - 1
+        if first <= last:
+            which = f"sweep {first} is" if first == last else f"sweeps {first} to {last} are"
+            yield f"{which} missing, although sweep {number} stands"
+        before = number
 
 
 def files_of(store: Store, mark_folder: str, number: int) -> set[str]:

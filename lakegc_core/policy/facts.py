@@ -136,6 +136,7 @@ class CommitsFacts(StageFacts):
     dump: str  # the dump's metarange of commits
     run_id: str | None
     commits_ignored: tuple[str, ...] = ()  # by `ignore_commits`; their metaranges cannot be read
+    commits_odd: int | None = None  # not retained, and their metarange's id is none; None: not counted
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ def gone_screen(found: Json) -> str:
         lines.append(f"  {found['otherwise']:,} gone, and no sweep on record took them")
     lines += _vanished_lines(found)
     if found["statement"]:
-        lines += ["", "All of them are gone.", f"statement {found['statement']['digest']}"]
+        known = f"as mark {found['mark_id']} of {to_the_minute(found['at'])} knew them"
+        lines += ["", f"All of them are gone, {known}.", f"statement {found['statement']['digest']}"]
     else:
         lines += ["", "Not all of them are gone:", *(f"  {shown(each)}" for each in found["open"])]
     return "\n".join(lines)
@@ -70,7 +71,7 @@ def verify_screen(found: Json) -> str:
     lines = [f"{found['repository']} · mark {found['mark_id']}{' · retired' if found['retired'] else ''}", ""]
     lines += _findings("the mark", found["mark"])
     for each in found["sweeps"]:
-        lines += _findings(f"sweep {each['sweep']}", each)
+        lines += _findings(f"sweep {each['sweep']}{'' if each['is_begun'] else ' · deleted nothing'}", each)
         if each["stated"]:
             lines += _stated(each["stated"])
         if each["statement"]:

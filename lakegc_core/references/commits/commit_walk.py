@@ -115,6 +115,7 @@ class CommitWalk(Walk):
                 "branches": len({name for name, _ in heads}),
                 "tags": len(tags),
                 "tags_protected": self.protect_tags,
+                "commits_odd": sum(metaranges[each] != "" and not graveler.is_id(metaranges[each]) for each in others),
                 "commits_ignored": [each for each in self.ignored if each in row and not metaranges[row[each]]],
                 "holds": list(self.holds),
                 "holds_idle": idle_holds(held, self.holds),

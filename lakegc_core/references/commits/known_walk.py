@@ -91,6 +91,21 @@ class KnowingWalk(Walk):
         yield from self.decide(known)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewCommits(Walk):
+    """Counts the commits of a newer dump that a mark did not know, also those that no ref shows any more. Yields
+    `new`. `dump`: the dump's metarange of commits."""
+
+    place: Place
+    dump: str
+
+    def run(self) -> Iterator[Json]:
+        place = self.place
+        graph, _ = DumpFiles(place.files, place.facts.commits_ignored).graph(self.dump, self.extra)
+        known = column_at(place.commits, "commit_id") | column_at(place.others, "commit_id")
+        yield {"new": len(set(graph.commit_ids) - known)}
+
+
 def rows_at(dataset: Dataset) -> list[Json]:
     """The rows of a dataset. Only for tasks: there may be many."""
     return [row for batch in dataset.batches() for row in batch.to_pylist()]

@@ -17,6 +17,7 @@ from lakegc_core.errors import MarkError
 from lakegc_core.marks.json_files import digest, encode
 from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.retired_records import record_of
+from lakegc_core.marks.sweeps import missing
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.statement import outcomes_of
 from lakegc_core.tables.dataset import DatasetFolder
@@ -197,6 +198,28 @@ def test_a_sweep_of_a_version_that_stated_nothing_and_one_that_is_not_over_are_t
     report.unlink()
     found = verified(swept)
     assert not found.differs and found.sweeps[0].unread == ["sweep 1 is not over: it has no statement yet"]
+    statement.write_bytes(b"{}")
+    (told,) = verified(swept).sweeps[0].unread
+    assert "stands without a report" in told and "or its report was removed" in told
+
+
+def test_a_sweep_that_was_removed_and_a_report_that_is_missing_before_a_later_sweep_are_refused(swept: Swept) -> None:
+    assert list(missing([3, 4, 6])) == [
+        "sweeps 1 to 2 are missing, although sweep 3 stands",
+        "sweep 5 is missing, although sweep 6 stands",
+    ]
+    first, second = place(swept, "sweeps/1"), place(swept, "sweeps/2")
+    (second / "attempt-1").mkdir(parents=True)
+    (second / "attempt-1" / "part").write_bytes(b"")
+    found = verified(swept)
+    assert found.is_whole and not found.sweeps[1].is_begun, "a sweep without a plan deleted nothing"
+    (first / "report.json").unlink()
+    assert "sweeps/1/report.json is missing, although a later sweep stands" in said(verified(swept))
+    shutil.rmtree(first)
+    assert "sweep 1 is missing, although sweep 2 stands" in said(verified(swept))
+    (second / "outcomes").mkdir()
+    (second / "outcomes" / "part").write_bytes(b"")
+    assert "sweeps/2/plan.json is missing" in said(verified(swept))
 
 
 def test_a_retired_mark_is_checked_as_far_as_its_record_goes(swept: Swept) -> None:

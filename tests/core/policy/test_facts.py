@@ -65,7 +65,7 @@ def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> No
     unsaid = {"origins": None, "staged_lost": None, "swept_before": 0, "prices": {"heads": 1000.0, "pages": 50.0}}
     said: dict[str, Any] = unsaid | NONE_CAME_BACK if kind is ExpiredFacts else {}
     if kind is CommitsFacts:
-        said = {"commits_ignored": []}
+        said = {"commits_ignored": [], "commits_odd": None}
     assert json.loads(json.dumps(read_facts(kind, written(kind)).as_json())) == written(kind) | said
 
 

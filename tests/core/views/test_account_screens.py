@@ -42,19 +42,22 @@ GONE: dict[str, Any] = {
 
 
 def test_verify_says_who_accepted_what_and_why_and_what_differs() -> None:
-    sweep = {"sweep": 1, "differs": [], "unread": [], "stated": STATED, "statement": "ff"}
+    sweep = {"sweep": 1, "is_begun": True, "differs": [], "unread": [], "stated": STATED, "statement": "ff"}
     found = {"repository": "lake", "mark_id": "m1", "retired": False, "mark": {"differs": [], "unread": []}}
     screen = verify_screen(found | {"sweeps": [sweep], "differs": False, "whole": True})
     assert "guard shrink accepted by ann@one: we dropped 2024" in screen and "1 object planned; 1 deleted" in screen
     screen = verify_screen(found | {"sweeps": [sweep | {"differs": ["x is missing"]}], "differs": True, "whole": False})
     assert "✗ sweep 1" in screen and "x is missing" in screen and "Do not rely on this account" in screen
+    idle = sweep | {"is_begun": False, "stated": None, "statement": None}
+    screen = verify_screen(found | {"sweeps": [idle], "differs": False, "whole": True})
+    assert "✓ sweep 1 · deleted nothing" in screen and "Everything is as lakegc wrote it" in screen
 
 
 def test_gone_names_the_sweeps_and_their_statements_and_that_the_store_keeps_old_versions() -> None:
     screen = gone_screen(GONE)
     assert "2 gone by sweep 1 of mark m1, 1970-01-01 00:00 UTC: statement ff; the store keeps them as old" in screen
     assert "1 gone, and no sweep on record took them" in screen and "and 2 more that are gone" in screen
-    assert screen.endswith("All of them are gone.\nstatement ee")
+    assert screen.endswith("All of them are gone, as mark m2 of 1970-01-01 00:00 UTC knew them.\nstatement ee")
 
 
 def test_gone_says_what_keeps_an_object_and_why_nobody_can_say_that_all_are_gone() -> None:

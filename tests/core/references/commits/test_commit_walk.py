@@ -143,6 +143,8 @@ def test_a_commit_whose_metarange_is_no_id_stops_a_mark_only_while_it_is_retaine
         list(walk.run())
     results = list(replace(walk, refs=world.walk.refs, now=world.walk.now + 30 * DAY).run())
     assert {row["commit_id"]: row["metarange_id"] for row in world.rows(results, OTHERS)}[A] == ""
+    assert [each["facts"]["commits_odd"] for each in results if "facts" in each] == [1]
+    assert [each["facts"]["commits_odd"] for each in world.walk.run() if "facts" in each] == [0]
 
 
 def test_a_commit_that_is_to_be_ignored_hands_on_retention_and_has_no_content_if_that_cannot_be_read(
