@@ -19,7 +19,7 @@ from lakegc_core.copies.backup import restore
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.marks.artifacts import Manifest
-from lakegc_core.marks.backups import SAVED
+from lakegc_core.marks.backups import COPIED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.sweeps import finished_sweeps
@@ -120,7 +120,7 @@ def _brought_back(spark: SparkSession, context: MarkContext) -> str:
         found = restore(spark, context)
     except LakegcError as error:
         return f"nothing was brought back ({error})"
-    saved, every = sum(found.outcomes[each] for each in SAVED), sum(found.outcomes.values())
+    saved, every = found.outcomes[COPIED], sum(found.outcomes.values())
     return f"{saved:,} of {every:,} objects that sweeps of the mark had deleted were brought back"
 
 

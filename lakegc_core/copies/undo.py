@@ -24,6 +24,7 @@ from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.safety import FULL
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import Deleted, ObjectInfo, StoreConfig, connect, head_if_there
+from lakegc_core.sweep.conditions import NO_ETAG
 from lakegc_core.sweep.deletion import JOURNAL_EVERY
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MAY_BE_GONE = (Outcome.DELETED, Outcome.LOST)
-"""Outcomes of a sweep after which an object may be gone by that sweep. The same is true of every failure: a store that
-answers with an error may have deleted all the same."""
+"""Outcomes of a sweep after which an object may be gone by that sweep. The same is true of every failure of a
+delete that was sent: a store that answers with an error may have deleted all the same."""
 
 
 def check_keeps(context: MarkContext) -> None:
@@ -101,7 +102,8 @@ def _journalled(spark: SparkSession, context: MarkContext) -> DataFrame:
         )
     sources = tuple(source for each in records.found for source in each.rows.sources)
     rows = Dataset(COLUMNS[Kind.SWEPT], sources).frame(spark)
-    rows = rows.where(rows["outcome"].isin(*_MAY_BE_GONE) | rows["outcome"].startswith(FAILED_DELETE))
+    failed = rows["outcome"].startswith(FAILED_DELETE) & (rows["outcome"] != NO_ETAG)
+    rows = rows.where(rows["outcome"].isin(*_MAY_BE_GONE) | failed)
     return rows.groupBy("address").agg(F.max("size").alias("size"), F.max("at").alias("at"))
 
 

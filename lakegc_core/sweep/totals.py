@@ -20,8 +20,8 @@ _WEIGHT = (
     *(Outcome.ALREADY_GONE, Outcome.CHANGED, Outcome.UNCONFIRMED),
 )
 """If an object has two outcomes in one attempt, the first one in this list counts. Spark may run a task twice: the
-second run finds gone what the first run deleted. `over_budget` comes last: whatever else is known of the object says
-more."""
+second run finds gone what the first run deleted. `over_budget` and `left` come last: whatever else is known of the
+object says more."""
 
 _SENT = f"outcome = '{Outcome.DELETED}' OR (outcome = '{NO_ANSWER}' AND NOT by_other_marks)"
 _OURS = f"sent AND outcome = '{Outcome.ALREADY_GONE}'"
@@ -92,7 +92,7 @@ def _final(outcomes: DataFrame) -> DataFrame:
 
     weight = F.coalesce(
         *(F.when(F.col("outcome") == name, len(_WEIGHT) - n) for n, name in enumerate(_WEIGHT)),
-        F.when(F.col("outcome") == Outcome.OVER_BUDGET, -1),
+        F.when(F.col("outcome").isin(Outcome.OVER_BUDGET, Outcome.LEFT), -1),
         F.lit(0),
     )
     return (

@@ -208,8 +208,8 @@ STORES = (
         ),
         (
             "only delete markers go, and the bytes stay",
-            "for each in (*reversed(listed.versions), *listed.markers)]",
-            "for each in listed.markers]",
+            "every = (*reversed(listed.versions), *listed.markers)",
+            "every = listed.markers",
         ),
     ),
     *of(

@@ -12,6 +12,7 @@ from typing import Any
 from lakegc_core.errors import IncompleteError, LakegcError, ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes
+from lakegc_core.store.delete_results import Name
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import bare
 from lakegc_core.store.repeated_deletes import DeleteAnswer
@@ -22,6 +23,7 @@ from lakegc_core.store.s3.version_lists import id_of, versions_of
 
 _MOST = 1000  # versions a request
 _DONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
+_OTHERS, _SHOWN = slice(None, -1), slice(-1, None)  # of the versions of a key
 _CHANGED = DeleteAnswer.not_met("PreconditionFailed")
 
 
@@ -32,7 +34,11 @@ class VersionDeletes(ObjectDeletes):
     leaves_versions = False
 
     def ask_batch(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
-        """One request for the versions of each key, which may take minutes in all; and one for 1000 versions of all."""
+        """One request for the versions of each key, which may take minutes in all; and one for 1000 versions of all.
+
+        A request promises no order, and answers version by version. The version that shows goes in a later one, and
+        only if all others of its key went: else an older version would show, and pass for another object.
+        """
         found: dict[str, DeleteAnswer] = {}
         versions: dict[str, list[str]] = {}
         try:
@@ -45,16 +51,18 @@ class VersionDeletes(ObjectDeletes):
             return dict.fromkeys(keys, failure(error))
         except IncompleteError:
             return dict.fromkeys(keys, DeleteAnswer.lost())
-        wanted = [(key, (self.bucket.base + key, version)) for key in keys for version in versions[key]]
-        for start in range(0, len(wanted), _MOST):
-            if not (gate.opens() if start else gate.may()):
-                for key, _ in wanted[start:]:
-                    if found.setdefault(key, DeleteAnswer.not_sent()).outcome in _DONE:
-                        found[key] = DeleteAnswer.lost()  # some of its versions are gone
-                break
-            for key, said in self.delete_named(wanted[start : start + _MOST]):
-                if key not in found or found[key].outcome in _DONE:
-                    found[key] = said  # one version that stays is the key's outcome
+        is_open, requests = True, 0
+        for part in (_OTHERS, _SHOWN):
+            going = [key for key in keys if key not in found or found[key].outcome in _DONE]
+            wanted = [(key, (self.bucket.base + key, version)) for key in going for version in versions[key][part]]
+            for some in (wanted[start : start + _MOST] for start in range(0, len(wanted), _MOST)):
+                is_open = is_open and (gate.opens() if requests else gate.may())
+                requests += 1
+                for key, said in self.delete_named(some) if is_open else _not_sent(some):
+                    if key not in found:
+                        found[key] = said
+                    elif found[key].outcome in _DONE:  # one version that stays is the key's outcome
+                        found[key] = said if is_open else DeleteAnswer.lost()  # some of its versions are gone
         return {key: found.get(key) or self._without_versions(key) for key in keys}
 
     def ask_one(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:
@@ -100,8 +108,13 @@ class VersionDeletes(ObjectDeletes):
         shown = next((bare(each.get("ETag")) for each in listed.versions if each.get("IsLatest")), None)
         if etag and shown and shown != etag:
             raise PreconditionFailedError(f"{self.bucket.root}: {key!r} is another object than the one named")
-        # The oldest first: the version that shows stays the one that was named until it goes itself.
-        return [id_of(each) for each in (*reversed(listed.versions), *listed.markers)]
+        # The version that shows stays the one that was named until it goes itself, as the last of all.
+        every = (*reversed(listed.versions), *listed.markers)
+        return [id_of(each) for each in sorted(every, key=lambda each: bool(each.get("IsLatest")))]
+
+
+def _not_sent(wanted: Sequence[tuple[str, Name]]) -> list[tuple[str, DeleteAnswer]]:
+    return [(key, DeleteAnswer.not_sent()) for key, _ in wanted]
 
 
 def _ask(bucket: Bucket, **arguments: Any) -> Mapping[str, Any]:

@@ -174,6 +174,28 @@ def test_versions_whose_delete_was_not_answered_are_asked_for_one_by_one(
     assert store.delete_many(["data/a"]) == ["already_gone"]
 
 
+def test_the_version_that_shows_stays_until_all_others_of_its_key_went(faulty_s3: Faulty, seaweed: S3Server) -> None:
+    store: Any = versioned_behind(faulty_s3, seaweed)
+    listed = store.client.list_object_versions(Bucket=store._config.bucket, Prefix="ns/data/a")["Versions"]
+    old, shown = (next(each for each in listed if each["IsLatest"] is latest) for latest in (False, True))
+    sent: list[bytes] = []
+
+    def refuse_old_once(request: Request, forward: Forward) -> Answer:
+        if request.method != "POST":
+            return forward(request)
+        sent.append(request.body)
+        if len(sent) > 1:
+            return forward(request)
+        said = f"<Key>ns/data/a</Key><VersionId>{old['VersionId']}</VersionId><Code>InternalError</Code>"
+        xml = {"Content-Type": "application/xml"}
+        return Answer(200, xml, f"<DeleteResult><Error>{said}</Error></DeleteResult>".encode())
+
+    faulty_s3.proxy.hook = refuse_old_once
+    assert store.delete_many(["data/a"], etags={"data/a": shown["ETag"].strip('"')}) == ["deleted"]
+    named = [[each["VersionId"] for each in (old, shown) if each["VersionId"].encode() in body] for body in sent]
+    assert named == [[old["VersionId"]], [old["VersionId"]], [shown["VersionId"]]]
+
+
 @pytest.mark.parametrize("sent_by", ["POST", "DELETE"])
 def test_no_version_is_deleted_once_the_gate_has_shut_while_versions_were_listed_or_deleted(
     faulty_s3: Faulty, seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, sent_by: str

@@ -34,6 +34,7 @@ def totals(spark: SparkSession, *told: Told, own: bool = True, by_other_marks: b
         ([("failed:503", 1), ("already_gone", 2)], "already_gone", 0),
         ([("failed:no_answer", 1), ("changed", 2)], "changed", 0),
         ([("changed", 1), ("deleted", 1)], "deleted", 10),
+        ([("left", 1), ("failed:AccessDenied", 1)], "failed:AccessDenied", 0),
     ],
 )
 def test_the_outcome_of_the_last_attempt_counts_and_of_one_attempt_the_gravest(
