@@ -87,7 +87,7 @@ class CommitWalk(Walk):
     ignored: tuple[str, ...] = ()
 
     def run(self) -> Iterator[Json]:
-        graph, unknown = self._dump().graph(self.commits_metarange, self.extra)
+        graph, unknown, passed_over = self._dump().graph(self.commits_metarange, self.extra)
         ids, metaranges = graph.commit_ids, graph.metarange_ids
         row = {commit_id: number for number, commit_id in enumerate(ids)}
         named, unlisted = self._named(row, unknown)
@@ -115,7 +115,7 @@ class CommitWalk(Walk):
                 "branches": len({name for name, _ in heads}),
                 "tags": len(tags),
                 "tags_protected": self.protect_tags,
-                "commits_ignored": [each for each in self.ignored if each in row and not metaranges[row[each]]],
+                "commits_ignored": [each for each in self.ignored if each in passed_over],
                 "holds": list(self.holds),
                 "holds_idle": idle_holds(held, self.holds),
                 "former_heads_unknown": len(self._former() - row.keys()),
