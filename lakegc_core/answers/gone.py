@@ -31,7 +31,7 @@ from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.policy.retention import Rules
-from lakegc_core.policy.xids import xid_times
+from lakegc_core.policy.xids import latest_told, told_until, xid_times
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.references.commits.known_walk import NewCommits, Place
 from lakegc_core.references.ranges.held_paths import SHOWN_SCHEMA, shown_at, shown_rows
@@ -235,7 +235,8 @@ def _standing(spark: SparkSession, context: MarkContext, addresses: Sequence[str
     rules = None if given is None else Rules(given.default_retention_days, dict(given.branches))
     sweep = f"lakegc sweep {name} {context.header.mark_id}"
     terms = Terms(rules, effective_level(context).gap.total_seconds(), context.header.min_age, sweep)
-    named = np.nan_to_num(xid_times(pa.array(addresses, pa.string()))).tolist() if addresses else []
+    times = told_until(xid_times(pa.array(addresses, pa.string())), latest_told(context.header.started_at))
+    named = np.nan_to_num(times).tolist()
     for each, at in zip(explain_each(lambda: spark, context, addresses), named, strict=True):
         keepers = keepers_of(each, now.branches.get(each.address, ()), terms, at)
         until, earliest = (None if end is None else instant(end) for end in ends(keepers, terms))

@@ -74,7 +74,8 @@ def _ignored(context: MarkContext) -> Iterator[Finding]:
             "ignored-commits",
             Level.NOTE,
             f"Mark {context.header.mark_id} ignored {len(ignored):,} commits by lakegc.yaml: {', '.join(ignored)}.",
-            "What only they refer to is garbage. Their metaranges cannot be read, by lakeFS neither.",
+            "What only they refer to is garbage, if their metaranges cannot be read, by lakeFS neither. Of their "
+            "parents only those count that lakeFS knows.",
             "Nothing, if their data may go. Otherwise take them out of `ignore_commits`: marks then fail as before.",
         )
     if idle := sorted({*context.policy.ignore_commits} - {*ignored}):
@@ -82,7 +83,8 @@ def _ignored(context: MarkContext) -> Iterator[Finding]:
             "ignores-nothing",
             Level.NOTE,
             f"lakegc.yaml says to ignore commits that mark {context.header.mark_id} did not: {', '.join(idle)}.",
-            "No commit has this id, or its metarange can be read, or the mark is older than the setting.",
+            "No commit has this id, or its metarange can be read and its parents are known, or the mark is older than "
+            "the setting.",
             "If the next mark does not ignore them either, take them out of `ignore_commits`.",
         )
 

@@ -34,7 +34,7 @@ from lakegc_core.names import Reason, Stage
 from lakegc_core.past.missing_paths import missing_paths
 from lakegc_core.past.origins import find_origins
 from lakegc_core.policy.facts import CommittedFacts, ExpiredFacts, ListingFacts, NeighbourFacts, StagedFacts
-from lakegc_core.policy.xids import xid_times
+from lakegc_core.policy.xids import latest_told, xid_times
 from lakegc_core.references.of_neighbours import NEIGHBOURS, read_references
 from lakegc_core.references.ranges.held_paths import HELD
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
@@ -184,4 +184,5 @@ def _young_until(spark: SparkSession, context: MarkContext, kept: Dataset) -> fl
     """When the first object may go that is only too young, unix seconds; None if there is none."""
     header = context.header
     unknown = None if header.collect_unknown_names else context.namespace.unknown
-    return statistics.young_until(spark, kept, header.min_age, context.level.part_age.total_seconds(), unknown)
+    latest, part_age = latest_told(header.started_at), context.level.part_age.total_seconds()
+    return statistics.young_until(spark, kept, latest, header.min_age, part_age, unknown)

@@ -17,10 +17,10 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import KEPT, instant
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.namespace import UPLOAD_PART
+from lakegc_core.policy.xids import latest_told, told_until
 
 LOOKED_UP = (Reason.STAGED, Reason.HELD, Reason.NEIGHBOUR)
 """Reasons that come from lists of addresses. `tables.joins.flagged` adds a column to the rows for each."""
-_AHEAD = 86_400  # seconds: no clock that runs is further ahead
 Times = Callable[[pa.Array], np.ndarray]
 Names = Callable[[pa.Array], pa.Array]
 
@@ -35,8 +35,8 @@ def divide(judge: Callable[[pa.Table], pa.Table], rows: pa.Table) -> dict[str, p
 @dataclass(frozen=True)
 class MinimumAge:
     """Finds objects that are too young. `cutoff`, and `part_cutoff` for upload parts: unix seconds; an object that was
-    modified at that time or later is young. `times`: see `xid_times`; one after `latest` (unix seconds) tells nothing,
-    or a clock of lakeFS that was ahead once would keep objects until then."""
+    modified at that time or later is young. `times`: see `xid_times`; one after `latest` (unix seconds) tells nothing
+    (`told_until`)."""
 
     cutoff: float
     part_cutoff: float
@@ -48,12 +48,12 @@ class MinimumAge:
         """By the settings of a mark."""
         cutoff = context.header.cutoff
         part_cutoff = cutoff - context.level.part_age.total_seconds()
-        return cls(cutoff, part_cutoff, context.header.started_at + _AHEAD, times)
+        return cls(cutoff, part_cutoff, latest_told(context.header.started_at), times)
 
     def young(self, addresses: pa.Array, modified: pa.Array) -> pa.Array:
         """For each object: is it too young, by the store's date or by the time in its name?"""
-        part, named = pc.match_substring_regex(addresses, UPLOAD_PART), self.times(addresses)
-        by_name = pa.array((named >= self.cutoff) & (named <= self.latest))
+        part, named = pc.match_substring_regex(addresses, UPLOAD_PART), told_until(self.times(addresses), self.latest)
+        by_name = pa.array(named >= self.cutoff)
         return pc.or_(
             pc.or_(pc.greater_equal(modified, instant(self.cutoff)), by_name),
             pc.and_(part, pc.greater_equal(modified, instant(self.part_cutoff))),

@@ -21,7 +21,7 @@ from lakegc_core.judging.reasons import Names
 from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import AgeOrSize, Folder
 from lakegc_core.policy.namespace import UPLOAD_PART
-from lakegc_core.policy.xids import xid_times
+from lakegc_core.policy.xids import told_until, xid_times
 from lakegc_core.spark.session import run_on_rows
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import HASH, KIND, gather, partitions_for, rows_in
@@ -96,18 +96,24 @@ def largest(
 
 
 def young_until(
-    spark: SparkSession, kept: Dataset, min_age: float, part_age: float = 0.0, unknown: Names | None = None
+    spark: SparkSession,
+    kept: Dataset,
+    latest: float,
+    min_age: float,
+    part_age: float = 0.0,
+    unknown: Names | None = None,
 ) -> float | None:
     """When the first object that is kept for being too young is old enough, unix seconds; None if none is.
 
-    `min_age`, and `part_age`, by which parts of uploads have to be older: seconds. `unknown`: finds names of objects
-    that are kept however old they are; None if there are none.
+    `latest`: a name that tells a later time tells nothing, unix seconds. `min_age`, and `part_age`, by which parts of
+    uploads have to be older: seconds. `unknown`: finds names of objects that are kept however old they are; None if
+    there are none.
     """
     some = tuple(each for each in kept.sources if each.part.sums.get(f"{Reason.YOUNG}:objects"))
     if not some:
         return None
     rows = Dataset(kept.schema, some).mapped(spark, "address", "last_modified", "reason")
-    told = run_on_rows(rows, partial(_first_young, part_age, unknown))
+    told = run_on_rows(rows, partial(_first_young, latest, part_age, unknown))
     return min((float(found["first"]) + min_age for found in told), default=None)
 
 
@@ -123,7 +129,9 @@ def _least_since(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
             yield {"since": pc.min(batch["since"].cast(pa.int64())).as_py() / 1e6}
 
 
-def _first_young(part_age: float, unknown: Names | None, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+def _first_young(
+    latest: float, part_age: float, unknown: Names | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[Json]:
     """The least age counts from what is later: the store's date, for parts of uploads later still, or the time in the
     name."""
     for batch in batches:
@@ -133,7 +141,8 @@ def _first_young(part_age: float, unknown: Names | None, batches: Iterator[pa.Re
         if young.num_rows:
             part = pc.match_substring_regex(young["address"], UPLOAD_PART).to_numpy(zero_copy_only=False)
             modified = young["last_modified"].cast(pa.int64()).to_numpy() / 1e6 + part_age * part
-            yield {"first": float(np.fmax(modified, xid_times(young["address"])).min())}
+            named = told_until(xid_times(young["address"]), latest)
+            yield {"first": float(np.fmax(modified, named).min())}
 
 
 def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:

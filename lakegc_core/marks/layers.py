@@ -156,6 +156,8 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
     assert header is not None  # its chain was read
     if (header.version, header.block_prefix) != (context.header.version, context.header.block_prefix):
         return f"mark {newest.mark_id} was made by another version of lakegc, or of another place"
+    if header.ignore_commits != context.header.ignore_commits:
+        return f"mark {newest.mark_id} was made with another ignore_commits"
     if since := _made_since(context, header.started_at):
         return f"mark {since}, which it cannot go on from, was made since mark {newest.mark_id}"
     if context.header.mode != INCREMENTAL and len(layers) >= context.policy.clean_every:

@@ -135,7 +135,7 @@ class CommitsFacts(StageFacts):
     rules_remembered: int
     dump: str  # the dump's metarange of commits
     run_id: str | None
-    commits_ignored: tuple[str, ...] = ()  # by `ignore_commits`; their metaranges cannot be read
+    commits_ignored: tuple[str, ...] = ()  # by `ignore_commits`: the metarange cannot be read, or a parent is unknown
     commits_odd: int | None = None  # not retained, and their metarange's id is none; None: not counted
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 XID = "[0-9a-v]{19}[0g]"
+_AHEAD = 86_400  # seconds: no clock that runs is further ahead
 _XID_EPOCH = 64_060_588_800  # year 4000: slices and run ids count down to it
 _XID_ALPHABET = "0123456789abcdefghijklmnopqrstuv"
 _XID_NAME = r"(?:^|/)(?P<time>[0-9a-v]{7})[0-9a-v]{12}[0g](?:[,._][^/]*)?$"
@@ -29,6 +30,17 @@ def xid_times(addresses: pa.Array) -> np.ndarray:
     values = _XID_DIGITS[digits] @ (32 ** np.arange(6, -1, -1, dtype=np.int64))
     found[rows] = values >> 3
     return found
+
+
+def latest_told(now: float) -> float:
+    """The latest time that a name may tell at `now`, both unix seconds."""
+    return now + _AHEAD
+
+
+def told_until(times: np.ndarray, latest: float) -> np.ndarray:
+    """Times of names, NaN for those after `latest`: a clock of lakeFS that was ahead once tells nothing, or it would
+    keep objects until then."""
+    return np.where(times <= latest, times, np.nan)
 
 
 def is_shard(folder: str) -> bool:

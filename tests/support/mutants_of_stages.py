@@ -128,7 +128,7 @@ EXPIRED = (
         ),
         (
             "a name that tells a young age keeps nothing",
-            "pa.array((named >= self.cutoff) & (named <= self.latest))",
+            "pa.array(named >= self.cutoff)",
             "pa.array(named < 0)",
         ),
         (

@@ -87,7 +87,7 @@ class CommitWalk(Walk):
     ignored: tuple[str, ...] = ()
 
     def run(self) -> Iterator[Json]:
-        graph, unknown = self._dump().graph(self.commits_metarange, self.extra)
+        graph, unknown, passed_over = self._dump().graph(self.commits_metarange, self.extra)
         ids, metaranges = graph.commit_ids, graph.metarange_ids
         row = {commit_id: number for number, commit_id in enumerate(ids)}
         named, unlisted = self._named(row, unknown)
@@ -116,7 +116,7 @@ class CommitWalk(Walk):
                 "tags": len(tags),
                 "tags_protected": self.protect_tags,
                 "commits_odd": sum(metaranges[each] != "" and not graveler.is_id(metaranges[each]) for each in others),
-                "commits_ignored": [each for each in self.ignored if each in row and not metaranges[row[each]]],
+                "commits_ignored": [each for each in self.ignored if each in passed_over],
                 "holds": list(self.holds),
                 "holds_idle": idle_holds(held, self.holds),
                 "former_heads_unknown": len(self._former() - row.keys()),

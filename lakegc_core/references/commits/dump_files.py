@@ -26,10 +26,10 @@ class DumpFiles:
     files: MetadataFiles
     ignored: Collection[str] = ()
 
-    def graph(self, metarange_id: str, extra: Mapping[str, Json]) -> tuple[Graph, set[str]]:
-        """The graph of all commits, and the ids of parents that it lacks: of the dump the main ones, of newer commits
-        all, because a branch that was merged may be gone. `extra`: commits by id; those that the dump has are taken
-        from the dump."""
+    def graph(self, metarange_id: str, extra: Mapping[str, Json]) -> tuple[Graph, set[str], list[str]]:
+        """The graph of all commits; the ids of parents that it lacks: of the dump the main ones, of newer commits all,
+        because a branch that was merged may be gone; and the ids of commits of `ignored` of which a metarange or a
+        parent was passed over. `extra`: commits by id; those that the dump has are taken from the dump."""
         tables = self.tables(metarange_id, graveler.read_commits)
         if not tables:
             raise IncompleteError("lakeFS's dump of all commits is empty; every repository has a first commit.")
@@ -39,18 +39,22 @@ class DumpFiles:
         dumped = set(columns["commit_id"])
         newer = [commit for commit_id, commit in extra.items() if commit_id not in dumped]
         columns = {name: values + [each[name] for each in newer] for name, values in columns.items()}
-        self._ignore(columns)
+        passed_over = self._ignore(columns)
         graph, unknown = Graph.build(*columns.values())
         merged = {each for commit in newer if commit["commit_id"] not in self.ignored for each in commit["parents"]}
-        return graph, unknown | (merged - dumped - extra.keys())
+        return graph, unknown | (merged - dumped - extra.keys()), passed_over
 
-    def _ignore(self, columns: Mapping[str, list[Any]]) -> None:
+    def _ignore(self, columns: Mapping[str, list[Any]]) -> list[str]:
         ids, metaranges, parents = (columns[name] for name in ("commit_id", "metarange_id", "parents"))
         known = set(ids) if self.ignored else set()
+        passed_over: list[str] = []
         for number in [number for number, commit_id in enumerate(ids) if commit_id in self.ignored]:
-            parents[number] = [each for each in parents[number] if each in known]
-            if not self._is_readable(metaranges[number]):
-                metaranges[number] = ""
+            left = [each for each in parents[number] if each in known]
+            content = metaranges[number] if self._is_readable(metaranges[number]) else ""
+            if not content or len(left) < len(parents[number]):
+                passed_over.append(ids[number])
+            parents[number], metaranges[number] = left, content
+        return passed_over
 
     def _is_readable(self, metarange_id: str) -> bool:
         try:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NAMED = 10
+_IN_WAY_OUT = 300  # a list that can be copied whole, and still fits into an error
 
 
 def read_committed(spark: SparkSession, context: MarkContext) -> StageOutput[CommittedFacts]:
@@ -65,7 +66,9 @@ def naming_commits(*commits: Dataset) -> Iterator[None]:
             raise
         rows = (row for each in commits for batch in each.batches() for row in batch.to_pylist())
         found = [row["commit_id"] for row in rows if row["metarange_id"] == metarange[1]]
+        if not found:
+            raise
         raise type(error)(
             f"{error} It is the metarange of {len(found):,} commits, such as {', '.join(found[:_NAMED])}. "
-            f"{way_out(found[:_NAMED])}"
+            f"{way_out(found[:_IN_WAY_OUT])}"
         ) from None

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import CorruptFileError
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.stage_run import StageOutput
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _FORMER = "former_metaranges"
 _ADDED, _GONE = "ranges_added", "ranges_dropped"
 _ODD = "odd"
+_ANEW = "This mark cannot rest on the one below. Make a new mark: it will be a clean one."
 _NOW, _BEFORE = range(2)  # `_Judging` relies on the order: a known range has _BEFORE as its greatest kind
 
 _NAMED = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in CHECKSUMS_SCHEMA)])
@@ -157,8 +158,16 @@ class _Comparing:
         yield _with_verdict(pa.table(columns_of(kept) | own), CHECKSUMS)
         for verdict, mine, others in ((METARANGES, now, before), (_FORMER, before, now)):
             differ = mine.filter(pc.invert(pc.is_in(mine["metarange_id"], others["metarange_id"])))
-            for found in self.work.metarange_rows(pc.unique(differ["metarange_id"]).to_pylist()):
-                yield _with_verdict(found, verdict)
+            try:
+                for found in self.work.metarange_rows(pc.unique(differ["metarange_id"]).to_pylist()):
+                    yield _with_verdict(found, verdict)
+            except (CorruptFileError, ObjectNotFoundError) as error:
+                if verdict != _FORMER:
+                    raise
+                # Nothing retained needs it: only the counts of the mark below do, which a clean mark does without.
+                raise CorruptFileError(
+                    f"The mark below counted a file that does not read now. {error} {_ANEW}"
+                ) from None
 
 
 def _with_verdict(rows: pa.Table, verdict: str) -> pa.Table:
@@ -209,8 +218,7 @@ class _ChangedRanges:
         if len(judged[_ODD]):
             raise CorruptFileError(
                 f"Ranges such as {judged[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
-                "counts of references do not add up. This mark cannot rest on it. Make a new mark: it will be a clean "
-                "one."
+                f"counts of references do not add up. {_ANEW}"
             )
         yield from self.work.held_still(judged[RANGES])
         for name, task in ((_ADDED, self.work.ranges), (_GONE, self.work.dropped)):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 EXPIRED = pa.schema([("address", pa.string()), ("size", pa.int64())])
 
+LATEST = (NOW + timedelta(days=1)).timestamp()
+
 
 def table(*rows: tuple[float, int]) -> pa.Table:
     """Rows of (age in days, size in bytes)."""
@@ -104,10 +106,10 @@ def test_the_first_young_object_is_old_enough_by_the_later_of_its_two_dates(
     )
     writer.write(pa.RecordBatch.from_pylist(found, FINDINGS_SCHEMA))
     kept = Dataset(FINDINGS_SCHEMA, tuple(Source(config, "kept", part, "m1") for part in writer.close()))
-    until = statistics.young_until(quick, kept, timedelta(hours=25).total_seconds())
+    until = statistics.young_until(quick, kept, LATEST, timedelta(hours=25).total_seconds())
     assert until == (None if hours is None else (NOW + timedelta(hours=hours)).timestamp())
     unknown = Namespace("s3://bucket/lake").unknown  # such as data/a/plain, which never goes
-    later = statistics.young_until(quick, kept, timedelta(hours=25).total_seconds(), unknown=unknown)
+    later = statistics.young_until(quick, kept, LATEST, timedelta(hours=25).total_seconds(), unknown=unknown)
     assert later is None or later > until
 
 
@@ -128,5 +130,12 @@ def test_the_first_of_the_expired_is_known_by_its_time(
 def test_a_part_of_an_upload_is_young_for_longer() -> None:
     modified = pa.array([NOW - timedelta(hours=3)], pa.timestamp("us", tz="UTC"))
     row = {"address": ["data/a/b.part_00001"], "last_modified": modified, "reason": [str(Reason.YOUNG)]}
-    (found,) = statistics._first_young(86_400.0, None, iter([pa.RecordBatch.from_pydict(row)]))
+    (found,) = statistics._first_young(LATEST, 86_400.0, None, iter([pa.RecordBatch.from_pydict(row)]))
     assert found["first"] == (NOW - timedelta(hours=3)).timestamp() + 86_400.0
+
+
+def test_a_name_with_a_time_to_come_does_not_make_people_wait_for_it() -> None:
+    ahead = f"data/a/{Names(1).xid(int((NOW + timedelta(days=400)).timestamp()))}"
+    row = {"address": ahead, "size": 1, "last_modified": NOW, "reason": Reason.YOUNG, "since": NOW}
+    rows = pa.RecordBatch.from_pylist([row], FINDINGS_SCHEMA)
+    assert list(statistics._first_young(LATEST, 0.0, None, iter([rows]))) == [{"first": NOW.timestamp()}]

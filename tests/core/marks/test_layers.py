@@ -274,3 +274,9 @@ def test_a_dataset_that_a_manifest_does_not_name_is_no_empty_one(tmp_path: Path)
     assert below.dataset(Stage.EXPIRED_ADDRESSES, inventory.OBJECTS_SCHEMA, inventory.LEARNT).rows == 0
     with pytest.raises(MarkError, match="has no dataset gone"):
         below.dataset(Stage.NAMESPACE_LISTING, inventory.GONE_SCHEMA, inventory.GONE)
+
+
+def test_commits_that_are_ignored_only_now_make_the_next_mark_a_clean_one(begin: At) -> None:
+    context = begin()
+    other = replace(context, header=replace(context.header, ignore_commits=("odd",)))
+    assert "another ignore_commits" in choose(other).why_clean and not choose(context).why_clean

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakegc_core.policy.xids import is_shard, sharded_slices, slice_time, xid_times
+from lakegc_core.policy.xids import is_shard, sharded_slices, slice_time, told_until, xid_times
 
 SIGNATURE = "Zm9vYmFyLV9mb29iYXItX2Zvb2Jhci1fZm9vYmFyLV8"  # 43 characters
 SLICE = "gqv3epl4fd2o8m3men70"
@@ -64,3 +64,7 @@ def test_times_of_names_are_those_of_slices_counted_the_other_way() -> None:
     addresses = [f"data/{digits}{'0' * 13}" for digits in ("0000000", "vvvvvvv", "0000008", "abc1234")]
     assert xid_times(pa.array(addresses)).tolist() == [0, 2**32 - 1, 1, int("abc1234", 32) >> 3]
     assert xid_times(pa.array([], pa.string())).tolist() == []
+
+
+def test_a_time_after_the_latest_that_a_clock_can_tell_is_none() -> None:
+    assert np.isnan(told_until(np.array([9.0, 10.0, 11.0, np.nan]), 10.0)).tolist() == [False, False, True, True]

@@ -165,6 +165,14 @@ def test_a_parent_that_nobody_has_stops_no_mark_if_its_child_is_to_be_ignored(wo
     assert "unknown" not in next(replace(walk, ignored=(A,)).run())
 
 
+def test_an_ignored_commit_that_can_be_read_is_told_if_a_parent_of_it_is_missing(world: World) -> None:
+    """Later walks over the same commits, such as the sweep's, must pass over the same parents."""
+    walk = replace(odd_commit(world, world.commits[0].meta_range_id), ignored=(A,))
+    walk.extra[A]["parents"] = [B]
+    (facts,) = [each["facts"] for each in walk.run() if "facts" in each]
+    assert facts["commits_ignored"] == [A]
+
+
 HEAD = b"commit_id,expired,metarange_id\n"
 ROW = f"{A},false,{B}\n".encode()
 

@@ -22,7 +22,7 @@ def test_a_file_of_the_dump_that_is_missing_cut_off_or_another_one_is_an_error(t
         commit = repository.commit("main", "a", date=NOW - timedelta(days=9))
         dump, metadata = served.client.dump("lake"), served.files("lake") / "_lakefs"
         files = DumpFiles(MetadataFiles(LocalConfig(str(served.files("lake"))), "_lakefs"))
-        graph, unknown = files.graph(dump.commits_metarange_id, {})
+        graph, unknown, _ = files.graph(dump.commits_metarange_id, {})
         assert commit.id in graph.commit_ids and not unknown
         with pytest.raises(IncompleteError, match="dump of all commits is empty"):
             files.graph(dump.tags_metarange_id, {})

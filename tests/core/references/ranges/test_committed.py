@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ObjectNotFoundError
@@ -15,8 +16,11 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
 from lakegc_core.policy.facts import CommittedFacts
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS_SCHEMA
+from lakegc_core.references.ranges.committed import naming_commits
 from lakegc_core.stages import committed_addresses
-from lakegc_core.tables.parts import read_part
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.dataset import Dataset, Source
+from lakegc_core.tables.parts import PartWriter, read_part
 from lakegc_sandbox import Repository
 from lakegc_sandbox.files.graveler_writer import Commit
 from tests.support.lake import Lake, lake
@@ -116,3 +120,18 @@ def test_fewer_metaranges_than_were_retained_are_an_error(quick: SparkSession, w
 def test_without_the_stage_before_it_nothing_is_read(world: World) -> None:
     with pytest.raises(MarkError, match="retention_commits of mark m1 is not finished"):
         committed_addresses(None, world.context)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("commits", "way_out"), [(0, False), (12, True)])
+def test_the_way_out_names_all_commits_of_a_lost_metarange_and_none_is_told_where_no_commit_has_it(
+    tmp_path: Path, commits: int, way_out: bool
+) -> None:
+    lost, config = "a" * 64, LocalConfig(str(tmp_path))
+    rows = [{"commit_id": f"c{number}", "metarange_id": lost, "kept_by": "rules"} for number in range(commits)]
+    writer = PartWriter(config, "commits", COMMITS_SCHEMA)
+    writer.write(pa.RecordBatch.from_pylist(rows, COMMITS_SCHEMA))
+    dataset = Dataset(COMMITS_SCHEMA, tuple(Source(config, "commits", part, "m1") for part in writer.close()))
+    with pytest.raises(ObjectNotFoundError) as told, naming_commits(dataset):
+        raise ObjectNotFoundError(f"Metarange {lost}: not there.")
+    assert ("ignore_commits: [" in str(told.value)) is way_out
+    assert all(f"c{number}" in str(told.value) for number in range(commits))

@@ -8,15 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakegc_core.errors import CorruptFileError
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.range_counts import (
     _BEFORE,
     _COUNTED,
     _JUDGED,
+    _NAMED,
     _NOW,
     _ChangedRanges,
+    _Comparing,
     _Counted,
     _Judging,
 )
@@ -102,3 +104,14 @@ def test_of_a_range_that_many_metaranges_hold_one_row_is_told(sign: int) -> None
         "min_key": [b"a"] * 2,
         "max_key": [b"b"] * 2,
     }
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_lost_metarange_of_the_mark_below_asks_for_a_clean_mark_and_one_of_now_to_be_brought_back(
+    tmp_path: Path, there: bool
+) -> None:
+    lost = {"hash": 1, "metarange_id": ID, "kind": _NOW if there else _BEFORE}
+    comparing = _Comparing(changing(tmp_path).work.reader)
+    error, said = (ObjectNotFoundError, f"^Metarange {ID}: ") if there else (CorruptFileError, "it will be a clean one")
+    with pytest.raises(error, match=said):
+        list(comparing(pa.Table.from_pylist([lost], _NAMED)))
