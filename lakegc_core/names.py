@@ -37,7 +37,7 @@ class Outcome(StrEnum):
     LOST = "lost"  # referenced, and gone from the store
     CHANGED = "changed"  # not deleted: another object lies there than the mark listed
     LEFT = "left"  # not deleted: the sweep that planned it was closed, or stopped by a ring
-    OVER_BUDGET = "over_budget"  # not deleted: the budget of the sweep was spent, or its next ring waits
+    OVER_BUDGET = "over_budget"  # not deleted: the budget of the sweep was spent
 
 
 FAILED = "failed:"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import pairwise
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
-from lakegc_core.config.fields import Duration, Items, told
+from lakegc_core.config.fields import Items, told
 from lakegc_core.errors import SettingsError
 
 _Share = Annotated[float, Strict(), Field(gt=0, lt=1, allow_inf_nan=False)]
@@ -30,5 +29,3 @@ class RingSettings:
 
     shares: _Shares | None = None
     """The shares of a plan that are gone after each ring but the last, such as [0.001, 0.01, 0.1]; []: one ring."""
-    wait: Duration = timedelta(0)
-    """How long the next ring waits after one: a duration; 0s: not at all."""

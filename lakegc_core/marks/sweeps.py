@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import decode
+from lakegc_core.marks.json_files import decode, unsealed
 from lakegc_core.names import Json, Outcome
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
@@ -106,7 +106,7 @@ def gone_in_rings(store: Store, mark_folder: str) -> dict[str, str]:
     for number in sweeps_of(store, mark_folder):
         key = f"{mark_folder}/sweeps/{number}/{STOPPED}"
         try:
-            gone = decode(store.read(key), key).get("gone")
+            gone = unsealed(decode(store.read(key), key), f"{key} was changed after it was written").get("gone")
         except ObjectNotFoundError:
             continue
         except MarkError:

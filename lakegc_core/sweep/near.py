@@ -13,12 +13,12 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError
+from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ObjectNotFoundError
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import decode, encode
+from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.names import Stage
 from lakegc_core.past.origins import last_paths
 from lakegc_core.policy.safety import ASKED_AT_ONCE
@@ -62,26 +62,38 @@ def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece],
 def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:
     """Read paths again that read before. Returns those whose data is gone: ref and path, with the physical address.
 
-    IncompleteError if one answers in a way that says nothing of its data.
+    IncompleteError if none is gone, and one answers in a way that says nothing of its data.
     """
     found: dict[str, str] = {}
-    for (ref, path), status in zip(paths, _read(context, paths), strict=True):
+    odd: list[tuple[Path, int]] = []
+    for each, status in zip(paths, _read(context, paths), strict=True):
         if status == _GONE:
-            shown = context.client.stat(context.header.repository, ref, path)
-            found[f"{ref}/{path}"] = shown.physical_address if shown else ""
+            found["/".join(each)] = _address(context, each)
         elif status not in (*_READS, _NO_PATH):
-            raise IncompleteError(
-                f"{path!r} on {ref} read before objects near to it were deleted, and now lakeFS answers {status}, "
-                "which says nothing of its data. Nothing more is deleted. When lakeFS reads its store again, run the "
-                f"same sweep: lakegc sweep {context.header.repository} {context.header.mark_id}."
-            )
+            odd.append((each, status))
+    if odd and not found:
+        (ref, path), status = odd[0]
+        raise IncompleteError(
+            f"{path!r} on {ref} read before objects near to it were deleted, and now lakeFS answers {status}, "
+            "which says nothing of its data. Nothing more is deleted. When lakeFS reads its store again, run the "
+            f"same sweep: lakegc sweep {context.header.repository} {context.header.mark_id}."
+        )
     return found
+
+
+def _address(context: MarkContext, each: Path) -> str:
+    """The physical address at a path; "" if lakeFS does not tell."""
+    try:
+        shown = context.client.stat(context.header.repository, *each)
+    except LakegcError:
+        return ""
+    return shown.physical_address if shown else ""
 
 
 def note(context: MarkContext, folder: str, ring: int, paths: Sequence[Path]) -> None:
     """Put paths on record below the folder of a sweep before their ring is deleted: a sweep may be killed in it."""
     found = {"ring": ring, "paths": [list(each) for each in paths]}
-    connect(context.workspace).write(f"{folder}/{_NOTED}", encode(found))
+    connect(context.workspace).write(f"{folder}/{_NOTED}", encode(sealed(found)))
 
 
 def noted(context: MarkContext, folder: str) -> tuple[int, list[Path]]:
@@ -91,14 +103,16 @@ def noted(context: MarkContext, folder: str) -> tuple[int, list[Path]]:
         found = decode(connect(context.workspace).read(key), key)
     except ObjectNotFoundError:
         return 0, []
+    name = f"{context.header.repository} {context.header.mark_id}"
+    said = (
+        f"{key} does not name the paths that were read before the last ring. Nothing more is deleted. Close the "
+        f"sweep: lakegc sweep {name} --close."
+    )
+    found = unsealed(found, said)
     try:
         return int(found["ring"]), [(str(ref), str(path)) for ref, path in found["paths"]]
     except (KeyError, TypeError, ValueError):
-        name = f"{context.header.repository} {context.header.mark_id}"
-        raise MarkError(
-            f"{key} does not name the paths that were read before the last ring. Nothing more is deleted. Close the "
-            f"sweep: lakegc sweep {name} --close."
-        ) from None
+        raise MarkError(said) from None
 
 
 def _read(context: MarkContext, paths: Sequence[Path]) -> list[int]:

@@ -44,7 +44,7 @@ class SweepResult:
     rings: Mapping[str, Any] = field(default_factory=dict)
     """The rings of the plan: how many have `passed`, their `count`, how many paths were `read` after them; the paths
     that are `gone`, with their addresses, the number of the ring that took them (`stopped_at`), and what was
-    `brought_back`; `waits` and `ended_at` (unix seconds) if the next ring does not follow at once."""
+    `brought_back`."""
     over_budget: Mapping[str, int] = field(default_factory=dict)
     """Objects and bytes that stay `over_budget`, if any do: the sweep was stopped by its budget."""
     budget: Mapping[str, int | str | None] = field(default_factory=dict)  # the limits of this call, by their names

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from lakegc_core import clock
-from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.sweeps import finished_sweeps
 from lakegc_core.sweep.deletion import Piece, Range
 from lakegc_core.sweep.what_counts import effective_level
 
@@ -28,22 +24,19 @@ _ROWS_A_PIECE = 500
 @dataclass(frozen=True)
 class Rings:
     """The rings of one sweep. `bounds`: the objects of its first plan that are gone after each ring; the last one takes
-    all that is left. `passed`: the rings that earlier sweeps of the mark have finished, before they waited."""
+    all that is left."""
 
     bounds: tuple[int, ...] = ()
-    passed: int = 0
 
     @classmethod
-    def of(cls, rows: int, shares: Sequence[float], passed: int = 0) -> Rings:
-        """The rings of a plan of so many objects, which is what `passed` rings have left."""
-        before = shares[passed - 1] if 0 < passed <= len(shares) else 0.0
-        left = shares[passed:] if rows >= SMALL else ()
-        bounds = (max(LEAST, int(rows * (share - before) / (1 - before))) for share in left)
-        return cls(tuple(sorted({bound for bound in bounds if bound < rows})), passed)
+    def of(cls, rows: int, shares: Sequence[float]) -> Rings:
+        """The rings of a plan of so many objects."""
+        bounds = (max(LEAST, int(rows * share)) for share in (shares if rows >= SMALL else ()))
+        return cls(tuple(sorted({bound for bound in bounds if bound < rows})))
 
     def number(self, sent: int) -> int:
         """The number of the ring, from 1, that comes when so many objects were sent."""
-        return self.passed + 1 + sum(bound <= sent for bound in self.bounds)
+        return 1 + sum(bound <= sent for bound in self.bounds)
 
     def room(self, sent: int) -> int | None:
         """The number of objects that the next ring may delete; None: all that are left."""
@@ -51,37 +44,13 @@ class Rings:
 
     @property
     def count(self) -> int:
-        return self.passed + len(self.bounds) + 1
+        return len(self.bounds) + 1
 
 
 def shares_of(context: MarkContext) -> Sequence[float]:
     """The shares of a sweep's rings: as lakegc.yaml says, or as the level does."""
     told = context.policy.rings.shares
     return effective_level(context).rings if told is None else told
-
-
-def rings_passed(context: MarkContext) -> int:
-    """The number of rings after which the last sweep of the mark waits; 0 if it does not."""
-    return int(_waiting(context).get("passed", 0))
-
-
-def check_wait(context: MarkContext) -> None:
-    """RefusedError while the next ring of the mark's plan has to wait."""
-    told = _waiting(context)
-    until = told.get("ended_at", 0.0) + context.policy.rings.wait.total_seconds()
-    if clock.now().timestamp() < until:
-        raise RefusedError(
-            f"Ring {told['passed'] + 1} of the sweep of mark {context.header.mark_id} waits until "
-            f"{clock.instant(until)}: `rings` in lakegc.yaml says so. Nothing was deleted. Sweep again then."
-        )
-
-
-def _waiting(context: MarkContext) -> dict[str, Any]:
-    """What the last sweep of the mark says of its rings, if it waits for another; else nothing. Without a time to wait,
-    nobody asks: what is left then begins with its first ring."""
-    over = finished_sweeps(context) if context.policy.rings.wait else []
-    told = over[-1].get("rings") if over else None
-    return dict(told) if isinstance(told, dict) and told.get("waits") else {}
 
 
 def divide(pieces: Sequence[Piece], room: int | None) -> tuple[list[Piece], list[Piece]]:

@@ -38,7 +38,6 @@ from lakegc_core.sweep.rates import estimate
 from lakegc_core.sweep.read_sample import Sample, read_again, take_sample
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.result import SweepResult, keeps
-from lakegc_core.sweep.rings import check_wait
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.statement import close_with_statement, operator
 from lakegc_core.sweep.totals import Totals
@@ -91,7 +90,6 @@ def run(
             raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             check_look_delay(context)
-            check_wait(context)
         told = {**(accepted or {}), **stopping}
         call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, told, budget)
         return replace(_Sweep(call).run(), refused_by=stopping)
@@ -193,6 +191,7 @@ class _Sweep:
         self._journal(settled(spread(self.record.left()), self.context.data, Outcome.LEFT), attempt)
         look: Look | None = None
         if self.context.header.format == FORMAT:
+            self.waves.read_last_ring()
             try:
                 look = self._look_again(attempt + 1)
             except LakegcError as error:  # which may be so for ever, and nothing more is deleted
@@ -214,8 +213,8 @@ class _Sweep:
             self._journal(settled(rows, self.context.data, Outcome.RESCUED), self.record.next_attempt())
 
     def _leave_the_rest(self, attempt: int) -> None:
-        """Put on record that the other objects of the plan are not deleted now: the budget is spent, the next ring
-        waits, or a ring stopped the sweep."""
+        """Put on record that the other objects of the plan are not deleted now: the budget is spent, or a ring
+        stopped the sweep."""
         outcome, is_unsure = Outcome.LEFT if self.waves.gone else Outcome.OVER_BUDGET, self.waves.is_unsure
         for told in left_over(self.spark, self.context, self.record, attempt, outcome, is_unsure=is_unsure):
             self._journal(told, attempt)

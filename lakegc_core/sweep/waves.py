@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
+from lakegc_core.errors import LakegcError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import encode
+from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.names import Json, Outcome, Stage
@@ -28,7 +28,7 @@ from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.near import gone, near_paths, note, noted
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
-from lakegc_core.sweep.rings import SMALL, Rings, divide, rings_passed, shares_of
+from lakegc_core.sweep.rings import SMALL, Rings, divide, shares_of
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.joins import among
@@ -46,7 +46,7 @@ class Waves:
 
     Counts what this call sent: `objects`, `requests`, and the `seconds` that its waves took. `is_unsure`: objects may
     have been sent without a record. `read`: number of paths that were read after rings; `gone`: those of them that read
-    before their ring and not after it, with their addresses; `waits`: True if the next ring has to wait.
+    before their ring and not after it, with their addresses.
     """
 
     spark: SparkSession
@@ -63,7 +63,6 @@ class Waves:
     is_unsure: bool = field(init=False)
     read: int = 0
     gone: Mapping[str, str] = field(default_factory=dict)
-    waits: bool = False
     _rings: Rings | None = None
     _passed: int = 0
     _sent_before: int = 0
@@ -82,7 +81,7 @@ class Waves:
     @property
     def is_over(self) -> bool:
         """True if this call deletes nothing more, whatever is left."""
-        return self.is_spent or self.waits or bool(self.gone)
+        return self.is_spent or bool(self.gone)
 
     def rings_told(self) -> Json:
         """The rings, for reports: see `SweepResult.rings`. Empty if nothing was deleted in rings."""
@@ -94,8 +93,6 @@ class Waves:
             "read": self.read,
             "gone": dict(self.gone),
             "stopped_at": self._stopped_at,
-            "waits": self.waits,
-            "ended_at": clock.now().timestamp() if self.waits else None,
         }
 
     @property
@@ -129,9 +126,6 @@ class Waves:
                 self.context.say(
                     f"{Stage.SWEPT_REPORT}: ring {number} of {rings.count} is done; {len(near)} paths read"
                 )
-                self.waits = self.context.policy.rings.wait > timedelta(0)
-            if self.waits:
-                return False
         return True
 
     def _near(self, ring: Sequence[Piece], number: int, plan: Plan) -> list[tuple[str, str]]:
@@ -152,7 +146,7 @@ class Waves:
                 self._sent_before = told.where(told["outcome"] == Outcome.DELETED).select("address").distinct().count()
             number, near = noted(self.context, self.record.folder)
             self._read_again(near, number)
-        rings = Rings.of(rows, shares_of(self.context), rings_passed(self.context))
+        rings = Rings.of(rows, shares_of(self.context))
         self._passed = (self._stopped_at or rings.number(self._sent)) - 1
         return rings
 
@@ -163,7 +157,18 @@ class Waves:
         if self.gone:
             self._stopped_at = number
             found = {"ring": number, "gone": self.gone, "at": clock.now().timestamp()}
-            connect(self.context.workspace).write(f"{self.record.folder}/{STOPPED}", encode(found))
+            connect(self.context.workspace).write(f"{self.record.folder}/{STOPPED}", encode(sealed(found)))
+
+    def read_last_ring(self) -> None:
+        """Read the paths of the last ring that earlier calls began, before the sweep is closed. What cannot be read is
+        said, and ends nothing."""
+        try:
+            self._rings = Rings.of(self.record.planned().rows, shares_of(self.context))
+            number, near = noted(self.context, self.record.folder)
+            self._passed = max(0, number - 1)
+            self._read_again(near, number)
+        except LakegcError as error:
+            self.context.say(f"{Stage.SWEPT_REPORT}: nobody read the paths near to the last ring. {error}")
 
     def _ring(
         self, plan: Plan, attempt: int, pieces: Sequence[Piece], glance: Glance, *, is_first: bool, is_small: bool

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from lakegc_core import clock
-from lakegc_core.clock import instant, roughly
+from lakegc_core.clock import roughly
 from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.holds import PATH
 
@@ -157,22 +157,9 @@ def over_budget(report: Json) -> str:
     if not report["stopped_by_budget"]:
         return ""
     size = human_bytes(report["over_budget"]["bytes"])
-    if rings := waiting_rings(report["rings"]):
-        return f"{size} are left: {rings}"
     if report["dry_run"]:
         return f"{size}, which the budget would leave to a later sweep"
     return f"{size} are left: stopped by its budget; run the same sweep again, or sweep the next mark"
-
-
-def waiting_rings(rings: Json | None) -> str:
-    """A sweep that waits for its next ring, in words; "" if it does not. `rings`: of a report."""
-    if not rings or not rings["waits"]:
-        return ""
-    ended = to_the_minute(instant(rings["ended_at"]))
-    return (
-        f"ring {rings['passed']} of {rings['count']} ended {ended}, and the next one waits as `rings` in lakegc.yaml "
-        "says; run the same sweep again then"
-    )
 
 
 def time_it_takes(report: Json) -> list[str]:

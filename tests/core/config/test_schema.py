@@ -49,7 +49,7 @@ WHOLE: dict[str, Any] = {
             "clean_every": 1,
             "rules": "keep-all-commits",
             "budget": {"most_bytes": "2TB", "most_objects": 10, "until": "06:00", "most_requests": 5},
-            "rings": {"shares": [0.001, 0.1], "wait": "20h"},
+            "rings": {"shares": [0.001, 0.1]},
         },
     ],
 }

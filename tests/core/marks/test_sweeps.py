@@ -13,7 +13,7 @@ import pytest
 from lakegc_core.clock import APART
 from lakegc_core.errors import MarkError
 from lakegc_core.marks import sweeps
-from lakegc_core.marks.json_files import encode
+from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.store.local import LocalConfig, LocalStore
 from tests.support.marks import parts
 
@@ -52,7 +52,7 @@ def test_what_lies_at_the_top_of_a_sweep_tells_how_far_it_came(store: LocalStore
 def test_what_rings_took_is_told_of_all_sweeps_and_a_record_that_does_not_read_counts_as_one(store: LocalStore) -> None:
     store.write("m1/sweeps/1/plan.json", b"{}")
     assert sweeps.gone_in_rings(store, "m1") == {}
-    store.write("m1/sweeps/2/stopped.json", encode({"gone": {"main/a": "data/1"}}))
+    store.write("m1/sweeps/2/stopped.json", encode(sealed({"gone": {"main/a": "data/1"}})))
     assert sweeps.gone_in_rings(store, "m1") == {"main/a": "data/1"}
     for damaged in (b"", b"{}", b'{"gone": {}}', b'{"gone": "all"}'):
         store.write("m1/sweeps/1/stopped.json", damaged)

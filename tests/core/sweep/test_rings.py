@@ -1,4 +1,4 @@
-"""Rings: a plan goes in shares that grow, each exactly as large as it may be, also when a sweep breaks off or waits."""
+"""Rings: a plan goes in shares that grow, each exactly as large as it may be, also when a sweep breaks off."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakegc_core.config.rings import RingSettings
-from lakegc_core.errors import RefusedError
 from lakegc_core.policy.safety import FULL
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep import deletion, rings, waves
@@ -38,14 +37,6 @@ def test_a_first_ring_is_a_thousandth_or_ten_objects_and_a_small_plan_goes_in_on
     assert found.bounds == bounds and found.count == len(bounds) + 1
     assert found.room(0) == (bounds[0] if bounds else None) and found.room(rows) is None
     assert [found.number(sent) for sent in (0, *bounds)] == list(range(1, found.count + 1))
-
-
-def test_what_waiting_rings_left_goes_on_in_the_shares_of_the_whole_plan() -> None:
-    whole = Rings.of(1_000_000, FULL.rings)
-    for passed, bound in enumerate(whole.bounds, 1):
-        rest = Rings.of(1_000_000 - bound, FULL.rings, passed)
-        assert rest.number(0) == passed + 1 and rest.count == whole.count
-        assert [bound + each for each in rest.bounds] == pytest.approx(whole.bounds[passed:], abs=1)
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 900)), min_size=1, max_size=3)
@@ -144,20 +135,3 @@ def dying_at(call: int) -> Any:
         return {}
 
     return gone
-
-
-def test_a_ring_waits_for_its_night_and_the_same_sweep_goes_on_then(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake.policy = {"rings": RingSettings((0.001, 0.5), wait=timedelta(hours=20))}
-    lake.mark("m1")
-    seen = sent(monkeypatch)
-    first = lake.sweep("m1")
-    assert (first.outcomes["deleted"], first.over_budget["objects"], first.rings["passed"]) == (10, 30, 1)
-    with pytest.raises(RefusedError, match="Ring 2 of the sweep of mark m1 waits until 2026-03-03T08:05"):
-        lake.sweep("m1")
-    lake.policy = {"rings": RingSettings((0.001, 0.5), wait=timedelta(hours=10))}
-    lake.wait(hours=10)
-    second = lake.sweep("m1")
-    assert (second.rings["passed"], second.rings["count"], second.rings["waits"]) == (2, 3, True)
-    assert seen == [10, 14], "the second ring ends at half of the plan, by what the first one left"

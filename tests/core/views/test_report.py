@@ -91,14 +91,13 @@ def test_a_dry_run_says_how_long_the_sweep_would_take_or_that_nobody_knows() -> 
     assert "until 2026-11-27 06:00 UTC there is time for about 800 objects" in text
 
 
-def test_a_sweep_says_what_its_rings_read_and_that_the_next_one_waits() -> None:
-    rings = {"passed": 1, "count": 4, "read": 60, "gone": {}, "stopped_at": None, "waits": True, "ended_at": 0.0}
+def test_a_sweep_says_what_its_rings_read_and_what_is_gone() -> None:
+    rings = {"passed": 1, "count": 4, "read": 60, "gone": {}, "stopped_at": None}
     left = {"objects": 990, "bytes": 5_000_000}
-    waiting = replace(SWEPT, outcomes={"deleted": 10, "over_budget": 990}, over_budget=left, rings=rings)
-    text = screen.sweep_screen(report.sweep_report(waiting))
-    assert "5.0 MB are left: ring 1 of 4 ended 1970-01-01 00:00 UTC, and the next one waits" in text
+    stopped = replace(SWEPT, outcomes={"deleted": 10, "over_budget": 990}, over_budget=left, rings=rings)
+    text = screen.sweep_screen(report.sweep_report(stopped))
     assert "60 paths     near to what went read after them (1 of 4 passed)" in text
-    gone = replace(waiting, rings=rings | {"gone": {EVIL: "data/1"}, "waits": False})
+    gone = replace(stopped, rings=rings | {"gone": {EVIL: "data/1"}})
     assert no_control(screen.sweep_screen(report.sweep_report(gone)))
     assert report.sweep_report(SWEPT)["rings"] is None
 

@@ -20,6 +20,7 @@ from lakegc_core.references.commits import rules_memory
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.near import noted
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.parts import Part, list_parts, read_part
 from tests.support import crash_lake
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = f"{ARTIFACTS}/marks/{MARK}"
-CHECKED = {"artifacts._read", "parts.read_part", "record._plan", "rules_memory._read"}
+CHECKED = {"artifacts._read", "parts.read_part", "record._plan", "rules_memory._read"} | {
+    "near.noted",
+    "sweeps.gone_in_rings",
+}
 """The functions that compare what they read with a digest."""
 
 LEASE = f"{ARTIFACTS}/lease.json"  # no artifact of the mark
@@ -104,6 +108,8 @@ def readers(lake: Lake) -> dict[str, Callable[[MarkContext], Any]]:
             found |= part_reader(plan["folder"], Part.from_json(part))
         for part in list_parts(LocalConfig(str(lake.root)), f"{FOLDER}/sweeps/1/outcomes"):
             found |= part_reader(f"{FOLDER}/sweeps/1/outcomes", part)
+    if lake.artifact("sweeps/1/near.json").exists():
+        found[f"{FOLDER}/sweeps/1/near.json"] = lambda context: noted(context, f"{FOLDER}/sweeps/1")
     for file in (lake.root / ARTIFACTS / "rules").glob("*.json"):
         found[f"{ARTIFACTS}/rules/{file.name}"] = rules_memory._read
     return found
