@@ -240,8 +240,8 @@ DELETES = (
         f"{_SWEPT}/test_rings.py -k first_ring",
         (
             "the first ring is a tenth",
-            "if 0 < passed <= len(shares) else 0.0",
-            "if 0 < passed <= len(shares) else -0.1",
+            "int(rows * share)",
+            "int(rows * (share + 0.1))",
         ),
     ),
     *of(

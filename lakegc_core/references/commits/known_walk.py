@@ -101,7 +101,7 @@ class NewCommits(Walk):
 
     def run(self) -> Iterator[Json]:
         place = self.place
-        graph, _ = DumpFiles(place.files, place.facts.commits_ignored).graph(self.dump, self.extra)
+        graph, _, _ = DumpFiles(place.files, place.facts.commits_ignored).graph(self.dump, self.extra)
         known = column_at(place.commits, "commit_id") | column_at(place.others, "commit_id")
         yield {"new": len(set(graph.commit_ids) - known)}
 
