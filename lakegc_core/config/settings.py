@@ -54,7 +54,7 @@ def _useful(store: StoreMapping) -> StoreMapping:  # `schema` says the same to e
     if store == StoreMapping(store.match):
         raise ValueError(
             "neither `endpoint` nor `root` nor `versions: delete` nor `etags: md5` nor `delete_conditions` other than "
-            "`auto` is given, so it would change nothing"
+            "`never` is given, so it would change nothing"
         )
     if store.root and not store.match.startswith("local://"):
         raise ValueError("`root` is for addresses of blockstore local: `match` must begin with local://")
@@ -62,7 +62,7 @@ def _useful(store: StoreMapping) -> StoreMapping:  # `schema` says the same to e
         raise ValueError("`versions: delete` is for addresses on S3: `match` must begin with s3://")
     if store.etags and not store.match.startswith("s3://"):
         raise ValueError("`etags: md5` is for addresses on S3: `match` must begin with s3://")
-    if store.delete_conditions != "auto" and store.match.startswith("local://"):
+    if store.delete_conditions != "never" and store.match.startswith("local://"):
         raise ValueError("`delete_conditions` is for object stores: a file system deletes by name alone")
     return store
 
@@ -125,7 +125,7 @@ class StoreMapping:
     """delete: what is deleted leaves no old version in an S3 bucket that keeps them; nothing brings it back then."""
     etags: Literal["md5"] | None = None
     """md5: you promise that no object in this place of S3 was ever written with KMS or with a customer's key."""
-    delete_conditions: DeleteConditions = "auto"
+    delete_conditions: DeleteConditions = "never"
     """Whether deletes name the ETag that was listed: auto where the store keeps to it, always or no sweep, never."""
 
 

@@ -71,10 +71,10 @@ def of_sweep(manifests: Mapping[str, Manifest], marks: int, level: Level) -> Req
     asked = 2 * min(level.samples, expired.expired.objects)
     pages = expired.pages_asked + 8 * (commits.branches // _PAGE) + 3 * (commits.tags // _PAGE) + 2 * staged.pages
     return Requests(
-        lists=18 + 2 * marks,
-        reads=76 + 3 * marks + 8 * garbage + 2 * (staged.files + staged_parts) + sampled + asked + expired.heads,
-        writes=35 + 4 * garbage + 2 * staged_parts,
-        deletes=4 + garbage + expired.expired.objects // _PAGE,
+        lists=14 + 2 * marks,
+        reads=70 + 3 * marks + 8 * garbage + 2 * (staged.files + staged_parts) + sampled + asked + expired.heads,
+        writes=31 + 4 * garbage + 2 * staged_parts,
+        deletes=garbage + expired.expired.objects // _PAGE,
         lakefs=31 + 3 * level.samples + (_CANARIES_ASKED if level.samples else 0) + pages,
     )
 

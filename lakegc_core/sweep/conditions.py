@@ -55,10 +55,10 @@ def conditions_of(context: RepositoryContext) -> Conditions:
     """Ask the store of the data whether deletes may name ETags, as lakegc.yaml says. RefusedError if they have to and
     cannot."""
     mapping = mapping_for(context.namespace, context.settings)
-    mode: DeleteConditions = mapping.delete_conditions if mapping else "auto"
+    mode: DeleteConditions = mapping.delete_conditions if mapping else "never"
     store = connect(context.data)
     if mode == "never":
-        return Conditions(why="`delete_conditions: never`")
+        return Conditions()
     if mode == "auto" and store.deletes.named < 2:
         return Conditions(why=_ONE_BY_ONE if store.deletes.named else "")
     fault = store.delete_fault()

@@ -52,9 +52,9 @@ def context(data: StoreConfig, uri: str, mode: DeleteConditions | None = None) -
     return SimpleNamespace(namespace=Namespace(uri), settings=settings, data=data)
 
 
-@pytest.mark.parametrize(("mode", "strict"), [(None, False), ("auto", False), ("always", True)])
+@pytest.mark.parametrize(("mode", "strict"), [("auto", False), ("always", True)])
 def test_deletes_name_etags_where_the_store_keeps_to_them(
-    s3: tuple[S3Server, FakeS3], mode: DeleteConditions | None, strict: bool
+    s3: tuple[S3Server, FakeS3], mode: DeleteConditions, strict: bool
 ) -> None:
     found = conditions_of(context(s3[0].config("ns"), "s3://lake/ns", mode))
     assert found == Conditions(named=True, strict=strict) and found.as_json() == {"named": True, "why": ""}
@@ -62,7 +62,7 @@ def test_deletes_name_etags_where_the_store_keeps_to_them(
 
 def test_a_store_that_does_not_keep_to_them_gets_none_and_the_report_says_why(s3: tuple[S3Server, FakeS3]) -> None:
     s3[1].hook = passing_over
-    found = conditions_of(context(s3[0].config("ns"), "s3://lake/ns"))
+    found = conditions_of(context(s3[0].config("ns"), "s3://lake/ns", "auto"))
     why = "a delete of many objects that named another ETag deleted the object"
     assert not found.named and found.as_json() == {"named": False, "why": why}
 
@@ -76,12 +76,11 @@ def test_a_sweep_that_has_to_name_etags_is_refused_where_the_store_does_not_keep
 
 
 def test_nobody_asks_a_store_that_is_not_to_be_asked(s3: tuple[S3Server, FakeS3], tmp_path: Path) -> None:
-    assert conditions_of(context(s3[0].config("ns"), "s3://lake/ns", "never")) == Conditions(
-        why="`delete_conditions: never`"
-    )
+    for mode in (None, "never"):
+        assert conditions_of(context(s3[0].config("ns"), "s3://lake/ns", mode)) == Conditions()
     assert s3[1].requests == []
     google = GCSConfig("lake", "ns", endpoint_url="http://127.0.0.1:9")  # nobody listens there
-    assert "`delete_conditions: always`" in conditions_of(context(google, "gs://lake/ns")).why
+    assert "`delete_conditions: always`" in conditions_of(context(google, "gs://lake/ns", "auto")).why
     assert conditions_of(context(LocalConfig(str(tmp_path)), "local://lake")) == Conditions()
 
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,6 +87,7 @@ def test_the_garbage_of_a_repository_goes_and_answers_410(
     time.sleep(1.1)  # or longer: some stores count whole seconds, and only what is older than the mark may go
     with SandboxServer(sandbox) as server:
         credentials = ServerSettings(server.url, server.access_key, server.secret_key)
+        mapping = replace(mapping, delete_conditions="auto")
         settings = Settings(server=credentials, stores=(mapping,))
         client = LakeFSClient(credentials)
         context = begin_mark(
