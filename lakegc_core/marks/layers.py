@@ -19,6 +19,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.previous import findings_before
 from lakegc_core.marks.shelf import Shelf
+from lakegc_core.marks.sweeps import gone_in_rings
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.tables.dataset import Dataset
@@ -165,6 +166,8 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
     if restored := restored_since(context, header.started_at):
         return f"objects were restored by mark {restored.mark_id} since mark {newest.mark_id} listed"
     for layer in layers:
+        if gone_in_rings(layer.mark.store, layer.mark.folder):
+            return f"a ring stopped a sweep of mark {layer.mark_id}, which took live data for garbage"
         if missing := _missing_part(layer):
             return f"{missing} is missing, or not as long as it was"
     return ""

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ObjectNotFoundError
+from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ObjectNotFoundError, ServerError
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
@@ -37,6 +37,7 @@ _NOTED = "near.json"
 _PIECES, _ROWS = 10, 10  # of a ring so many pieces are looked into, and so many rows of each
 _MOST_OWN, _MOST_OTHERS = 200, 50
 _FOLDERS, _LISTED, _BESIDE = 5, 50, 10  # folders that are listed, objects of each, and those of them that are read
+_NO_ANSWER = 0
 _READS = (200, 206, 416)  # 416: an object without bytes
 _GONE = 410
 _NO_PATH = 404  # somebody deleted it from the ref meanwhile, or the ref
@@ -74,9 +75,9 @@ def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:
     if odd and not found:
         (ref, path), status = odd[0]
         raise IncompleteError(
-            f"{path!r} on {ref} read before objects near to it were deleted, and now lakeFS answers {status}, "
-            "which says nothing of its data. Nothing more is deleted. When lakeFS reads its store again, run the "
-            f"same sweep: lakegc sweep {context.header.repository} {context.header.mark_id}."
+            f"{path!r} on {ref} read before objects near to it were deleted, and now lakeFS answers "
+            f"{status or 'nothing'}, which says nothing of its data. Nothing more is deleted. When lakeFS reads its "
+            f"store again, run the same sweep: lakegc sweep {context.header.repository} {context.header.mark_id}."
         )
     return found
 
@@ -121,6 +122,8 @@ def _read(context: MarkContext, paths: Sequence[Path]) -> list[int]:
             return context.client.read_byte(context.header.repository, *each)
         except LakeFSError as error:
             return error.status
+        except ServerError:  # no answer: it must not hide that of another path
+            return _NO_ANSWER
 
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         return list(pool.map(status, paths))

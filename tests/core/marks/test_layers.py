@@ -20,7 +20,9 @@ from lakegc_core.inventory import carried as inventory
 from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, MarkArtifacts
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.layers import Basis, all_layers, choose, is_little, will_be_little
+from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.references.ranges.range_files import INDEX
@@ -182,6 +184,13 @@ def test_objects_that_were_restored_since_make_the_next_mark_a_clean_one(
     folder.mkdir(parents=True)
     (folder / "begun.json").write_text("{}")
     assert "restored by mark m0" in choose(begin()).why_clean
+
+
+def test_no_mark_rests_on_one_whose_sweep_a_ring_stopped(marked: tuple[Lake, Repository, Path], begin: At) -> None:
+    folder = marked[2] / "m0/sweeps/1"
+    folder.mkdir(parents=True)
+    (folder / STOPPED).write_bytes(encode(sealed({"gone": {"main/a": "data/1"}})))
+    assert "a ring stopped a sweep of mark m0" in choose(begin()).why_clean
 
 
 @pytest.mark.parametrize("name", ["copy of 20250331T120000000000", "20250331", "99999999T999999999999"])

@@ -15,14 +15,15 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.config.rings import RingSettings
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
-from lakegc_core.errors import MarkError, RefusedError
+from lakegc_core.errors import IncompleteError, MarkError, RefusedError, ServerError
 from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.marks.sweeps import finished_sweeps
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep import rings, waves
-from lakegc_core.sweep.near import note, noted
+from lakegc_core.sweep.near import gone, note, noted
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
 from tests.core.sweep.test_canaries import no_branches, no_commits_that_are_kept_for
@@ -122,6 +123,25 @@ def test_paths_are_on_record_before_their_ring_and_a_record_that_does_not_say_wh
         (tmp_path / "sweeps/1/near.json").write_bytes(damaged)
         with pytest.raises(MarkError):
             noted(context, "sweeps/1")
+
+
+@pytest.mark.parametrize("odd", [LakeFSError("busy", 500), ServerError("no answer")])
+def test_a_path_that_is_gone_counts_whatever_other_paths_answer(odd: Exception) -> None:
+    def read_byte(repository: str, ref: str, path: str) -> int:
+        if path == "odd":
+            raise odd
+        return 410 if path == "gone" else 200
+
+    def stat(*_: str) -> None:
+        raise ServerError("no answer")
+
+    context: Any = SimpleNamespace(
+        client=SimpleNamespace(read_byte=read_byte, stat=stat), header=SimpleNamespace(repository="lake", mark_id="m1")
+    )
+    paths = [("main", "odd"), ("main", "gone"), ("main", "whole")]
+    assert gone(context, paths) == {"main/gone": ""}
+    with pytest.raises(IncompleteError, match="'odd' on main"):
+        gone(context, [paths[0], paths[2]])
 
 
 def stored(context: MarkContext) -> set[str]:
