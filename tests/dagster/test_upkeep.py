@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +209,8 @@ def test_a_repository_that_lakegc_yaml_wants_swept_and_nobody_sweeps_is_named(
         site.says_marked(name, "m1", started=now, ready=ready, expired=expired)
     assert site.run("gc_watch").success
     site.says_marked("alpha", "m1", started=now, ready=long_ago)
+    assert site.run("gc_watch").success, "the sensor has an hour after the mark is complete"
+    monkeypatch.setattr("lakegc_dagster.rounds.ASKED_WITHIN", timedelta(minutes=-1))
     said = failure_of(site.run("gc_watch"), "watch")
     assert "- alpha: lakegc.yaml says `sweep: true`, mark m1 may be swept since" in said
     assert not {"beta", "gamma", "delta"} & set(said.replace(":", " ").split())
