@@ -38,9 +38,9 @@ from lakegc_core.references.ranges.held_paths import SHOWN_SCHEMA, shown_at, sho
 from lakegc_core.spark.session import clear_errors, many, run_tasks, runs_here
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import StoreConfig, connect, heads
+from lakegc_core.sweep.lost import spread
 from lakegc_core.sweep.what_counts import effective_level
 from lakegc_core.tables.dataset import Dataset
-from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,7 +104,7 @@ def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Ac
         raise SettingsError(f"Give paths, and a number of objects from 1 to {AT_ONCE:,} to name.")
     now = _shown_now(spark, context, paths)
     with scratch(context, here=runs_here(spark)) as aside:
-        every = aside.put("asked", _asked(spark, context, _every(spark, context, paths, now)), _ASKED).frame(spark)
+        every = aside.put("asked", _asked(context, _every(spark, context, paths, now)), _ASKED).frame(spark)
         told = every.join(many(_records(spark, context)), "address", "left")
         groups = _groups(told)
         there = [row["address"] for row in _first(every.where("inside and size is not null"), most)]
@@ -176,7 +176,7 @@ def _new_commits(spark: SparkSession, context: MarkContext) -> int:
     return int(found["new"])
 
 
-def _asked(spark: SparkSession, context: MarkContext, rows: DataFrame) -> DataFrame:
+def _asked(context: MarkContext, rows: DataFrame) -> DataFrame:
     """The rows with the size that the store has of each object, null where it has none: a HEAD each, on executors."""
     config = context.data
 
@@ -184,8 +184,9 @@ def _asked(spark: SparkSession, context: MarkContext, rows: DataFrame) -> DataFr
         for batch in batches:
             yield _with_sizes(batch.select(SHOWN_SCHEMA.names), config)
 
-    spread = rows.select(*SHOWN_SCHEMA.names).repartition(2 * spark_width(spark))
-    return spread.mapInArrow(body, "address string, path string, inside boolean, size bigint")
+    return spread(rows.select(*SHOWN_SCHEMA.names)).mapInArrow(
+        body, "address string, path string, inside boolean, size bigint"
+    )
 
 
 def _with_sizes(batch: pa.RecordBatch, config: StoreConfig) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lakegc_core.doctor.finding import Finding, Level, Need, Trials
 from lakegc_core.errors import IncompleteError
-from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.client import READS, LakeFSClient
 from lakegc_core.lakefs.models import ObjectStats, Ref, Repository
 from lakegc_core.marks.context import block_prefix
 
@@ -22,7 +22,6 @@ _COMMITS = Need(
     "A mark keeps what lakeFS's own list of commits has, so it needs this list.",
     f"{_WHERE} lakeFS from 1.76 on keeps a file gc.db in its working directory, which must be writable.",
 )
-_READS = (200, 206, 416)  # 416: an object without bytes
 _GONE, _ABSENT = 410, 404
 
 
@@ -130,7 +129,7 @@ def _try_reading(trials: Trials, client: LakeFSClient, repository: Repository) -
     status = trials.attempt(
         "right-read-object", f"Reading {path}", lambda: client.read_byte(repository.id, branch, path), SWEEP
     )
-    if status is None or status in _READS or status == _ABSENT:  # absent: deleted since it was listed
+    if status is None or status in READS or status == _ABSENT:  # absent: deleted since it was listed
         return
     why = "Live data was lost before, or lakeFS does not reach its own store."
     do = f"Find out why {path} cannot be read, before anything is deleted."

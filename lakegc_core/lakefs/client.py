@@ -42,6 +42,8 @@ T = TypeVar("T")
 TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished for ever
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
 RUNS = 4  # a staged dump is begun at most so often
+READS = (200, 206, 416)
+"""The answers of `read_byte` where the data is there; 416: an object without bytes."""
 
 _FIRST_POLL = 0.1  # seconds, doubling
 _LONGEST_POLL = 15.0

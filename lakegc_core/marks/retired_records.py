@@ -39,7 +39,7 @@ def freed_by(record: Json) -> Json:
 def record_of(repository: str, mark: MarkArtifacts) -> Json:
     """The record that stays of a mark, sealed: header, findings of stages, reports and statements of sweeps, as far as
     they read."""
-    header = _or_none(mark.header)
+    header, numbers = _or_none(mark.header), sweeps_of(mark.store, mark.folder)
     stages = {stage: manifest for stage in STAGES if (manifest := _or_none(mark.manifest, stage)) is not None}
     record = {
         "repository": repository,
@@ -49,12 +49,12 @@ def record_of(repository: str, mark: MarkArtifacts) -> Json:
         "stages": {stage: _condensed(manifest) for stage, manifest in stages.items()},
         "sweeps": {
             str(number): sweep_of(mark, number) or journalled(mark.config, mark.folder, number)
-            for number in sweeps_of(mark.store, mark.folder)
+            for number in numbers
             if not {"report.json", "plan.json"}.isdisjoint(files_of(mark.store, mark.folder, number))
         },
         "statements": {
             str(number): found
-            for number in sweeps_of(mark.store, mark.folder)
+            for number in numbers
             if (found := _or_none(statement_of, mark.store, mark.folder, number)) is not None
         },
         "restores": restores_in(mark),

@@ -7,14 +7,14 @@ lakeFS's object API, which asks the store, as its users do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ObjectNotFoundError, ServerError
-from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.lakefs.client import READS
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.marks.context import MarkContext
@@ -26,6 +26,7 @@ from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.canaries import Canaries, if_told, some
 from lakegc_core.sweep.deletion import Piece
+from lakegc_core.sweep.read_sample import status_at
 from lakegc_core.tables.parts import read_part
 
 if TYPE_CHECKING:
@@ -37,15 +38,13 @@ _NOTED = "near.json"
 _PIECES, _ROWS = 10, 10  # of a ring so many pieces are looked into, and so many rows of each
 _MOST_OWN, _MOST_OTHERS = 200, 50
 _FOLDERS, _LISTED, _BESIDE = 5, 50, 10  # folders that are listed, objects of each, and those of them that are read
-_NO_ANSWER = 0
-_READS = (200, 206, 416)  # 416: an object without bytes
-_GONE = 410
+_NO_ANSWER, _GONE = 0, 410
 _NO_PATH = 404  # somebody deleted it from the ref meanwhile, or the ref
 
 
 def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece], canaries: Canaries) -> list[Path]:
     """Some hundred paths near to the objects of a ring that read now. Where objects were last shown, only the mark
-    knows; what refs show is asked of lakeFS."""
+    knows; what refs show is asked of lakeFS. ServerError if it gives no answer: then nothing would tell of a loss."""
     sizes = dict(_some_of(ring))
     shown = last_paths(spark, context, sorted(sizes))
     names, refs = _refs(context)
@@ -57,7 +56,8 @@ def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece],
         *islice(((each.ref, each.path) for each in canaries.found), _MOST_OTHERS),
     ]
     asked = [each for each in dict.fromkeys(near) if NOT_TEXT not in each[1]]
-    return [each for each, status in zip(asked, _read(context, asked), strict=True) if status in _READS]
+    statuses = _read(partial(status_at, context), asked)
+    return [each for each, status in zip(asked, statuses, strict=True) if status in READS]
 
 
 def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:
@@ -67,10 +67,10 @@ def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     odd: list[tuple[Path, int]] = []
-    for each, status in zip(paths, _read(context, paths), strict=True):
+    for each, status in zip(paths, _read(partial(_any_status, context), paths), strict=True):
         if status == _GONE:
             found["/".join(each)] = _address(context, each)
-        elif status not in (*_READS, _NO_PATH):
+        elif status not in (*READS, _NO_PATH):
             odd.append((each, status))
     if odd and not found:
         (ref, path), status = odd[0]
@@ -116,17 +116,17 @@ def noted(context: MarkContext, folder: str) -> tuple[int, list[Path]]:
         raise MarkError(said) from None
 
 
-def _read(context: MarkContext, paths: Sequence[Path]) -> list[int]:
-    def status(each: Path) -> int:
-        try:
-            return context.client.read_byte(context.header.repository, *each)
-        except LakeFSError as error:
-            return error.status
-        except ServerError:  # no answer: it must not hide that of another path
-            return _NO_ANSWER
-
+def _read(status: Callable[[str, str], int], paths: Sequence[Path]) -> list[int]:
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return list(pool.map(status, paths))
+        return list(pool.map(lambda each: status(*each), paths))
+
+
+def _any_status(context: MarkContext, ref: str, path: str) -> int:
+    """The same as `status_at`; _NO_ANSWER if there is none, which must not hide the answer for another path."""
+    try:
+        return status_at(context, ref, path)
+    except ServerError:
+        return _NO_ANSWER
 
 
 def _some_of(ring: Sequence[Piece]) -> Iterator[tuple[str, int]]:

@@ -37,12 +37,12 @@ from lakegc_core.sweep.canaries import Canaries, choose
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.failures import FAILURE, failed_before, told_of_the_rest
 from lakegc_core.sweep.look import Look, Reads, take_look
-from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again
+from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again, spread
 from lakegc_core.sweep.record import PLAN, SweepRecord
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.joins import flagged
-from lakegc_core.tables.parts import spark_width, write
+from lakegc_core.tables.parts import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,8 +158,7 @@ class Planner:
         """The candidates that are gone, of those that are `claimed`: address and outcome, `already_gone`. An object
         that is there all the same is a candidate like any other, and is journalled; if it is another one than the mark
         listed, its outcome here is `unconfirmed`."""
-        claimed = claimed.repartition(2 * spark_width(self.spark))  # the work is in the requests
-        asked = _stamped(seen_again(claimed, self.context.data), attempt)
+        asked = _stamped(seen_again(spread(claimed), self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
         parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_BY_OTHER_MARKS]
         return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).frame(self.spark, "address", "outcome")

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.lakefs.client import READS
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
@@ -29,7 +30,7 @@ from lakegc_core.tables.key_scan import Wanted, by_address, filter_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FINE = (200, 206, 416, 404)  # 416: an object without bytes; 404: deleted from the branch since the mark
+_FINE = (*READS, 404)  # 404: deleted from the branch since the mark
 _RANGES = 5  # ranges to read, spread over up to as many heads
 
 
@@ -69,13 +70,18 @@ def read_again(context: MarkContext, sample: Sample) -> Mapping[str, int]:
 def _unreadable(context: MarkContext, paths: list[tuple[str, str]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for branch, path in paths:
-        try:
-            status = context.client.read_byte(context.header.repository, branch, path)
-        except LakeFSError as error:
-            status = error.status
+        status = status_at(context, branch, path)
         if status not in _FINE:
             found[f"{branch}/{path}"] = status
     return found
+
+
+def status_at(context: MarkContext, ref: str, path: str) -> int:
+    """lakeFS's HTTP status for the first byte at a path. ServerError if there is no answer."""
+    try:
+        return context.client.read_byte(context.header.repository, ref, path)
+    except LakeFSError as error:
+        return error.status
 
 
 def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[Json]:

@@ -40,7 +40,7 @@ class SweepResult:
     """Objects that lakeFS showed while the sweep planned, by kind (see `sweep.canaries`); none of them was planned."""
     delete_conditions: Mapping[str, bool | str] = field(default_factory=dict)
     """Whether deletes named the ETags that were listed (`named`), and why they did not (`why`); see `sweep.conditions`.
-    Empty where nothing was to be deleted, or where a file system knows no ETags."""
+    Empty where nobody asked the store: by default, and where nothing was to be deleted."""
     rings: Mapping[str, Any] = field(default_factory=dict)
     """The rings of the plan: how many have `passed`, their `count`, how many paths were `read` after them; the paths
     that are `gone`, with their addresses, the number of the ring that took them (`stopped_at`), and what was

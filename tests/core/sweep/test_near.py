@@ -22,7 +22,8 @@ from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.marks.sweeps import finished_sweeps
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.sweep import rings, waves
+from lakegc_core.sweep import near, rings, waves
+from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.near import gone, note, noted
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
@@ -142,6 +143,23 @@ def test_a_path_that_is_gone_counts_whatever_other_paths_answer(odd: Exception) 
     assert gone(context, paths) == {"main/gone": ""}
     with pytest.raises(IncompleteError, match="'odd' on main"):
         gone(context, [paths[0], paths[2]])
+
+
+def test_where_lakefs_gives_no_answer_before_a_ring_the_sweep_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without paths that read, nothing would tell that the ring took what is live."""
+
+    def read_byte(*_: str) -> int:
+        raise ServerError("no answer")
+
+    context: Any = SimpleNamespace(
+        client=SimpleNamespace(read_byte=read_byte), header=SimpleNamespace(repository="lake", mark_id="m1")
+    )
+    monkeypatch.setattr(near, "last_paths", lambda *_: [("main", "a")])
+    monkeypatch.setattr(near, "_refs", lambda _: ({"main"}, ["main"]))
+    monkeypatch.setattr(near, "_beside", lambda *_: iter(()))
+    spark: Any = None
+    with pytest.raises(ServerError, match="no answer"):
+        near.near_paths(spark, context, [], Canaries(context))
 
 
 def stored(context: MarkContext) -> set[str]:
