@@ -4,6 +4,8 @@ doctor, and ask what keeps the objects of a repository.
 Two of them have schedules, which are off until turned on. What is decided is decided in `rounds` and lakegc_core.
 """
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
@@ -13,7 +15,7 @@ from pydantic import Field
 
 from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
-from lakegc_core.errors import LakegcError, RefusedError
+from lakegc_core.errors import LakegcError, LeaseHeldError
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.marks.shelf import retired_marks
@@ -23,7 +25,7 @@ from lakegc_dagster.answers import answers
 from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.doctor import doctor
-from lakegc_dagster.failures import READING_RETRIES, told_as_failures
+from lakegc_dagster.failures import READING_RETRIES, SECONDS_A_WAIT, WAITS_FOR_LEASE, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
 from lakegc_dagster.metadata.shown import plain
 from lakegc_dagster.metadata.shown import records as records_shown
@@ -162,18 +164,19 @@ def _retire(options: LakegcConfig) -> Any:
         with told_as_failures():
             listed = {repository.id for repository in every_repository(lakegc)}
         instance, found = context.instance, _Retired()
-        for name in options.grid.repositories_of(instance):
-            if name not in listed:
-                context.log.info(f"{name} is no repository of this lakeFS any more: nothing of it is retired.")
-                continue
-            try:
-                _retire_in(lakegc, name, config, context, found)
-            except RefusedError as error:  # a collector is at work: tomorrow, then
-                context.log.warning(f"{name}: {error}")
-                found.held |= {mark.mark_id for mark in records.marked(instance, options, name)}
-            except LakegcError as error:
-                found.problems[name] = str(error)
-                found.held |= {mark.mark_id for mark in records.marked(instance, options, name)}
+        names = options.grid.repositories_of(instance)
+        for name in set(names) - listed:
+            context.log.info(f"{name} is no repository of this lakeFS any more: nothing of it is retired.")
+        leased = _retire_in_all(lakegc, [name for name in names if name in listed], config, context, found)
+        for _ in range(WAITS_FOR_LEASE):
+            if not leased:
+                break
+            context.log.info(f"A collector is at work on {', '.join(leased)}; waiting.")
+            time.sleep(SECONDS_A_WAIT)
+            leased = _retire_in_all(lakegc, list(leased), config, context, found)
+        found.problems |= leased
+        for name in found.problems:
+            found.held |= {mark.mark_id for mark in records.marked(instance, options, name)}
         gone = _without_marks(instance, options, found)
         for mark_id in gone if not config.dry_run else ():
             instance.delete_dynamic_partition(str(options.grid.marks.name), mark_id)
@@ -195,6 +198,22 @@ class _Retired:
     problems: dict[str, str] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     retired: set[str] = field(default_factory=set)
+
+
+def _retire_in_all(
+    lakegc: LakegcResource, names: Sequence[str], config: RetireConfig, context: dg.OpExecutionContext, found: _Retired
+) -> dict[str, str]:
+    """Retire the old marks of some repositories. Returns those on which a collector is at work, with the error that
+    says so; other errors are among the problems of `found`."""
+    leased: dict[str, str] = {}
+    for name in names:
+        try:
+            _retire_in(lakegc, name, config, context, found)
+        except LeaseHeldError as error:
+            leased[name] = str(error)
+        except LakegcError as error:
+            found.problems[name] = str(error)
+    return leased
 
 
 def _retire_in(

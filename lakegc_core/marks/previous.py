@@ -86,8 +86,8 @@ def findings_before(context: MarkContext) -> FindingsBefore:
 
 
 def _may_go_on(each: Standing, own: Header) -> bool:
-    """True for a mark of the same series, and for one whose header does not read."""
-    return each.is_begun if each.header is None else _is_comparable(each.header, own)
+    """True for a mark of the same repository, of whatever series, and for one whose header does not read."""
+    return each.is_begun if each.header is None else each.header.repository == own.repository
 
 
 def _why_first(shelf: Shelf) -> str:
@@ -99,13 +99,14 @@ def _why_first(shelf: Shelf) -> str:
 
 
 def unfinished_mark(context: RepositoryContext) -> str | None:
-    """The newest mark, if it was begun lately and did not come to its end: who marks again goes on with it. An older
-    one is left, because what it listed is old."""
-    newest = next(iter(Shelf.of(context)), None)
-    if newest is None or newest.header is None or not newest.is_unfinished:
-        return None
-    age = clock.now().timestamp() - newest.header.started_at
-    return newest.mark_id if 0 <= age <= RESUMED_WITHIN.total_seconds() else None
+    """The mark that was begun last, if that was lately and it did not come to its end: who marks again goes on with it.
+    An older one is left, because what it listed is old. Ids are names and tell no time; one that is to come tells none
+    either."""
+    now = clock.now().timestamp()
+    begun = {each.header.started_at: each for each in Shelf.of(context) if each.header is not None}
+    last = max((at for at in begun if at <= now), default=0.0)
+    is_lately = now - last <= RESUMED_WITHIN.total_seconds()
+    return begun[last].mark_id if is_lately and begun[last].is_unfinished else None
 
 
 def former_state(context: MarkContext) -> MarkArtifacts | None:

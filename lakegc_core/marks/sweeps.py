@@ -19,6 +19,7 @@ from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, unsealed
+from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Outcome
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
@@ -99,20 +100,51 @@ def planned_at(store: Store, mark_folder: str, number: int) -> float | None:
     return float(at)
 
 
-def gone_in_rings(store: Store, mark_folder: str) -> dict[str, str]:
-    """The paths that rings of a mark's sweeps found gone, with their addresses. A record that does not read is named in
-    their place."""
+def gone_in_rings(store: Store, mark_folder: str, since: float = 0.0) -> dict[str, str]:
+    """The paths that rings of a mark's sweeps found gone after a moment (unix seconds), with their addresses. A record
+    that does not read is named in their place."""
     found: dict[str, str] = {}
     for number in sweeps_of(store, mark_folder):
         key = f"{mark_folder}/sweeps/{number}/{STOPPED}"
         try:
-            gone = unsealed(decode(store.read(key), key), f"{key} was changed after it was written").get("gone")
+            record = unsealed(decode(store.read(key), key), f"{key} was changed after it was written")
         except ObjectNotFoundError:
             continue
         except MarkError:
-            gone = None
-        found |= gone if isinstance(gone, dict) and gone else {key: "does not read"}
+            record = {}
+        gone, at = record.get("gone"), record.get("at")
+        if not (isinstance(gone, dict) and gone and isinstance(at, int | float)):
+            gone, at = {key: "does not read"}, store.head(key).last_modified.timestamp()
+        found |= gone if at > since else {}
     return found
+
+
+def stopped_by_rings(context: MarkContext) -> dict[str, dict[str, str]]:
+    """What `gone_in_rings` finds, by the marks of a repository of which it finds any: of this mark, and of others since
+    a sweep of any mark last went on because a person had accepted the guard `rings`. Of marks that are retired nothing
+    is known."""
+    store = connect(context.workspace)
+    folders = {mark_id: context.artifacts(mark_id).folder for mark_id in marks(context.workspace, context.home)}
+    found = {mark_id: gone for mark_id, folder in folders.items() if (gone := gone_in_rings(store, folder))}
+    own = context.header.mark_id
+    if not found.keys() - {own}:
+        return found
+    accepted = max((_rings_accepted_at(store, folder) for folder in folders.values()), default=0.0)
+    later = {each: gone_in_rings(store, folders[each], 0.0 if each == own else accepted) for each in found}
+    return {mark_id: gone for mark_id, gone in later.items() if gone}
+
+
+def _rings_accepted_at(store: Store, mark_folder: str) -> float:
+    """The moment at which a plan of a mark was last sealed by somebody who had accepted the guard `rings`, unix
+    seconds; 0 if none was. Plans that do not read are passed over: they accept nothing."""
+    found = [0.0]
+    for number in sweeps_of(store, mark_folder):
+        key = f"{mark_folder}/sweeps/{number}/plan.json"
+        with suppress(MarkError, ObjectNotFoundError):
+            plan = unsealed(decode(store.read(key), key), f"{key} was changed after it was written")
+            if any(each.get("name") == "rings" and each.get("accepted_because") for each in plan.get("guards", [])):
+                found.append(float(plan["planned_at"]))
+    return max(found)
 
 
 def statement_of(store: Store, mark_folder: str, number: int) -> Json | None:

@@ -65,8 +65,8 @@ class Evidence:
     sampled: int = 0
     known_gone: Mapping[str, str] = field(default_factory=dict)
     """Paths of heads that were left out of the sample: the mark knows that their objects are gone, and why."""
-    gone_in_rings: Mapping[str, str] = field(default_factory=dict)
-    """Paths that read before a ring of a sweep of this mark and not after it, with their addresses."""
+    gone_in_rings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By mark of the repository: paths that read before a ring of a sweep and not after it, with their addresses."""
     backup_required: bool = False
     backup: BackupFacts | None = None
     """The backup of this very mark; None where there is none."""

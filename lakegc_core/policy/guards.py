@@ -113,7 +113,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard("shrink", "ERROR", "a short answer of the server looks like garbage", shrink, True),
     Guard("known-heads", "ERROR", "a restored server refers to less than the store holds", known_heads),
     Guard("reads", "ERROR", "something is wrong that no other guard sees", reads),
-    Guard("rings", "ERROR", "a mark that took live data for garbage is swept further", rings, True),
+    Guard("rings", "ERROR", "what took live data for garbage goes on", rings, True),
     Guard("backup", "ERROR", "what is deleted by mistake cannot be brought back", backup),
     Guard("mark-age", "ERROR", "an old mark knows nothing of what came back to life since", mark_age),
     Guard("clocks", "ERROR", "a wrong clock makes young objects look old", clocks),

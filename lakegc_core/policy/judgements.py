@@ -261,12 +261,12 @@ def reads(evidence: Evidence) -> Finding:
 
 
 def rings(evidence: Evidence) -> Finding:
-    gone = evidence.gone_in_rings
-    if not gone:
-        return True, "No ring of a sweep of this mark took a path that had read before."
+    if not evidence.gone_in_rings:
+        return True, "No ring of a sweep took a path that had read before."
+    mark_id, gone = next(iter(evidence.gone_in_rings.items()))
     named = ", ".join(f"{path} ({address})" for path, address in list(gone.items())[:_NAMED])
     return False, (
-        f"A sweep of this mark was stopped, because a ring of it took live data: {named}. Find out why the mark "
+        f"A sweep of mark {mark_id} was stopped, because a ring of it took live data: {named}. Find out why the mark "
         f"took that for garbage. {_if_meant('rings')}"
     )
 

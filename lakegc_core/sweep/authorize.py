@@ -12,12 +12,11 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.backups import backup_facts
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.sweeps import gone_in_rings
+from lakegc_core.marks.sweeps import stopped_by_rings
 from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.store.base import connect
 from lakegc_core.sweep.read_sample import Sample
 from lakegc_core.sweep.what_counts import effective_level
 
@@ -44,7 +43,7 @@ def judge(
         sampled=sample.asked if sample else 0,
         known_gone=sample.known_gone if sample else {},
         skew_now=skew,
-        gone_in_rings=gone_in_rings(connect(context.workspace), context.mark.folder),
+        gone_in_rings=stopped_by_rings(context),
         neighbours=neighbours,
         neighbours_strict=context.settings.neighbours.strict,
         backup_required=context.policy.backup,

@@ -44,7 +44,8 @@ _NO_PATH = 404  # somebody deleted it from the ref meanwhile, or the ref
 
 def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece], canaries: Canaries) -> list[Path]:
     """Some hundred paths near to the objects of a ring that read now. Where objects were last shown, only the mark
-    knows; what refs show is asked of lakeFS. ServerError if it gives no answer: then nothing would tell of a loss."""
+    knows; what refs show is asked of lakeFS. ServerError if it gives no answer, IncompleteError if no path reads and
+    one answers in a way that says nothing of its data: then nothing would tell of a loss."""
     sizes = dict(_some_of(ring))
     shown = last_paths(spark, context, sorted(sizes))
     names, refs = _refs(context)
@@ -57,7 +58,15 @@ def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece],
     ]
     asked = [each for each in dict.fromkeys(near) if NOT_TEXT not in each[1]]
     statuses = _read(partial(status_at, context), asked)
-    return [each for each, status in zip(asked, statuses, strict=True) if status in READS]
+    reads = [each for each, status in zip(asked, statuses, strict=True) if status in READS]
+    odd = [pair for pair in zip(asked, statuses, strict=True) if pair[1] not in (_GONE, _NO_PATH)]
+    if odd and not reads:
+        (ref, path), status = odd[0]
+        raise IncompleteError(
+            f"No path near to what is to be deleted reads; {path!r} on {ref} answers {status}. So nothing would tell "
+            f"if live data went. {_until_it_reads(context)}"
+        )
+    return reads
 
 
 def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:
@@ -76,10 +85,14 @@ def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:
         (ref, path), status = odd[0]
         raise IncompleteError(
             f"{path!r} on {ref} read before objects near to it were deleted, and now lakeFS answers "
-            f"{status or 'nothing'}, which says nothing of its data. Nothing more is deleted. When lakeFS reads its "
-            f"store again, run the same sweep: lakegc sweep {context.header.repository} {context.header.mark_id}."
+            f"{status or 'nothing'}, which says nothing of its data. {_until_it_reads(context)}"
         )
     return found
+
+
+def _until_it_reads(context: MarkContext) -> str:
+    again = f"lakegc sweep {context.header.repository} {context.header.mark_id}"
+    return f"Nothing more is deleted. When lakeFS reads its store again, run the same sweep: {again}."
 
 
 def _address(context: MarkContext, each: Path) -> str:

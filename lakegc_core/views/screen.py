@@ -185,7 +185,7 @@ def sweep_screen(report: Json) -> str:
         lines.append(f"  {'canaries':<18} {sum(tried.values()):>14,} objects   in use ({named}): none was planned")
     if said := on_condition(report):
         lines.append(f"  {'deletes':<18} {shown(said)}")
-    if (rings := report["rings"]) and rings["read"]:
+    if rings := report["rings"]:
         passed = f"{rings['passed']} of {rings['count']} passed"
         lines.append(f"  {'rings':<18} {rings['read']:>14,} paths     near to what went read after them ({passed})")
         gone = rings["gone"].items()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -15,6 +16,7 @@ from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import RepositoryContext, open_repository
 from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.marks.retire import list_retired
+from lakegc_dagster import upkeep
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import latest_slot, round_id
 from tests.dagster.conftest import Site, failure_of, open_site
@@ -95,7 +97,10 @@ def test_a_sweep_that_nobody_closes_is_said_because_later_marks_stay_for_it(site
     assert [each["mark_id"] for each in list_retired(opened(site, "beta"))] == ["m02", "m01"]
 
 
-def test_a_repository_that_fails_is_said_and_holds_up_nobody_but_its_own_partitions(site: Site) -> None:
+def test_a_repository_that_fails_is_said_and_holds_up_nobody_but_its_own_partitions(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "SECONDS_A_WAIT", 0)
     site.create("alpha", "broken", "busy")
     site.configure("  - {match: '*', keep_marks: 2}\n")
     for name in ("alpha", "broken", "busy"):
@@ -113,10 +118,31 @@ def test_a_repository_that_fails_is_said_and_holds_up_nobody_but_its_own_partiti
         lease.give_back()
     assert not result.success
     said = failure_of(result, "retire")
-    assert "- broken: GET /repositories/broken was answered with 403" in said and "busy" not in said
+    assert "- broken: GET /repositories/broken was answered with 403" in said
+    assert "- busy: " in said and "sweep busy m03" in said
     assert [each["mark_id"] for each in list_retired(opened(site, "alpha"))] == ["m01"]
     assert list_retired(other) == []
     assert "m01" in known(site)  # by Dagster's records the busy one may still have it
+
+
+def test_marks_of_a_repository_at_work_are_retired_once_its_collector_is_done(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.create("busy", "last")
+    site.configure("  - {match: '*', keep_marks: 2}\n")
+    for name in ("busy", "last"):
+        marked(site, name, 1, 2, 3)
+    busy = opened(site, "busy")
+    lease = Lease(busy.workspace, f"{busy.home}/{NAME}", "sweep busy m03")
+    lease.take()
+
+    def waits(seconds: float) -> None:
+        assert [each["mark_id"] for each in list_retired(opened(site, "last"))] == ["m01"], "nobody waits for it"
+        lease.give_back()
+
+    monkeypatch.setattr(upkeep, "time", SimpleNamespace(sleep=waits))
+    assert site.run("gc_retire").success
+    assert [each["mark_id"] for each in list_retired(busy)] == ["m01"]
 
 
 def test_a_partition_that_a_run_is_for_stays(site: Site) -> None:

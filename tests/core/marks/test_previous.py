@@ -17,6 +17,7 @@ from lakegc_core.marks.previous import (
     later_marks,
     previous_findings,
     previous_mark,
+    unfinished_mark,
 )
 from tests.support.lake import Lake
 from tests.support.marks import Marked, marker
@@ -71,6 +72,37 @@ def test_a_damaged_mark_in_between_may_have_found_anything_live(made: Made, tmp_
     made("m1", 0)
     alter(file_of(made("m2", 1).mark, tmp_path, "expired_addresses"), rows=4)
     assert previous_findings(made("m3", 2, stages=0)) is None
+
+
+def test_a_mark_of_another_series_in_between_may_have_found_anything_live(made: Made) -> None:
+    """Of another version of lakegc, for example: it read the same repository."""
+    made("m1", 0)
+    made("m2", 1, allow_list=0)
+    assert name(previous_mark(made("m3", 2, stages=0))) == "m1"
+    assert previous_findings(made("m3", 2)) is None
+    made("other", 2.5, repository="another")
+    assert name(previous_findings(made("m4", 3, stages=0))) == "m3"
+
+
+@pytest.mark.parametrize("other", ["a-day-before", "zz"], ids=["sorts-before", "sorts-after"])
+def test_who_marks_again_goes_on_with_the_mark_that_was_begun_last_whatever_the_ids_are(
+    made: Made, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", str(HEADER.started_at + 3 * DAY + 3600))
+    made(other, 2)
+    context = made("m1", 3, stages=2)
+    assert unfinished_mark(context) == "m1"
+    made("to-come", 4, stages=2)
+    assert unfinished_mark(context) == "m1"
+    made("m2", 3.01)
+    assert unfinished_mark(context) is None
+
+
+def test_a_mark_that_was_begun_long_ago_is_not_gone_on_with(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", str(HEADER.started_at + 3 * DAY))
+    assert unfinished_mark(made("m1", 2, stages=2)) is None
 
 
 def test_a_repository_that_was_created_anew_must_know_the_heads_of_the_old_one(made: Made) -> None:

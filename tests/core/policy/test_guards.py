@@ -338,8 +338,10 @@ def test_a_whole_backup_is_enough_and_none_is_asked_for_by_default() -> None:
 
 
 def test_a_mark_of_which_a_ring_took_live_data_is_not_swept_until_a_person_accepts_that() -> None:
-    stopped = replace(evidence(), gone_in_rings={"main/a": "data/1"})
-    assert "took live data: main/a (data/1)." in refused("rings", stopped)
+    stopped = replace(evidence(), gone_in_rings={"m1": {"main/a": "data/1"}})
+    assert "sweep of mark m1 was stopped, because a ring of it took live data: main/a (data/1)." in refused(
+        "rings", stopped
+    )
     assert guards.authorized(guards.evaluate(stopped, {"rings": "somebody else deleted it"}))
     assert not guards.authorized(guards.evaluate(stopped, {"reads": "in case"}))
 

@@ -102,7 +102,7 @@ def test_a_plan_of_live_objects_is_stopped_after_ten_of_them_which_are_named_and
     assert "10 of 10 objects that sweeps of the mark had deleted were brought back" in found.trouble
     assert stored(blind) == before
     assert finished_sweeps(blind)[-1]["rings"]["gone"] == gone
-    with pytest.raises(RefusedError, match=r"rings: A sweep of this mark was stopped.*--accept rings"):
+    with pytest.raises(RefusedError, match=r"rings: A sweep of mark m1 was stopped.*--accept rings"):
         pipeline.sweep(spark, blind)
     assert stored(blind) == before
 
@@ -147,19 +147,38 @@ def test_a_path_that_is_gone_counts_whatever_other_paths_answer(odd: Exception) 
 
 def test_where_lakefs_gives_no_answer_before_a_ring_the_sweep_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without paths that read, nothing would tell that the ring took what is live."""
+    with pytest.raises(ServerError, match="no answer"):
+        paths_near(monkeypatch, {"a": ServerError("no answer")})
 
-    def read_byte(*_: str) -> int:
-        raise ServerError("no answer")
+
+def test_where_no_path_reads_before_a_ring_and_one_cannot_be_told_the_sweep_breaks_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy, refused = LakeFSError("busy", 503), LakeFSError("refused", 403)
+    assert paths_near(monkeypatch, {"a": 206, "b": busy, "c": refused}) == [("main", "a")], "a loss would be told"
+    assert paths_near(monkeypatch, {"a": LakeFSError("gone", 410), "b": LakeFSError("none", 404)}) == []
+    for odd in (busy, refused):
+        with pytest.raises(IncompleteError, match=r"'b' on main answers .*run the same sweep: lakegc sweep lake m1"):
+            paths_near(monkeypatch, {"a": LakeFSError("none", 404), "b": odd})
+
+
+def paths_near(monkeypatch: pytest.MonkeyPatch, answers: dict[str, int | Exception]) -> list[tuple[str, str]]:
+    """The paths that read before a ring. `answers`: of lakeFS, by path."""
+
+    def read_byte(repository: str, ref: str, path: str) -> int:
+        answer = answers[path]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     context: Any = SimpleNamespace(
         client=SimpleNamespace(read_byte=read_byte), header=SimpleNamespace(repository="lake", mark_id="m1")
     )
-    monkeypatch.setattr(near, "last_paths", lambda *_: [("main", "a")])
+    monkeypatch.setattr(near, "last_paths", lambda *_: [("main", path) for path in answers])
     monkeypatch.setattr(near, "_refs", lambda _: ({"main"}, ["main"]))
     monkeypatch.setattr(near, "_beside", lambda *_: iter(()))
     spark: Any = None
-    with pytest.raises(ServerError, match="no answer"):
-        near.near_paths(spark, context, [], Canaries(context))
+    return near.near_paths(spark, context, [], Canaries(context))
 
 
 def stored(context: MarkContext) -> set[str]:

@@ -1,12 +1,13 @@
 """Every byte of what a mark leaves, flipped one at a time: the sweep refuses, or it reads the same as before.
 
 A whole sweep for every byte would take a day. So it is shown first that a sweep reads a mark's artifacts, and its own
-journal, through four functions alone; then every byte is flipped under these; then some under whole sweeps.
+journal, through few functions alone; then every byte is flipped under these; then some under whole sweeps.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -111,7 +112,7 @@ def readers(lake: Lake) -> dict[str, Callable[[MarkContext], Any]]:
     if lake.artifact("sweeps/1/near.json").exists():
         found[f"{FOLDER}/sweeps/1/near.json"] = lambda context: noted(context, f"{FOLDER}/sweeps/1")
     for file in (lake.root / ARTIFACTS / "rules").glob("*.json"):
-        found[f"{ARTIFACTS}/rules/{file.name}"] = rules_memory._read
+        found[f"{ARTIFACTS}/rules/{file.name}"] = lambda context: rules_memory._read(context, time.time())
     return found
 
 
