@@ -11,12 +11,14 @@ from lakegc_core.errors import SettingsError
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])", re.ASCII)
+_LONGEST = timedelta(days=365 * 50)
+"""A longer one reaches back to before there were stores; and 1970 is where their clocks begin."""
 
 
 def parse_duration(value: object) -> timedelta:
     """Read one duration; a number without a unit is seconds.
 
-    SettingsError if it is no duration, negative, or longer than the calendar.
+    SettingsError if it is no duration, negative, or longer than 50 years.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _refusal(value)
@@ -34,10 +36,9 @@ def parse_duration(value: object) -> timedelta:
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if not math.isfinite(seconds):
         raise _refusal(value)
-    try:
-        return timedelta(seconds=seconds)
-    except OverflowError:
-        raise SettingsError(f"the duration {text!r} is longer than a calendar holds") from None
+    if seconds > _LONGEST.total_seconds():
+        raise SettingsError(f"the duration {text!r} is longer than 50 years; write something like 25h or 7d")
+    return timedelta(seconds=seconds)
 
 
 def _refusal(value: object) -> SettingsError:

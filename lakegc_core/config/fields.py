@@ -79,6 +79,14 @@ Seconds = Annotated[float, BeforeValidator(told(lambda value: _waiting_time(valu
 """A duration above 0, kept as seconds."""
 
 
+def _settings_are_sparks(conf: Mapping[str, str]) -> Mapping[str, str]:
+    for name in conf:
+        if not name.startswith("spark."):
+            said = f"this is no setting of Spark, which passes it over; did you mean spark.{name}?"
+            raise PydanticCustomError("spark", "{error}", {"error": said, "below": (name,)})
+    return conf
+
+
 def _memory_is_memory(conf: Mapping[str, str]) -> Mapping[str, str]:
     for name, schema in _MEMORY.items():
         if name in conf and not re.fullmatch(str(schema["pattern"]), conf[name]):
@@ -108,7 +116,8 @@ SparkValue = Annotated[
 
 SparkConf = Annotated[
     Mapping[Annotated[str, Strict()], SparkValue],
+    AfterValidator(_settings_are_sparks),
     AfterValidator(_memory_is_memory),
-    Field(json_schema_extra={"properties": dict(_MEMORY)}),
+    Field(json_schema_extra={"properties": dict(_MEMORY), "propertyNames": {"pattern": r"^spark\."}}),
 ]
 """Spark properties by name."""

@@ -18,14 +18,20 @@ Model = TypeVar("Model", bound=BaseModel)
 Loader = type[yaml.SafeLoader] | type[yaml.BaseLoader]
 
 
+_NUMBER = "a number stands where a key is expected; decimals have a point, as in 0.023"
+
+
 class StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice: one of two policies would be dropped without a word."""
+    """SafeLoader that refuses a key given twice: one of two policies would be dropped without a word. No key is a
+    number: `{price: 0,023}` would have one."""
 
 
 def _mapping_once(loader: StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
     seen: set[str] = set()
     for key, _ in node.value:
         name = str(key.value)
+        if key.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
+            raise yaml.constructor.ConstructorError(None, None, _NUMBER, key.start_mark)
         if name in seen and key.tag != "tag:yaml.org,2002:merge":
             raise yaml.constructor.ConstructorError(None, None, f"key {name!r} twice", key.start_mark)
         seen.add(name)
@@ -58,15 +64,29 @@ def _read(file: Path, loader: Loader) -> object:
         return yaml.load(file.read_text(encoding="utf-8"), Loader=loader)
     except FileNotFoundError:
         raise
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} cannot be read ({type(error).__name__})") from None
+    except IsADirectoryError:
+        raise SettingsError(f"{file} is a folder; name the file in it") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{file} is not UTF-8 text; save it as UTF-8") from None
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read: {error.strerror or type(error).__name__}") from None
     except yaml.YAMLError as error:
-        twice = str(getattr(error, "problem", ""))
-        problem = f": {twice}" if twice.endswith(" twice") else ""
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark is not None else ""
         # The text of the line stays out: it may be a secret, or hold one where none belongs.
-        raise SettingsError(f"{file} is not valid YAML{line}{problem}") from None
+        raise SettingsError(f"{file} is not valid YAML{line}: {_slip(error)}") from None
+
+
+def _slip(error: yaml.YAMLError) -> str:
+    """The slip behind an error of YAML, without any of the document's text."""
+    problem, context = str(getattr(error, "problem", "")), str(getattr(error, "context", ""))
+    if problem.endswith(" twice") or problem == _NUMBER:
+        return problem
+    if "'\\t'" in problem:
+        return "YAML takes no tabs; indent with spaces"
+    if context == "while scanning an alias":
+        return 'put a text that begins with * in quotes, such as "*"'
+    return "a quote, bracket, colon or indent is wrong there or shortly before"
 
 
 def _given(value: object, schema: Schema, nothing: tuple[object, ...], place: tuple[str | int, ...] = ()) -> object:

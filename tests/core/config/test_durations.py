@@ -44,6 +44,9 @@ def test_a_negative_duration_is_refused(written: object) -> None:
         parse_duration(written)
 
 
-def test_a_duration_beyond_the_calendar_is_refused() -> None:
-    with pytest.raises(SettingsError, match="calendar"):
-        parse_duration("99999999999d")
+@pytest.mark.parametrize("written", ["18251d", "999999d", "99999999999d"])
+def test_a_duration_that_reaches_back_before_all_stores_is_refused(written: str) -> None:
+    """A mark with a minimum age of 999999d broke off after it had begun, and all waiting times began anew."""
+    with pytest.raises(SettingsError, match="longer than 50 years"):
+        parse_duration(written)
+    assert parse_duration("18250d") == timedelta(days=18_250)

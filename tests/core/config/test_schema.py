@@ -33,7 +33,7 @@ WHOLE: dict[str, Any] = {
     ],
     "spark": {
         "master": "local[2]",
-        "conf": {"spark.driver.memory": "4g", "spark.executor.memory": 4096, "spark.ui.enabled": False, "a": "b"},
+        "conf": {"spark.driver.memory": "4g", "spark.executor.memory": 4096, "spark.ui.enabled": False, "spark.a": "b"},
     },
     "scale": {"range_num_partitions": 50, "delete_rate": 3000, "store_heads": 1},
     "lease": "external",

@@ -50,12 +50,21 @@ def test_what_stands_without_a_value_is_left_out(tmp_path: Path, text: str) -> N
         ("below: {txt: a}", "unknown key `txt`.*did you mean `text`"),
         ("below: [", "not valid YAML"),
         ("[]", "the document"),
-        ("below: \udcff", "cannot be read"),
+        ("below: \udcff", "is not UTF-8 text; save it as UTF-8"),
+        ("below:\n\ttext: a", "line 2.*takes no tabs; indent with spaces"),
+        ("below: {text: *}", "line 1.*that begins with .* in quotes"),
+        ("below: {text: 'a}", "a quote, bracket, colon or indent is wrong"),
+        ("below: {number: 0,023}", "line 1.*a number stands where a key is expected; decimals have a point"),
     ],
 )
 def test_what_is_odd_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         read(tmp_path, text)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="is a folder; name the file in it"):
+        strict_yaml.load(tmp_path, Document)
 
 
 def test_a_merged_key_may_be_given_again(tmp_path: Path) -> None:
