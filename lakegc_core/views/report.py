@@ -122,6 +122,8 @@ def sweep_report(result: SweepResult) -> Json:
         "gone_by_sweeps": result.gone_by_sweeps,
         "gone_by_others": result.gone_by_others,
         "price": price_json(result.price),
+        "delay": dict(result.delay) or None,
+        "oldest": (result.oldest and {**result.oldest, "since": instant(result.oldest["since"])}) or None,
         "planned": result.planned,
         **({} if result.planned_bytes is None else {"planned_bytes": result.planned_bytes}),
         **({} if result.planned_bytes is None else {"estimate": dict(result.estimate) or None}),
