@@ -145,8 +145,7 @@ def _final(outcomes: DataFrame) -> DataFrame:
     return (
         outcomes.groupBy("address")
         .agg(
-            F.max_by("outcome", F.struct("attempt", weight)).alias("outcome"),
-            F.max_by("at", F.struct("attempt", weight)).alias("at"),
+            F.max_by(F.struct("outcome", "at"), F.struct("attempt", weight)).alias("last"),
             F.max("since").alias("since"),
             F.max(F.expr(_SENT)).alias("sent"),
             F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
@@ -156,5 +155,6 @@ def _final(outcomes: DataFrame) -> DataFrame:
             F.max("planned").alias("planned"),
         )
         .where("own OR planned")
+        .select("*", "last.*")
         .withColumn("outcome", F.expr(f"CASE WHEN {_OURS} THEN '{Outcome.DELETED}' WHEN own THEN outcome END"))
     )
