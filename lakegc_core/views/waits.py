@@ -30,7 +30,7 @@ _WHY = {
 
 def of_sweep(report: Mapping[str, Any]) -> Json:
     """The delay and the oldest object of a sweep, by its report: None for what it does not tell."""
-    oldest = report.get("oldest")
+    oldest = report.get("oldest") or None
     return {"delay": report.get("delay") or None, "oldest": oldest and {**oldest, "since": instant(oldest["since"])}}
 
 

@@ -53,7 +53,11 @@ def test_nothing_waits_after_a_sweep_that_left_nothing_and_before_there_is_garba
 
 
 def test_a_report_of_an_older_version_tells_no_delay_and_no_oldest_object() -> None:
-    assert of_sweep({"outcomes": {"deleted": 4}}) == {"delay": None, "oldest": None}
+    assert (
+        of_sweep({"outcomes": {"deleted": 4}})
+        == of_sweep({"delay": {}, "oldest": {}})
+        == {"delay": None, "oldest": None}
+    )
     older = waiting(sweep(3, 100) | of_sweep({}) | {"broke_off": False})
     assert (delay_lines(older), oldest_of(older), last_delay([older])) == ([], None, None)
 
