@@ -58,10 +58,9 @@ def _useful(store: StoreMapping) -> StoreMapping:  # `schema` says the same to e
         )
     if store.root and not store.match.startswith("local://"):
         raise ValueError("`root` is for addresses of blockstore local: `match` must begin with local://")
-    if store.delete_versions and not store.match.startswith("s3://"):
-        raise ValueError("`versions: delete` is for addresses on S3: `match` must begin with s3://")
-    if store.etags and not store.match.startswith("s3://"):
-        raise ValueError("`etags: md5` is for addresses on S3: `match` must begin with s3://")
+    for key, is_given in (("versions: delete", store.delete_versions), ("etags: md5", store.etags)):
+        if is_given and not store.match.startswith("s3://"):
+            raise ValueError(f"`{key}` is for addresses on S3: `match` must begin with s3://")
     if store.delete_conditions != "never" and store.match.startswith("local://"):
         raise ValueError("`delete_conditions` is for object stores: a file system deletes by name alone")
     return store
@@ -315,10 +314,8 @@ class Settings:
 
     @classmethod
     def load(cls, path: str | None, env: Mapping[str, str]) -> Settings:
-        """Read lakectl's file (home folder by `env`'s HOME), its variables, then lakegc.yaml; later wins.
-
-        lakegc.yaml is `path`, else LAKEGC_CONFIG, else ./lakegc.yaml if there. SettingsError on anything odd.
-        """
+        """Read lakectl's file (home folder by `env`'s HOME), its variables, then lakegc.yaml (`file_of`); later wins.
+        SettingsError on anything odd."""
         lakectl = load_lakectl(env)
         file, found = file_of(path, env), LakegcYaml()
         if file is not None:

@@ -107,7 +107,7 @@ def _facts(
     return ExpiredFacts(
         **vars(groups),
         young_until=None if is_any_expired else _young_until(spark, context, findings.kept),
-        first_since=None if groups.confirmed.objects else statistics.first_since(spark, findings.expired),
+        first_since=statistics.first_since(sums),
         asked_at=asked.asked_at,
         pages_asked=asked.pages,
         heads=asked.heads,

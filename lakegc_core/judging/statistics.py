@@ -2,7 +2,8 @@
 most bytes, when the first of the young ones is old enough, since when the first of the expired is unreferenced. They
 decide nothing.
 
-Ages and sizes are counted in fixed classes while parts are written, so that they cost no pass of their own.
+Ages and sizes are counted in fixed classes, and the first of the expired is found, while parts are written: they cost
+no pass of their own.
 """
 
 from __future__ import annotations
@@ -47,13 +48,16 @@ _CLASSES = {
     "size": ([size for _, size in SIZES], [*(name for name, _ in SIZES), OVER_ALL_SIZES]),
 }
 _DAY = 86_400
+_SINCE = "since:"
+"""The beginning of the name of a total: the least `since` of a table follows, in microseconds."""
 _EXPIRED, _STRANGE = range(2)
 _ROWS = pa.schema([KIND, ("prefix", pa.string()), ("objects", pa.int64()), ("bytes", pa.int64())])
 _FOLDERS = pa.schema([HASH, *_ROWS])
 
 
 def sums(expired: pa.Table, now: float) -> dict[str, int]:
-    """Objects and bytes by class, of rows with `size` and `last_modified`: sums that may be added up over parts."""
+    """Objects and bytes by class, and the least `since`, of rows with `size`, `last_modified` and `since`: sums that
+    may be added up over parts."""
     sizes = expired["size"].to_numpy()
     days = (now - expired["last_modified"].cast(pa.int64()).to_numpy() / 1e6) / _DAY
     found: dict[str, int] = {}
@@ -64,7 +68,17 @@ def sums(expired: pa.Table, now: float) -> dict[str, int]:
         for number in np.flatnonzero(counts).tolist():
             found[f"{kind}:{number}:objects"] = int(counts[number])
             found[f"{kind}:{number}:bytes"] = int(sizes[classes == number].sum())
+    if expired.num_rows:
+        # Totals of parts are added up, so the least one is a name. There are as many as marks that began a series.
+        found[f"{_SINCE}{pc.min(expired['since'].cast(pa.int64())).as_py()}"] = 1
     return found
+
+
+def first_since(total: Mapping[str, int]) -> float | None:
+    """Since when the first of the expired objects is unreferenced, unix seconds; None if there are none."""
+    found = (int(name.removeprefix(_SINCE)) for name in total if name.startswith(_SINCE))
+    first = min(found, default=None)
+    return None if first is None else first / 1e6
 
 
 def by_class(total: Mapping[str, int], kind: str) -> tuple[AgeOrSize, ...]:
@@ -115,18 +129,6 @@ def young_until(
     rows = Dataset(kept.schema, some).mapped(spark, "address", "last_modified", "reason")
     told = run_on_rows(rows, partial(_first_young, latest, part_age, unknown))
     return min((float(found["first"]) + min_age for found in told), default=None)
-
-
-def first_since(spark: SparkSession, expired: Dataset) -> float | None:
-    """Since when the first of the expired objects is unreferenced, unix seconds; None if there are none."""
-    told = run_on_rows(expired.mapped(spark, "since"), _least_since) if expired.rows else []
-    return min((float(found["since"]) for found in told), default=None)
-
-
-def _least_since(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-    for batch in batches:
-        if batch.num_rows:
-            yield {"since": pc.min(batch["since"].cast(pa.int64())).as_py() / 1e6}
 
 
 def _first_young(

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
 
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError, ServerError
@@ -37,16 +36,14 @@ from lakegc_core.lakefs.models import (
     StagedPage,
     Task,
 )
+from lakegc_core.lakefs.tasks import wait_for
 
-T = TypeVar("T")
 TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished for ever
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
 RUNS = 4  # a staged dump is begun at most so often
 READS = (200, 206, 416)
 """The answers of `read_byte` where the data is there; 416: an object without bytes."""
 
-_FIRST_POLL = 0.1  # seconds, doubling
-_LONGEST_POLL = 15.0
 _PAUSE = 0.5  # seconds before another run, longer each time
 _READ_CONFIG = "fs:ReadConfig on *"
 _READ_REPOSITORY = "fs:ReadRepository on the repository"
@@ -153,11 +150,12 @@ class LakeFSClient:
             return self._prepare_commits_now(where, timeout)
         what = f"prepare_commits of {repository} (task {task.id})"
         asked = Request("GET", f"{where}/status", action=_PREPARE_COMMITS, params={"id": task.id})
-        done = self._poll(
+        done = wait_for(
             lambda: self._http.call(asked, CommitsStatus),
             finished=lambda status: status.completed or status.error is not None,
             what=what,
             timeout=timeout,
+            sleep=self._sleep,
         )
         if done.error:
             raise ServerError(f"{what} failed on the server: {done.error.message}")
@@ -244,39 +242,18 @@ class LakeFSClient:
         task = self._http.call(Request("POST", where, expect=(202,), action=_DUMP), Task)
         what = f"the dump of {repository} (task {task.id})"
         asked = Request("GET", where, action=_DUMP, params={"task_id": task.id})
-        done = self._poll(
+        done = wait_for(
             lambda: self._http.call(asked, DumpStatus),
             finished=lambda status: status.done or bool(status.error),
             what=what,
             timeout=timeout,
+            sleep=self._sleep,
         )
         if done.error:
             raise ServerError(f"{what} failed on the server: {done.error}")
         if not done.refs:
             raise ServerError(f"{what} is done, with neither refs nor an error; look into the server's log")
         return done.refs
-
-    def _poll(self, ask: Callable[[], T], *, finished: Callable[[T], bool], what: str, timeout: float) -> T:
-        """Ask until finished; ServerError after `timeout` seconds, or once the server forgot the task."""
-        begun = time.monotonic()
-        waited, wait = 0.0, _FIRST_POLL
-        while True:
-            self._sleep(wait)
-            waited += wait
-            try:
-                answer = ask()
-            except LakeFSError as error:
-                if error.status != 404:
-                    raise
-                raise ServerError(f"lakeFS no longer knows {what}, so its outcome is not known: {error}") from None
-            if finished(answer):
-                return answer
-            if max(waited, time.monotonic() - begun) >= timeout:
-                raise ServerError(
-                    f"{what} did not end within {timeout:.0f} s; the server may have died while at it: "
-                    "look into its log, and try again"
-                )
-            wait = min(_LONGEST_POLL, wait * 2)
 
     def commit(self, repository: str, commit_id: str) -> Commit:
         """One commit by its id, or by a beginning of it. LakeFSError with status 404 if there is none."""

@@ -87,6 +87,7 @@ def _own(mark: MarkArtifacts) -> dict[str, Any]:
             "state": SWEPT if sweeps else COMPLETE,
             "expired": facts.expired.objects,
             "expired_bytes": facts.expired.bytes,
+            "garbage_since": None if facts.first_since is None else instant(facts.first_since),
             "taken_back": [asdict(each) for each in facts.taken_back],
             "sweeps": sweeps,
         }

@@ -27,7 +27,7 @@ from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.previous import began_to_read_at, series_of
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
-from lakegc_core.marks.sweeps import files_of, sweeps_of
+from lakegc_core.marks.sweeps import files_of, is_open, sweeps_of
 from lakegc_core.names import FAILED, Json, Outcome, Stage, Symptom, see
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
@@ -228,12 +228,7 @@ def _swept_at(mark: MarkArtifacts) -> float:
 def _trouble_of_unreadable(mark: MarkArtifacts) -> str:
     """The same for a mark that does not read. A sweep of it that broke off cannot be gone on with: its journal is
     counted into the record. What it may have lost is named by the next mark, which lists what is live and missing."""
-    return "" if _is_open(mark) else _trouble(mark, then="its journal is counted then")
-
-
-def _is_open(mark: MarkArtifacts) -> bool:
-    names = [files_of(mark.store, mark.folder, number) for number in sweeps_of(mark.store, mark.folder)]
-    return any("plan.json" in each and "report.json" not in each for each in names)
+    return "" if is_open(mark.store, mark.folder) else _trouble(mark, then="its journal is counted then")
 
 
 def _is_to_be_closed(mark: MarkArtifacts) -> bool:
@@ -243,7 +238,7 @@ def _is_to_be_closed(mark: MarkArtifacts) -> bool:
             sweep_of(mark, number)
     except MarkError:
         return True
-    return _is_open(mark)
+    return is_open(mark.store, mark.folder)
 
 
 def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:

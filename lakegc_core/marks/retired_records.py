@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 def freed_by(record: Json) -> Json:
     """The record of a retired mark in a line: what the mark found, and what was deleted by it."""
-    expired = record["stages"].get(Stage.EXPIRED_ADDRESSES, {}).get("facts", {}).get("expired", {})
+    facts = record["stages"].get(Stage.EXPIRED_ADDRESSES, {}).get("facts", {})
+    expired, since = facts.get("expired", {}), facts.get("first_since")
     reports = record["sweeps"].values()
     return {
         "mark_id": record["mark_id"],
@@ -29,6 +30,7 @@ def freed_by(record: Json) -> Json:
         "state": RETIRED,
         "expired": expired.get("objects", 0),
         "expired_bytes": expired.get("bytes", 0),
+        "garbage_since": None if since is None else instant(since),
         "sweeps": len(record["sweeps"]),
         "deleted": sum(report.get("outcomes", {}).get(Outcome.DELETED, 0) for report in reports),
         "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in reports),

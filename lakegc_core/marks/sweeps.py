@@ -75,6 +75,12 @@ def files_of(store: Store, mark_folder: str, number: int) -> set[str]:
     }
 
 
+def is_open(store: Store, mark_folder: str) -> bool:
+    """True if a sweep of a mark may have deleted, and is not over."""
+    found = (files_of(store, mark_folder, number) for number in sweeps_of(store, mark_folder))
+    return any("plan.json" in names and "report.json" not in names for names in found)
+
+
 def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | None:
     """The report of a sweep; None while the sweep is not over. MarkError if it is none that lakegc wrote."""
     key = f"{mark_folder}/sweeps/{number}/report.json"
@@ -181,11 +187,16 @@ def planned_before(store: Store, mark_folder: str, moment: float) -> float | Non
 def reads(report: dict[str, Any]) -> bool:
     """True if the report of a sweep or of a restore has the form that lakegc gives it, as far as others read it."""
     told, sent = report.get("taken_back", []), report.get("sent", {})
+    delay, oldest = report.get("delay", {}), report.get("oldest", {})
     return (
         isinstance(report.get("finished_at", 0.0), int | float)
         and isinstance(report.get("outcomes", {}), dict)
         and isinstance(sent, dict)
         and all(isinstance(each, int | float) for each in sent.values())
+        and isinstance(delay, dict)
+        and all(isinstance(delay.get(name), int | float) for name in ("objects", "p50", "p99") if delay)
+        and isinstance(oldest, dict)
+        and (not oldest or (isinstance(oldest.get("since"), int | float) and isinstance(oldest.get("outcome"), str)))
         and isinstance(told, list)
         and all(isinstance(each, dict) and isinstance(each.get("mark_id"), str) for each in told)
         and all(isinstance(each.get(name), int) for each in told for name in ("sweep", "objects", "bytes"))

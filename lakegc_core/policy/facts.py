@@ -285,7 +285,7 @@ class ExpiredFacts(Groups, StageFacts):
     origins: OriginFacts | None = None  # None where nobody looked, as in marks from before there was this key
     prices: Prices = GUESSED  # of HEADs and pages, as this mark or an earlier one measured them
     young_until: float | None = None  # when the first of the young is old enough; None if anything is expired
-    first_since: float | None = None  # since when the first expired one is unreferenced; None if any was confirmed
+    first_since: float | None = None  # since when the first expired one is unreferenced; None if nothing is expired
 
     @property
     def compared(self) -> Compared:

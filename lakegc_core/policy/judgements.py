@@ -76,10 +76,7 @@ def candidates(evidence: Evidence) -> Finding:
     wrong = evidence.expired.violations
     cutoff = datetime.fromtimestamp(evidence.header.cutoff, UTC)
     if wrong:
-        return (
-            False,
-            f"{wrong:,} expired addresses are too young or not lakeFS's. Make a new mark and report this.",
-        )
+        return False, f"{wrong:,} expired addresses are too young or not lakeFS's. Make a new mark and report this."
     named = "has a name that lakeFS gives to data"
     if evidence.header.collect_unknown_names:
         named += ", or lies below data/ (collect_unknown_names),"

@@ -16,16 +16,17 @@ from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, 
 from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of, restored
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import files_of, first_planned_at, report_of, sweeps_of
+from lakegc_core.marks.sweeps import files_of, first_planned_at, is_open, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of
+from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of, with_since
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import Part
@@ -186,14 +187,8 @@ class SweepRecord:
 
     def others_are_open(self) -> bool:
         """True if sweeps of other marks broke off: they may have deleted what no journal names."""
-        folders = (each.mark.folder for each in Shelf.of(self._context))
-        names = (
-            files_of(self._store, folder, number)
-            for folder in folders
-            if folder != self._context.mark.folder
-            for number in sweeps_of(self._store, folder)
-        )
-        return any("plan.json" in each and "report.json" not in each for each in names)
+        folders = {each.mark.folder for each in Shelf.of(self._context)} - {self._context.mark.folder}
+        return any(is_open(self._store, folder) for folder in folders)
 
     @property
     def may_have_deleted(self) -> bool:
@@ -276,17 +271,18 @@ class SweepRecord:
         return self._sealed_outcomes(self.number) if self.is_begun else self._outcomes(self.folder)
 
     def totals(self) -> Totals:
-        """Final outcomes, see `totals_of`. Before the plan is sealed nothing is planned."""
+        """Final outcomes, see `totals_of`. Before the plan is sealed nothing is planned, and no `since` is known."""
         from pyspark.sql import functions as F
 
         outcomes = self.outcomes().withColumn("own", F.lit(True))
         for before in self.unanswered_before():
             outcomes = outcomes.unionByName(before.withColumn("own", F.lit(False)))
-        outcomes = self._beside_others(outcomes).withColumn("planned", F.lit(False))
+        outcomes, planned, expired = self._beside_others(outcomes), Dataset(PLAN_SCHEMA), Dataset(FINDINGS_SCHEMA)
         if self.is_begun:
-            planned = self.planned().frame(self._spark, "address").withColumn("own", F.lit(False))
-            outcomes = outcomes.unionByName(planned.withColumn("planned", F.lit(True)), allowMissingColumns=True)
-        return totals_of(outcomes)
+            planned = self.planned()
+            if not self._lenient:  # else the mark need not read
+                expired = self._context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
+        return totals_of(with_since(self._spark, outcomes, planned, expired))
 
     def _beside_others(self, outcomes: DataFrame) -> DataFrame:
         """The outcomes, with column `by_other_marks`: true if the sweep of another mark recorded that it deleted the

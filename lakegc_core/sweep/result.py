@@ -50,6 +50,12 @@ class SweepResult:
     budget: Mapping[str, int | str | None] = field(default_factory=dict)  # the limits of this call, by their names
     estimate: Mapping[str, float] = field(default_factory=dict)
     """How long a dry run's plan would take, see `rates`; empty if nobody knows, or if it is no dry run."""
+    delay: Mapping[str, float] = field(default_factory=dict)
+    """Of the deleted `objects`, the median (`p50`) and the 99th percentile (`p99`) of the seconds from `since` to the
+    delete. Empty if none was deleted."""
+    oldest: Mapping[str, Any] = field(default_factory=dict)
+    """Of the objects that this sweep was to delete and left, the one that is unreferenced for longest: `since` (unix
+    seconds), `address`, `outcome`. Empty if nothing waits."""
     gone_by_sweeps: int = 0  # objects that were `already_gone` and that sweeps of other marks had deleted
     gone_by_others: int | None = None
     """Objects that were `already_gone` and that no sweep deleted; None if a sweep that broke off may have done so."""

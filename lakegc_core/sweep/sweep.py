@@ -274,7 +274,8 @@ class _Sweep:
         totals = self.record.totals()
         planned = self.record.check_sums(totals)
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
-        result = replace(result, over_budget=totals.over_budget, **keeps(connect(self.context.data)))
+        result = replace(result, over_budget=totals.over_budget, delay=totals.delay, oldest=totals.oldest)
+        result = replace(result, **keeps(connect(self.context.data)))
         result = replace(result, **self._gone_by(totals))
         for key in self.record.unread:
             self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")

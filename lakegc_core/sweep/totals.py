@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from lakegc_core.names import NO_ANSWER, Outcome
 from lakegc_core.spark.session import clear_errors
+from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 ALWAYS_SHOWN = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.UNCONFIRMED)
 """Outcomes that totals name even where no object has them."""
@@ -24,6 +25,11 @@ second run finds gone what the first run deleted. `over_budget` and `left` come 
 object says more."""
 
 _SENT = f"outcome = '{Outcome.DELETED}' OR (outcome = '{NO_ANSWER}' AND NOT by_other_marks)"
+_NOT_WAITING = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST, Outcome.RESCUED, Outcome.CHANGED)
+"""Outcomes of objects that do not wait for a delete: they are gone, live, or others than the mark listed."""
+_DATED = "since IS NOT NULL"
+_DELAY = "greatest(0, unix_micros(at) - unix_micros(since)) / 1e6"
+_QUANTILES = {"p50": 0.5, "p99": 0.99}
 _OURS = f"sent AND outcome = '{Outcome.ALREADY_GONE}'"
 """The object is gone, and this sweep sent a delete before: that delete did it."""
 
@@ -32,19 +38,36 @@ _OURS = f"sent AND outcome = '{Outcome.ALREADY_GONE}'"
 class Totals:
     """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: number
     of objects that were `already_gone` because sweeps of other marks had deleted them. `untold`: number of planned
-    objects without an outcome. `bytes_over_budget`: of the objects that are `over_budget`."""
+    objects without an outcome. `bytes_over_budget`: of the objects that are `over_budget`. `delay` and `oldest`: see
+    `SweepResult`."""
 
     outcomes: Mapping[str, int]
     bytes_deleted: int
     gone_by_sweeps: int = 0
     untold: int = 0
     bytes_over_budget: int = 0
+    delay: Mapping[str, float] = field(default_factory=dict)
+    oldest: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def over_budget(self) -> dict[str, int]:
         """Objects and bytes that the budget left; nothing if it left none."""
         objects = self.outcomes.get(Outcome.OVER_BUDGET, 0)
         return {"objects": objects, "bytes": self.bytes_over_budget} if objects else {}
+
+
+def with_since(spark: SparkSession, outcomes: DataFrame, planned: Dataset, expired: Dataset) -> DataFrame:
+    """Outcomes of a journal with the rows that tell since when their objects are unreferenced, for `totals_of`: those
+    of the plan, and of the mark where it found more than was planned."""
+    from pyspark.sql import functions as F
+
+    found = outcomes.withColumn("planned", F.lit(False)).withColumn("since", F.lit(None).cast("timestamp"))
+    for rows, least in ((planned, 0), (expired, planned.rows)):
+        if rows.rows > least:
+            told = rows.frame(spark, "address", "since").withColumn("own", F.lit(False))
+            told = told.withColumn("planned", F.lit(rows is planned))
+            found = found.unionByName(told, allowMissingColumns=True)
+    return found
 
 
 def totals_of(outcomes: DataFrame) -> Totals:
@@ -54,7 +77,8 @@ def totals_of(outcomes: DataFrame) -> Totals:
     did it, unless the sweep of another mark recorded that it did.
 
     `outcomes`: OUTCOMES_SCHEMA, and `own` (a row of this sweep's journal), `by_other_marks` (the sweep of another mark
-    recorded that it deleted the object), `planned` (a row of this sweep's plan, which has no outcome).
+    recorded that it deleted the object), `planned` (a row of this sweep's plan, which has no outcome), `since` (null
+    where a row does not tell it; of several, the latest counts).
     """
     from pyspark.sql import functions as F
 
@@ -69,12 +93,17 @@ def totals_of(outcomes: DataFrame) -> Totals:
                 ),
             )
             .withColumn("gone_by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND by_other_marks"))
+            .withColumn("delay", F.expr(f"CASE WHEN {_DATED} THEN {_DELAY} END"))
+            .withColumn("waiting", F.expr(f"CASE WHEN {_DATED} THEN struct(unix_micros(since) AS since, address) END"))
             .groupBy("outcome")
             .agg(
                 F.count("*").alias("objects"),
                 F.sum("bytes").alias("bytes"),
                 F.sum("size").alias("size"),
                 F.count_if("gone_by_others").alias("gone_by_others"),
+                F.count("delay").alias("dated"),
+                F.percentile_approx("delay", [*_QUANTILES.values()]).alias("delays"),
+                F.min("waiting").alias("oldest"),
             )
             .collect()
         )
@@ -83,7 +112,25 @@ def totals_of(outcomes: DataFrame) -> Totals:
     found = {each.value: 0 for each in ALWAYS_SHOWN} | counts
     over = sum(row["size"] or 0 for row in rows if row["outcome"] == Outcome.OVER_BUDGET)
     freed, others = sum(row["bytes"] or 0 for row in rows), sum(row["gone_by_others"] for row in rows)
-    return Totals(found, freed, others, untold, over)
+    return Totals(found, freed, others, untold, over, _delay(rows), _oldest(rows))
+
+
+def _delay(rows: Sequence[Row]) -> dict[str, float]:
+    """The delays of deleted objects."""
+    for row in rows:
+        if row["outcome"] == Outcome.DELETED and row["dated"]:
+            return {"objects": row["dated"], **dict(zip(_QUANTILES, row["delays"], strict=True))}
+    return {}
+
+
+def _oldest(rows: Sequence[Row]) -> dict[str, Any]:
+    """The object that has waited longest."""
+    waiting = (row for row in rows if row["oldest"] and row["outcome"] not in (None, *_NOT_WAITING))
+    row = min(waiting, key=lambda row: tuple(row["oldest"]), default=None)
+    if row is None:
+        return {}
+    since, address = row["oldest"]
+    return {"since": since / 1e6, "address": address, "outcome": row["outcome"]}
 
 
 def _final(outcomes: DataFrame) -> DataFrame:
@@ -98,7 +145,8 @@ def _final(outcomes: DataFrame) -> DataFrame:
     return (
         outcomes.groupBy("address")
         .agg(
-            F.max_by("outcome", F.struct("attempt", weight)).alias("outcome"),
+            F.max_by(F.struct("outcome", "at"), F.struct("attempt", weight)).alias("last"),
+            F.max("since").alias("since"),
             F.max(F.expr(_SENT)).alias("sent"),
             F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
             F.max("size").alias("size"),
@@ -107,5 +155,6 @@ def _final(outcomes: DataFrame) -> DataFrame:
             F.max("planned").alias("planned"),
         )
         .where("own OR planned")
+        .select("*", "last.*")
         .withColumn("outcome", F.expr(f"CASE WHEN {_OURS} THEN '{Outcome.DELETED}' WHEN own THEN outcome END"))
     )

@@ -24,6 +24,7 @@ from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge, ready_at
 from lakegc_core.views.report import first_young_json, price_json
+from lakegc_core.views.waits import delay_lines, of_sweep, oldest_in_words, oldest_of
 from lakegc_core.views.words import ago, human_bytes, monthly, shown, to_the_minute, too_young
 
 _SIDE_BY_SIDE = 16  # small files that are asked for at a time
@@ -55,6 +56,7 @@ def history_of(
         "marks": shown,
         "last_mark": whole[0]["started_at"] if whole else None,
         "garbage": _left(whole[0]) if whole else None,
+        "oldest": oldest_of(whole[0]) if whole else None,
         "refused": whole[0].get("refused", []) if whole else [],
         "came_back": {name: sum(sweep["came_back"][name] for sweep in swept) for name in _NONE},
         "totals": _totals(swept, since),
@@ -72,12 +74,9 @@ def _retired(context: RepositoryContext, mark_id: str) -> Json | None:
         return None
     swept = [_swept(*each) for each in record["sweeps"].items()]
     facts = record["stages"].get(Stage.EXPIRED_ADDRESSES, {}).get("facts", {})
-    told = {
-        "complete": Stage.EXPIRED_ADDRESSES in record["stages"],
-        "swept": swept,
-        "restores": record.get("restores", {}),
-    }
-    return freed_by(record) | told | {"taken_back": facts.get("taken_back", ())}
+    told = {"complete": Stage.EXPIRED_ADDRESSES in record["stages"], "swept": swept}
+    back = {"restores": record.get("restores", {}), "taken_back": facts.get("taken_back", ())}
+    return freed_by(record) | told | back
 
 
 def _take_back(context: RepositoryContext, found: Sequence[Json]) -> None:
@@ -106,8 +105,8 @@ def _take_back(context: RepositoryContext, found: Sequence[Json]) -> None:
 
 def unreadable(name: str, error: LakegcError) -> Json:
     """The history of a repository whose history cannot be read: its name and the problem."""
-    empty: Json = {"since": None, "marks": [], "last_mark": None, "garbage": None, "refused": [], "price": None}
-    empty["came_back"] = dict(_NONE)
+    empty: Json = dict.fromkeys(("since", "last_mark", "garbage", "oldest", "price"))
+    empty |= {"marks": [], "refused": [], "came_back": dict(_NONE)}
     return {"repository": name} | empty | {"totals": _totals((), 0.0), "problem": str(error)}
 
 
@@ -180,6 +179,7 @@ def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
         "recoverable_until": instant(until) if until else None,
         "broke_off": not finished,
         "taken_back": report.get("taken_back", ()),
+        **of_sweep(report),
     }
 
 
@@ -271,6 +271,7 @@ def _mark_lines(mark: Json) -> list[str]:
     line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']:<9} {garbage:>31} {deleted:>31}"
     return [
         f"{line}  {_remark(mark)}",
+        *delay_lines(mark),
         *(f"      ✗ {each['name']}: {shown(each['description'])}" for each in mark.get("refused", ())),
     ]
 
@@ -307,6 +308,7 @@ def _repository_lines(found: Json) -> list[str]:
     return [
         f"{name} · {age}{left}",
         *marks_lines(found["marks"]),
+        *(f"  {said}" for said in [oldest_in_words(found.get("oldest"))] if said),
         *_total_lines(found["totals"], found["price"], found.get("came_back")),
     ]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lakegc_core.names import COMPLETE, Json, Stage
 from lakegc_core.views.history import whole_marks
+from lakegc_core.views.waits import last_delay
 
 Seconds = Mapping[str, Mapping[str, float]]
 """For each repository, how long each stage took."""
@@ -37,6 +38,13 @@ _COUNTERS = {
         "Objects that all sweeps deleted, of retired marks too, less what came back.",
     ),
 }
+_DELAY = "lakegc_delete_delay_seconds"
+_DELAY_HELP = "How long what the last sweep deleted had been unreferenced until its delete, as far as marks know."
+_QUANTILES = {"0.5": "p50", "0.99": "p99"}
+_OLDEST = "lakegc_oldest_garbage_timestamp_seconds"
+_OLDEST_HELP = (
+    "Since when the oldest garbage that is still there is unreferenced, as far as marks know; and why it waits."
+)
 _READABLE = "lakegc_readable"
 _READABLE_HELP = "1 if the marks and sweeps of the repository read, else 0, and nothing else is known of it."
 _STAGE = "lakegc_stage_seconds"
@@ -59,13 +67,33 @@ def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = 
     for name, (total, text) in _COUNTERS.items():
         samples = [({"repository": each["repository"]}, each["totals"][total]) for each in known]
         lines += _family(f"{name}_total" if plain else name, "counter", text, samples)
-    stages = [
+    stages: list[Sample] = [
         ({"repository": repository, "stage": stage}, value)
         for repository, found in (seconds or {}).items()
         for stage, value in found.items()
     ]
-    lines += _family(_STAGE, "gauge", _STAGE_HELP, stages) if stages else []
+    for name, text, told in (
+        (_DELAY, _DELAY_HELP, [*_delays(known)]),
+        (_OLDEST, _OLDEST_HELP, [*_oldest(known)]),
+        (_STAGE, _STAGE_HELP, stages),
+    ):
+        lines += _family(name, "gauge", text, told) if told else []
     return "\n".join([*lines, *([] if plain else ["# EOF"]), ""])
+
+
+def _delays(known: Iterable[Json]) -> Iterator[Sample]:
+    for each in known:
+        if delay := last_delay(each["marks"]):
+            for quantile, name in _QUANTILES.items():
+                yield {"repository": each["repository"], "quantile": quantile}, delay[name]
+
+
+def _oldest(known: Iterable[Json]) -> Iterator[Sample]:
+    for each in known:
+        oldest = each.get("oldest")
+        if oldest and oldest["since"]:
+            why = oldest["why"].partition(":")[0]  # a code of a failure can be any
+            yield {"repository": each["repository"], "why": why}, _seconds(oldest["since"])
 
 
 def stage_seconds(reports: Iterable[Json]) -> dict[str, float]:

@@ -20,6 +20,7 @@ from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.sweep.authorize import confirmed_at, first_young_at
 from lakegc_core.sweep.result import SweepResult
+from lakegc_core.views.waits import of_sweep
 
 if TYPE_CHECKING:
     from lakegc_core.marks.retire import Retirement
@@ -122,6 +123,7 @@ def sweep_report(result: SweepResult) -> Json:
         "gone_by_sweeps": result.gone_by_sweeps,
         "gone_by_others": result.gone_by_others,
         "price": price_json(result.price),
+        **of_sweep(asdict(result)),
         "planned": result.planned,
         **({} if result.planned_bytes is None else {"planned_bytes": result.planned_bytes}),
         **({} if result.planned_bytes is None else {"estimate": dict(result.estimate) or None}),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lakegc_core.clock import instant, roughly
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.names import STILL_THERE, Json, Outcome, Symptom, see
+from lakegc_core.views.waits import delay_in_words
 from lakegc_core.views.words import (
     CHANGED_REMARK,
     UNKNOWN_REMARK,
@@ -174,6 +175,8 @@ def sweep_screen(report: Json) -> str:
     for outcome, count in outcomes.items():
         if count or outcome == Outcome.DELETED:
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
+    if report["delay"]:
+        lines.append(f"    {delay_in_words(report['delay'])}")
     if waiting := report["waiting"].get("objects"):
         lines.append(
             f"    of them {waiting:,} objects, {human_bytes(report['waiting']['bytes'])}: a branch may show them, and "

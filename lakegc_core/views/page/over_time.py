@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
+from lakegc_core.clock import roughly
 from lakegc_core.names import Json
 from lakegc_core.views.history import is_complete
 from lakegc_core.views.page.parts import folded, table
-from lakegc_core.views.page.pictures import trend
+from lakegc_core.views.page.pictures import DELAY, trend
+from lakegc_core.views.waits import oldest_in_words
 from lakegc_core.views.words import counted, day_and_time, human_bytes
 
 
@@ -18,19 +21,41 @@ def over_time(history: Json) -> str:
         return '<p class="small">There is too little for a picture yet: it begins with the second complete mark.</p>'
     rows = [
         (day_and_time(each["at"]), f"<code>{escape(each['mark_id'])}</code>", what, f"{each['objects']:,}",
-         human_bytes(each["bytes"]))
+         human_bytes(each["bytes"]), *_delays(each))
         for each, what in sorted(
             [*((each, "found") for each in found), *((each, "deleted") for each in deleted)],
             key=lambda row: str(row[0]["at"]),
             reverse=True,
         )
     ]  # fmt: skip
-    figures = table(("when", "mark", "", "objects", "bytes"), rows, (3, 4))
-    return trend(found, deleted, "Garbage over time") + folded("The figures of this picture", figures)
+    titles = ("when", "mark", "", "objects", "bytes", "half within", "99 % within")
+    figures = folded("The figures of this picture", table(titles, rows, (3, 4, 5, 6)))
+    oldest = escape(oldest_in_words(history.get("oldest")))
+    waits = f"<p>{oldest[:1].upper()}{oldest[1:]}</p>" if oldest else ""
+    return trend(found, deleted, "Garbage over time") + figures + _delay_over_time(deleted) + waits
+
+
+def _delay_over_time(deleted: Sequence[Json]) -> str:
+    """A picture of how long what each sweep deleted had been unreferenced; "" if fewer than two sweeps say it."""
+    half, most = (
+        [
+            each | {"objects": each["delay"]["objects"], "seconds": each["delay"][name]}
+            for each in deleted
+            if each["delay"]
+        ]
+        for name in ("p50", "p99")
+    )
+    return trend(half, most, "From unreferenced to deleted", DELAY) if len(half) > 1 else ""
+
+
+def _delays(point: Json) -> tuple[str, str]:
+    delay = point["delay"]
+    return (roughly(delay["p50"]), roughly(delay["p99"])) if delay else ("", "")
 
 
 def found_and_deleted(history: Json) -> tuple[list[Json], list[Json]]:
-    """The findings of each complete mark, and the deletes of each sweep ({at, mark_id, objects, bytes}), oldest first.
+    """The findings of each complete mark, and the deletes of each sweep ({at, mark_id, objects, bytes, delay}), oldest
+    first. `delay`: of a sweep, as its report has it, or None.
 
     A sweep that broke off says no time: it stands where its mark began. Sweeps before `since` are left out.
     """
@@ -40,6 +65,7 @@ def found_and_deleted(history: Json) -> tuple[list[Json], list[Json]]:
     ]
     deleted = [
         _point(sweep["finished_at"] or mark["started_at"], mark, sweep["deleted"], sweep["bytes_deleted"])
+        | {"delay": sweep.get("delay")}
         for mark in marks
         for sweep in mark.get("swept", ())
         if sweep["deleted"] and not (sweep["finished_at"] and sweep["finished_at"] < (history["since"] or ""))
@@ -57,4 +83,4 @@ def unread(history: Json) -> str:
 
 
 def _point(at: str, mark: Json, objects: int, size: int) -> Json:
-    return {"at": at, "mark_id": mark["mark_id"], "objects": objects, "bytes": size}
+    return {"at": at, "mark_id": mark["mark_id"], "objects": objects, "bytes": size, "delay": None}

@@ -37,6 +37,7 @@ def table(*rows: tuple[float, int]) -> pa.Table:
         {
             "last_modified": pa.array([NOW - timedelta(days=days) for days, _ in rows], pa.timestamp("us", tz="UTC")),
             "size": pa.array([size for _, size in rows], pa.int64()),
+            "since": pa.array([NOW for _ in rows], pa.timestamp("us", tz="UTC")),
         }
     )
 
@@ -113,18 +114,18 @@ def test_the_first_young_object_is_old_enough_by_the_later_of_its_two_dates(
     assert later is None or later > until
 
 
-@pytest.mark.parametrize("hours", [(), (-24, -3, -30), (-1,)])
-def test_the_first_of_the_expired_is_known_by_its_time(
-    quick: SparkSession, hours: tuple[int, ...], tmp_path: Path
-) -> None:
-    config = LocalConfig(str(tmp_path))
-    writer = PartWriter(config, "expired", FINDINGS_SCHEMA)
-    for number, each in enumerate(hours):
-        row = {"address": f"data/{number}", "size": 1, "last_modified": NOW, "reason": "unreferenced"}
-        writer.write(pa.RecordBatch.from_pylist([row | {"since": NOW + timedelta(hours=each)}], FINDINGS_SCHEMA))
-    expired = Dataset(FINDINGS_SCHEMA, tuple(Source(config, "expired", part, "m1") for part in writer.close()))
-    first = (NOW + timedelta(hours=min(hours))).timestamp() if hours else None
-    assert statistics.first_since(quick, expired) == first
+@pytest.mark.parametrize("parts", [(), ((-24, -3, -30), (-1,)), ((-1,), ()), ((-3,), (-30,), (-30, -2))])
+def test_the_first_of_the_expired_is_known_from_the_totals_of_their_parts(parts: tuple[tuple[int, ...], ...]) -> None:
+    total = Counter[str]()
+    for hours in parts:
+        rows = [
+            {"address": "data/a", "size": 1, "last_modified": NOW, "reason": "unreferenced"}
+            | {"since": NOW + timedelta(hours=each)}
+            for each in hours
+        ]
+        total.update(statistics.sums(pa.Table.from_pylist(rows, FINDINGS_SCHEMA), NOW.timestamp()))
+    first = min((each for hours in parts for each in hours), default=None)
+    assert statistics.first_since(total) == (None if first is None else (NOW + timedelta(hours=first)).timestamp())
 
 
 def test_a_part_of_an_upload_is_young_for_longer() -> None:

@@ -158,7 +158,17 @@ def test_a_folder_beside_the_sweeps_whose_name_is_no_number_of_theirs_is_passed_
 
 
 @pytest.mark.parametrize(
-    "report", [b"{}", b'{"finished_at": "x"}', b'{"outcomes": []}', b'{"taken_back": [5]}', b"[" * 100_000, b"\xff"]
+    "report",
+    [
+        b"{}",
+        b'{"finished_at": "x"}',
+        b'{"outcomes": []}',
+        b'{"taken_back": [5]}',
+        b'{"finished_at": 1, "delay": {"p50": 1}}',
+        b'{"finished_at": 1, "oldest": {"since": "x"}}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
 )
 def test_a_report_that_somebody_replaced_says_nothing_and_stops_nothing(store: LocalStore, report: bytes) -> None:
     store.write("m1/sweeps/1/report.json", report)

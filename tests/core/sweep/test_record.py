@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ import pytest
 
 from lakegc_core.errors import IncompleteError, MarkError, RefusedError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import digest
 from lakegc_core.marks.ledger import Records, records_of
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Stage
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import record as module
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
@@ -25,13 +27,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+DAY = timedelta(days=1)
+EXPIRED = [
+    {
+        "address": each,
+        "size": 10,
+        "last_modified": NOW,
+        "etag": None,
+        "reason": "unreferenced",
+        "since": NOW - days * DAY,
+    }
+    for each, days in (("a", 1), ("b", 2), ("waits", 9))
+]
+
+
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[MarkContext]:
     with lake(tmp_path) as served:
         served.create("lake")
         found = served.begin("lake", "m1")
         for stage in STAGES:
-            finish(found, stage)
+            finish(found, stage, {stage: (FINDINGS_SCHEMA, EXPIRED)} if stage == Stage.EXPIRED_ADDRESSES else None)
         yield found
 
 
@@ -135,6 +151,16 @@ def test_of_several_outcomes_of_an_object_the_last_attempts_counts_and_in_it_the
         "failed:503": 1,
     }
     assert totals.bytes_deleted == 30
+
+
+def test_what_waits_longest_is_dated_by_the_mark_where_the_plan_leaves_it_out(
+    quick: SparkSession, context: MarkContext
+) -> None:
+    sweep = record(context, quick)
+    plan(context, sweep, "a")
+    journal(context, sweep, ("a", "failed:503", 1), ("b", "rescued", 1), ("waits", "over_budget", 1))
+    nine_days_ago = (NOW - 9 * DAY).timestamp()
+    assert sweep.totals().oldest == {"since": nine_days_ago, "address": "waits", "outcome": "over_budget"}
 
 
 def test_a_planned_object_without_an_outcome_is_an_error(quick: SparkSession, context: MarkContext) -> None:

@@ -128,7 +128,12 @@ def test_only_what_was_swept_since_counts_and_a_mark_swept_since_is_shown_howeve
     found = world.history(NOW.timestamp() + DAY * 1.5)
     assert [mark["mark_id"] for mark in found["marks"]] == ["m00"]
     assert (found["totals"]["sweeps"], found["totals"]["deleted"]) == (1, 0)
-    assert world.history()["totals"]["deleted"] == 3
+    whole = world.history()
+    assert whole["totals"]["deleted"] == 3 and whole["oldest"] is None
+    delay = whole["marks"][0]["swept"][0]["delay"]
+    assert delay["objects"] == 3 and delay["p50"] < 60, "two were found by the mark that was swept"
+    assert DAY <= delay["p99"] < DAY + 60, "the mark of the day before had found one"
+    assert "half up to" in history_screen([whole])
 
 
 def test_a_sweep_that_broke_off_counts_what_its_journal_says(world: World) -> None:
@@ -153,6 +158,7 @@ def test_what_a_guard_refuses_is_told_with_its_reason_and_what_waits_with_its_ti
     (mark,) = found["marks"]
     assert [each["name"] for each in mark["refused"]] == ["blast-radius"]
     assert found["refused"] == mark["refused"]
+    assert found["oldest"] == {"since": mark["garbage_since"], "address": None, "why": "guard"}
     unjudged = history_of(world.lake.open("lake"), judged=False)
     assert "refused" not in unjudged["marks"][0] and unjudged["garbage"] == found["garbage"]
     assert "of the objects" in history_screen([found]) and "refused" in history_screen([found])
@@ -162,6 +168,7 @@ def test_what_a_guard_refuses_is_told_with_its_reason_and_what_waits_with_its_ti
     world.mark(3, safety_level="standard")
     found = world.history()
     assert (found["marks"][0]["refused"], found["marks"][0]["expired"]) == ([], 3)
+    assert (found["oldest"]["since"], found["oldest"]["why"]) == (mark["garbage_since"], "gap")
     assert "sweepable from 2025-04-03" in history_screen([found])
 
 

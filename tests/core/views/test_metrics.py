@@ -121,6 +121,18 @@ def test_of_a_history_that_does_not_read_only_that_is_said_and_it_hides_no_other
     assert {name for name, *each in found if each[0] == "lakegc_garbage_bytes"} == {"a", "c"}
 
 
+def test_the_delays_of_the_last_sweep_that_deleted_anything_and_the_oldest_garbage_have_their_labels() -> None:
+    swept = mark("swept", swept=[{"finished_at": BEFORE, "delay": {"objects": 3, "p50": 90_000.0, "p99": 180_000.5}}])
+    oldest = {"since": "2026-11-20T02:00:00.000Z", "address": "data/a", "why": "failed:Access\nDenied"}
+    found = parsed(metrics_text([history(swept, oldest=oldest), history(mark(), name="b", oldest=None)], NOW))
+    told = {labels: value for (name, labels), value in found.items() if "delay" in name or "oldest" in name}
+    assert told == {
+        (("repository", "lake"), ("quantile", "0.5")): 90_000.0,
+        (("repository", "lake"), ("quantile", "0.99")): 180_000.5,
+        (("repository", "lake"), ("why", "failed")): 1_795_140_000.0,
+    }
+
+
 def test_labels_are_escaped() -> None:
     odd = 'a"b\\c\nd\\n'
     assert {dict(labels)["repository"] for _, labels in parsed(metrics_text([history(mark(), name=odd)], NOW))} == {odd}

@@ -39,6 +39,19 @@ def test_the_figures_stand_below_the_picture_newest_first() -> None:
     assert places == sorted(places)
 
 
+def test_delays_have_a_picture_from_the_second_sweep_on_and_what_waits_longest_is_said() -> None:
+    delays = [{"objects": 2, "p50": 25 * 3600.0, "p99": days * 86_400.0} for days in (3, 9)]
+    first, second = (sweep(day, 100) | {"delay": delay} for day, delay in zip((3, 12), delays, strict=True))
+    oldest = {"since": "2026-11-01T02:00:00.000Z", "address": "data/<a>", "why": "over_budget"}
+    one = over_time(history(mark(2, 200, first)))
+    both = over_time(history(mark(11, 900, second), mark(2, 200, first), oldest=oldest))
+    assert (one.count("<svg"), both.count("<svg")) == (1, 2)
+    text = read(both).text
+    assert "12 November 2026, 16:30 UTCm11deleted2100 B25h9.0 days" in text
+    assert "12 November 2026, 16:30 UTC: 9.0 days for 99 % of 2 objects" in text and "100h" not in text
+    assert "Oldest garbage: unreferenced since 2026-11-01 02:00 UTC · the budget left it · data/<a>" in text
+
+
 def test_one_mark_alone_is_no_picture() -> None:
     shown = over_time(history(mark(9, 900)))
     assert "<svg" not in shown and "it begins with the second complete mark" in shown

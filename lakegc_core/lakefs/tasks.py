@@ -1,0 +1,45 @@
+"""Tasks that lakeFS does in the background: they are asked for until they are finished."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from lakegc_core.errors import ServerError
+from lakegc_core.lakefs.http import LakeFSError
+
+T = TypeVar("T")
+_FIRST = 0.1  # seconds before the first question, doubling
+_LONGEST = 15.0
+
+
+def wait_for(
+    ask: Callable[[], T],
+    *,
+    finished: Callable[[T], bool],
+    what: str,
+    timeout: float,
+    sleep: Callable[[float], None],
+) -> T:
+    """Ask until finished; ServerError after `timeout` seconds, or once the server forgot the task. `what`: for
+    messages."""
+    begun = time.monotonic()
+    waited, wait = 0.0, _FIRST
+    while True:
+        sleep(wait)
+        waited += wait
+        try:
+            answer = ask()
+        except LakeFSError as error:
+            if error.status != 404:
+                raise
+            raise ServerError(f"lakeFS no longer knows {what}, so its outcome is not known: {error}") from None
+        if finished(answer):
+            return answer
+        if max(waited, time.monotonic() - begun) >= timeout:
+            raise ServerError(
+                f"{what} did not end within {timeout:.0f} s; the server may have died while at it: "
+                "look into its log, and try again"
+            )
+        wait = min(_LONGEST, wait * 2)
