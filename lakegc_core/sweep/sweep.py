@@ -244,11 +244,11 @@ class _Sweep:
             )
 
     def _journal(self, told: DataFrame, attempt: int) -> None:
-        """Put outcomes of objects (address, size, outcome) on record. _AFTER, if given: of an event before. A task's
-        time is the latest that it can be, so that of a delete may seem to be later than now."""
+        """Put outcomes of objects (address, size, outcome; at, if not now) on record. _AFTER, if given: of an event
+        before. A task's time is the latest that it can be, so that of a delete may seem to be later than now."""
         from pyspark.sql import functions as F
 
-        at = moment(clock.now().timestamp())
+        at = F.col("at") if "at" in told.columns else moment(clock.now().timestamp())
         if _AFTER in told.columns:
             at = F.greatest(at, F.col(_AFTER) + F.expr("INTERVAL 1 MICROSECOND"))
         rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
